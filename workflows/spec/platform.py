@@ -107,6 +107,12 @@ class Fabric(Section):
     interfaces: Annotated[tuple[Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9._-]{1,15}$")], ...], Listed] = Field(
         default=(), description="Interface names; required for macvlan and ipoib (the first is the master).", examples=[["ibs1"]]
     )
+    rails: Annotated[tuple[Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9._-]{1,32}$")], ...], Listed] = Field(
+        default=(),
+        description="RDMA devices that are rails of the fabric, as `ibv_devices` lists them; needed if other NICs, such as "
+        "those of storage, have the same device ids. Default: every device with these ids and the fabric's link layer.",
+        examples=[["mlx5_0", "mlx5_1"]],
+    )
     virtual_functions: Annotated[int, Field(ge=1, le=128)] = Field(
         default=8, description="SR-IOV virtual functions per NIC.", examples=[8]
     )
@@ -140,9 +146,14 @@ class Fabric(Section):
         return f"{prefix}/{self.resource_name}"
 
     @property
+    def attachments_are_allocated(self) -> bool:
+        """True if a pod gets devices of its own, whose names differ from node to node; else it sees those of the machine."""
+        return self.mode in ("sriov", "host_device")
+
+    @property
     def attachments(self) -> int:
         """Number of times that a pod attaches to the secondary network: once for each NIC (SR-IOV and whole devices), else once."""
-        return self.nics_per_node if self.mode in ("sriov", "host_device") else 1
+        return self.nics_per_node if self.attachments_are_allocated else 1
 
     @model_validator(mode="after")
     def _mode_fits_kind(self) -> "Fabric":

@@ -22,7 +22,7 @@ NODES, FUNCTIONAL = "network_operator/nodes", "network_operator/functional"
 CONTROL_SECONDS, NODES_SECONDS, FUNCTIONAL_SECONDS = 2400, 900, 1200
 """Time limits in seconds of the three gates: a NIC driver container may build for 20 minutes.
 
-The bandwidth check takes 5 s for each of up to 8 devices, and 7 minutes more if a peer is missing.
+The bandwidth check takes 5 s for each of up to 8 devices and each of two partners, and 7 minutes more if a partner is missing.
 """
 
 VIRTUAL_FUNCTION = "101e"
@@ -44,6 +44,8 @@ _STATES = {
 Source: `steps/docs/facts/gpu.md`, Network Operator.
 """
 
+PARTNERS = 2
+"""Other nodes to which each node measures, as in `scripts/ib_write_bw.sh`: two tell whose side of a slow pair is slow."""
 _LINK = {"infiniband": "InfiniBand", "roce": "Ethernet"}
 
 
@@ -193,7 +195,16 @@ def _functional(site: Site) -> Step:
     networks = ["default/fabric"] if fabric.has_network else []
     annotations = {"k8s.v1.cni.cncf.io/networks": ",".join(networks * fabric.attachments)} if networks else None
     job = manifest_objects.per_node_job(STAGE, CHECK, _pod(site), seconds=FUNCTIONAL_SECONDS - 60, annotations=annotations)
-    expectations: Object = {"rails": fabric.nics_per_node, "floor": ib_write_bw_floor(site.spec) or 0.0}
+    expectations: Object = {
+        "rails": fabric.nics_per_node,
+        "floor": ib_write_bw_floor(site.spec) or 0.0,
+        "partners": PARTNERS,
+        "link": _LINK[fabric.kind],
+    }
+    expectations |= {"names": list(fabric.rails)} if fabric.rails else {}
+    expectations |= {"networks": networks} if networks else {}
+    # of the networks for pods only this kind has an MTU of its own; the others have that of the machine's link (stage os_prep)
+    expectations |= {"mtu": fabric.mtu} if fabric.mode == "macvlan" and fabric.mtu else {}
     return manifest_objects.check_step(
         STAGE,
         FUNCTIONAL,
@@ -201,7 +212,7 @@ def _functional(site: Site) -> Step:
         # a headless Service, by which the pods of the ring find each other by index
         [manifest_objects.ring_service(STAGE, CHECK, CHECK, {"clusterIP": "None"}), job],
         deadline=FUNCTIONAL_SECONDS,
-        expectations=expectations | ({"networks": networks} if networks else {}),
+        expectations=expectations,
         rules=(manifest_objects.SERVICE_RIGHTS,),
         select="gpu",
         # bandwidth is measured between neighbours, so one node alone proves nothing
@@ -223,7 +234,12 @@ def _pod(site: Site) -> Object:
         {"name": "LINK", "value": _LINK[fabric.kind]},
         {"name": "RING", "value": CHECK},
         {"name": "COUNT", "value": "@count_text"},
+        {"name": "FLOOR", "value": f"{ib_write_bw_floor(site.spec) or 0:g}"},
     ]
+    if fabric.rails:
+        env.append({"name": "RAILS", "value": " ".join(fabric.rails)})
+    if not fabric.attachments_are_allocated:
+        env.append({"name": "NUMBERS", "value": "name"})
     measuring = manifest_objects.container(
         site.spec.validation.image,
         manifest_objects.script("ib_write_bw.sh"),

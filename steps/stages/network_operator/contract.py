@@ -121,8 +121,11 @@ class NodesExpectation(Struct, frozen=True, kw_only=True, omit_defaults=True, fo
 class FunctionalObservation(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Observation of gate network_operator/functional: pods of check `ib-write-bw`, which form a ring by completion index.
 
-    A report is `{"node", "index", "peer": index of the next pod, "rails": [{"device", "state", "gbit", "error"}], "error"}`. `gbit`
-    is the average of ib_write_bw from this pod to the peer in Gbit/s, 0 if it did not run.
+    A report is `{"node", "index", "peer", "rails", "further", "excluded", "interfaces", "error"}`. `rails` are the RDMA devices of
+    the pod, each measured to the pod with index `peer`: `{"device", "rail", "state", "gbit", "error"}`; `rail` is equal on both
+    ends. `gbit` is the average of ib_write_bw from this pod to the partner in Gbit/s, 0 if it did not run. `further` are more
+    partners: `{"peer", "rails"}`. `excluded` are devices of the right kind with another link layer: `{"device", "link"}`.
+    `interfaces` are secondary interfaces of the pod: `{"name", "mtu"}`.
     """
 
     pods: tuple[CheckPod, ...] = ()
@@ -131,11 +134,16 @@ class FunctionalObservation(Struct, frozen=True, kw_only=True, omit_defaults=Tru
 class FunctionalExpectation(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
     """Expectation of the gate network_operator/functional.
 
-    Between two neighbours at least `rails` devices must reach `floor` Gbit/s each. Pods must be attached to `networks`
-    (`NAMESPACE/NAME`).
+    Each of `rails` devices of a node must reach `floor` Gbit/s in both directions, with each of `partners` other nodes (fewer if
+    there are no more). `names` are the devices of these rails, empty if the plan does not name them. `link` is their link layer,
+    InfiniBand or Ethernet. Pods must be attached to `networks` (`NAMESPACE/NAME`), with interfaces of `mtu` bytes (0: any).
     """
 
     nodes: tuple[str, ...] = ()
     rails: int = 8
     floor: float = 0.0
+    partners: int = 1
+    names: tuple[str, ...] = ()
+    link: str = ""
     networks: tuple[str, ...] = ()
+    mtu: int = 0

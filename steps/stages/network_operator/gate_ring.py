@@ -1,54 +1,128 @@
-"""Judges bandwidth in a ring: each pod measures to the next one, so each node is in two pairs, and a bad one spoils both."""
+"""Judges the bandwidth check: every rail of a node must be fast in both directions with every partner.
 
-from collections.abc import Mapping
+Each pod sends to two others of a ring and receives from two. If one pair is slow on a rail, the other pairs of its two nodes tell
+whose side is at fault: a node is cleared only if it is fast with another partner in that direction while the other is with nobody.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import msgspec
 from msgspec import Struct
 
 from steps.contract.checks import CheckPod
+from steps.contract.plain_text import count
 from steps.contract.verdict import FailureClass, NodeVerdict, Status
 from steps.stages.network_operator.contract import NETWORK_STATUS, FunctionalExpectation, FunctionalObservation
 from steps.stages.shared import gate_checks
 from steps.stages.shared.finding import Finding, fail, node_verdict, unknown
 
+MOST_NAMED = 4
+"""Slow directions, ports or addresses that a sentence names."""
 
-class Pair(Struct, frozen=True, kw_only=True):
-    """A measured pair: `good` counts rails at or above the floor, `worst` is the slowest of the best `rails`, in Gbit/s."""
+
+class Direction(Struct, frozen=True, kw_only=True):
+    """A measured direction of one rail: from the device of one node to a partner, in Gbit/s. `rail` is equal on both ends."""
 
     source: str
     target: str
-    good: int
-    worst: float
+    rail: str
+    device: str
+    gbit: float
     error: str = ""
 
 
 class Attached(Struct, frozen=True):
-    """A network of a pod in the annotation that Multus writes: its name, interface and addresses."""
+    """A network of a pod in the annotation that Multus writes. `default` is True for the network that all pods have."""
 
     name: str = ""
     interface: str = ""
     ips: tuple[str, ...] = ()
+    default: bool = False
 
 
-def judge_ring(seen: FunctionalObservation, want: FunctionalExpectation) -> tuple[list[NodeVerdict], tuple[str, ...]]:
-    """Return the verdict on each node, and notes on pairs that fail although both nodes pass with another neighbour."""
-    pods = gate_checks.by_node(seen.pods)
-    by_index = {pod.index: pod.node for pod in seen.pods if pod.node}
-    pairs = [pair for pod in pods.values() if (pair := _pair(pod, by_index, want)) is not None]
-    rows = [_node(name, pods.get(name), seen, want, pairs) for name in want.nodes]
-    fine = {row.node for row in rows if row.status is Status.PASS}
-    notes = (
-        f"{pair.source} to {pair.target} reaches {pair.worst:g} Gbit/s, though both pass with another neighbour: check that path"
-        for pair in pairs
-        if pair.good < want.rails and {pair.source, pair.target} <= fine
+class Ring(Struct, frozen=True, kw_only=True):
+    """The reports of all pods, ordered for the judgement of single nodes.
+
+    `sent` and `received` are directions by (node, rail). `names` are the device names that most nodes have. `owners` maps
+    each secondary address to the nodes whose pods have it, once all pods have reported. `silent` are nodes without a report.
+    `rails` counts the nodes that have each rail.
+    """
+
+    pods: Mapping[str, CheckPod]
+    sent: Mapping[tuple[str, str], list[Direction]]
+    received: Mapping[tuple[str, str], list[Direction]]
+    names: tuple[str, ...]
+    owners: Mapping[str, list[str]]
+    silent: tuple[str, ...]
+    rails: Mapping[str, int]
+
+
+def judge_ring(seen: FunctionalObservation, want: FunctionalExpectation) -> list[NodeVerdict]:
+    """Return the verdict on each expected node, first those with most slow directions, which are the likeliest cause."""
+    ring = _read(seen, want)
+    rows = [_node(name, seen, want, ring) for name in want.nodes]
+    slow = Counter(
+        node
+        for directions in ring.sent.values()
+        for direction in directions
+        if not _is_good(direction, want)
+        for node in (direction.source, direction.target)
     )
-    return rows, tuple(notes)
+    return sorted(rows, key=lambda row: 1 if row.status is Status.PASS else -slow[row.node])
+
+
+# ---- reports -----------------------------------------------------------------------------------------------------------------
+
+
+def _read(seen: FunctionalObservation, want: FunctionalExpectation) -> Ring:
+    pods = gate_checks.by_node(seen.pods)
+    # a partner without a report was not there to receive: what was sent to it proves nothing about the sender
+    nodes = {pod.index: pod.node for pod in pods.values() if pod.report}
+    sent, received = defaultdict[tuple[str, str], list[Direction]](list), defaultdict[tuple[str, str], list[Direction]](list)
+    owners = defaultdict[str, list[str]](list)
+    for pod in pods.values():
+        for direction in _directions(pod, nodes, want):
+            sent[direction.source, direction.rail].append(direction)
+            received[direction.target, direction.rail].append(direction)
+        for address in _secondary_addresses(pod) if len(nodes) >= len(want.nodes) else ():
+            owners[address].append(pod.node)
+    common = Counter(tuple(sorted(map(_device, _rails(pod)))) for pod in pods.values() if pod.report)
+    # of sets that equally many nodes have, the larger one: a node may lack a device, and has none too many
+    names = max(common, key=lambda devices: (common[devices], len(devices)), default=())
+    silent = tuple(name for name in want.nodes if name not in nodes.values())
+    rails = Counter(rail for pod in pods.values() for rail in _expected(pod, want))
+    return Ring(pods=pods, sent=sent, received=received, names=names, owners=owners, silent=silent, rails=rails)
+
+
+def _directions(pod: CheckPod, nodes: Mapping[int, str], want: FunctionalExpectation) -> Iterator[Direction]:
+    rounds = [pod.report, *_objects(pod.report.get("further"))]
+    for measured in rounds:
+        peer = measured.get("peer", -1)
+        target = nodes.get(peer, "") if isinstance(peer, int) else ""
+        for rail in _objects(measured.get("rails")) if target and target != pod.node else ():
+            if not want.names or _device(rail) in want.names:
+                yield Direction(
+                    source=pod.node,
+                    target=target,
+                    rail=str(rail.get("rail", _device(rail))),
+                    device=_device(rail),
+                    gbit=_gbit(rail),
+                    error=str(rail.get("error") or "")[:200],
+                )
+
+
+def _objects(value: object) -> list[Mapping[str, Any]]:
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
 
 
 def _rails(pod: CheckPod) -> list[Mapping[str, Any]]:
-    rails = pod.report.get("rails", ())
-    return [rail for rail in rails if isinstance(rail, dict)] if isinstance(rails, list) else []
+    return _objects(pod.report.get("rails"))
+
+
+def _device(rail: Mapping[str, Any]) -> str:
+    return str(rail.get("device", ""))
 
 
 def _gbit(rail: Mapping[str, Any]) -> float:
@@ -56,77 +130,159 @@ def _gbit(rail: Mapping[str, Any]) -> float:
     return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else 0.0
 
 
-def _pair(pod: CheckPod, by_index: Mapping[int, str], want: FunctionalExpectation) -> Pair | None:
-    peer = pod.report.get("peer", -1)
-    target = by_index.get(peer, "") if isinstance(peer, int) else ""
-    if not pod.report or not target:
+def _attachments(pod: CheckPod) -> tuple[Attached, ...] | None:
+    """Return the networks that Multus lists for a pod; None without a readable annotation."""
+    text = pod.annotations.get(NETWORK_STATUS, "")
+    try:
+        return msgspec.json.decode(text.encode(), type=tuple[Attached, ...]) if text else None
+    except msgspec.MsgspecError:
         return None
-    # a node may have more devices than rails, such as storage NICs
-    speeds = sorted((_gbit(rail) for rail in _rails(pod)), reverse=True)[: want.rails]
-    errors = [f"{rail.get('device', '')}: {rail['error']}" for rail in _rails(pod) if rail.get("error")]
-    return Pair(
-        source=pod.node,
-        target=target,
-        good=sum(speed >= want.floor and speed > 0 for speed in speeds),
-        worst=speeds[-1] if len(speeds) == want.rails else 0.0,
-        error=errors[0][:200] if errors else "",
-    )
 
 
-def _node(
-    name: str, pod: CheckPod | None, seen: FunctionalObservation, want: FunctionalExpectation, pairs: list[Pair]
-) -> NodeVerdict:
-    goal = f"{want.rails} rails at {want.floor:g} Gbit/s or more"
+def _secondary_addresses(pod: CheckPod) -> list[str]:
+    attached = (entry for entry in _attachments(pod) or () if not entry.default)
+    return list(dict.fromkeys(address for entry in attached for address in entry.ips))
+
+
+# ---- nodes -------------------------------------------------------------------------------------------------------------------
+
+
+def _node(name: str, seen: FunctionalObservation, want: FunctionalExpectation, ring: Ring) -> NodeVerdict:
+    goal = f"{count(want.rails, 'rail')} at {want.floor:g} Gbit/s or more in both directions"
+    pod = ring.pods.get(name)
     if pod is None or not pod.report:
         return gate_checks.silent(pod, seen.pods, goal).of_node(name)
-    mine = [pair for pair in pairs if name in (pair.source, pair.target)]
-    bad = [pair for pair in mine if pair.good < want.rails]
-    finding = _attachment(pod, want) or _ports(pod, want)
-    if finding is None and not mine:
-        step = "see why its neighbours' pods did not run"
-        finding = unknown(FailureClass.RUNTIME, "no pair of this node was measured", goal, step)
-    # one good pair proves the node; the bad pair is the other node's or the path's
-    elif finding is None and len(bad) == len(mine):
-        finding = _slow(name, bad, goal)
-    return node_verdict(name, finding, f"{want.rails} rails, {max((pair.worst for pair in mine), default=0):g} Gbit/s")
+    finding = _attachment(pod, want, ring) or _mtu(pod, want) or _ports(pod, want, ring) or _speed(name, pod, want, ring, goal)
+    measured = [direction for rail in _expected(pod, want) for direction in _both(name, rail, ring)]
+    slowest = min((direction.gbit for direction in measured), default=0.0)
+    return node_verdict(name, finding, f"{count(want.rails, 'rail')}, the slowest {slowest:g} Gbit/s")
 
 
-def _slow(name: str, bad: list[Pair], goal: str) -> Finding:
-    best = max(bad, key=lambda pair: pair.worst)
-    peers = ", ".join(dict.fromkeys(pair.target if pair.source == name else pair.source for pair in bad))
-    result = f"{best.good} rails reach the floor, the slowest {best.worst:g} Gbit/s, with {peers} {best.error}".rstrip()
-    step = "ibstat and cable of the slow rail; PCIe width (lspci -vv); if a neighbour fails too, test it with another node"
-    return fail(FailureClass.PERFORMANCE if best.worst > 0 else FailureClass.RUNTIME, result, goal, step)
+def _expected(pod: CheckPod, want: FunctionalExpectation) -> dict[str, str]:
+    """Return the rails of a node that must be fast, as rail → device: those that the plan names, else every device."""
+    rails = [rail for rail in _rails(pod) if not want.names or _device(rail) in want.names]
+    return {str(rail.get("rail", _device(rail))): _device(rail) for rail in rails}
 
 
-def _ports(pod: CheckPod, want: FunctionalExpectation) -> Finding | None:
-    """Return a failure if fewer RDMA ports of a pod's node are active than rails are wanted.
+def _both(name: str, rail: str, ring: Ring) -> list[Direction]:
+    return [*ring.sent.get((name, rail), ()), *ring.received.get((name, rail), ())]
+
+
+def _speed(name: str, pod: CheckPod, want: FunctionalExpectation, ring: Ring, goal: str) -> Finding | None:
+    slow: list[Direction] = []
+    unmeasured: list[str] = []
+    for rail, device in _expected(pod, want).items():
+        for verb, directions in (("sends", ring.sent.get((name, rail), [])), ("receives", ring.received.get((name, rail), []))):
+            # a partner without a report, or without this rail, is no reason to doubt this node: its own row says what is wrong
+            lacking = len(want.nodes) - ring.rails[rail]
+            if not directions or len(directions) + lacking < min(want.partners, len(want.nodes) - 1):
+                unmeasured.append(f"what {device} {verb}")
+            slow += [
+                direction for direction in directions if not _is_good(direction, want) and _is_blamed(name, direction, want, ring)
+            ]
+    if slow:
+        return _slow(name, slow, goal, unnamed=not want.names and len(_expected(pod, want)) > want.rails)
+    if unmeasured:
+        away = f": no report of {', '.join(ring.silent[:MOST_NAMED])}" if ring.silent else ""
+        seen = f"{', '.join(unmeasured[:MOST_NAMED])} was measured with too few partners{away}"
+        return unknown(FailureClass.RUNTIME, seen, goal, "see why the pods of its partners did not run")
+    return None
+
+
+def _is_good(direction: Direction, want: FunctionalExpectation) -> bool:
+    return direction.gbit > 0 and direction.gbit >= want.floor
+
+
+def _is_blamed(name: str, slow: Direction, want: FunctionalExpectation, ring: Ring) -> bool:
+    """Return False only if a slow direction is evidently the partner's fault: slow with all, and this node fast with another."""
+    sent = [other for other in ring.sent[slow.source, slow.rail] if other is not slow]
+    received = [other for other in ring.received[slow.target, slow.rail] if other is not slow]
+    own, partners = (sent, received) if name == slow.source else (received, sent)
+    return not (any(_is_good(other, want) for other in own) and partners and not any(_is_good(other, want) for other in partners))
+
+
+def _slow(name: str, slow: list[Direction], goal: str, *, unnamed: bool) -> Finding:
+    """Return the failure of a node with slow directions; `unnamed`: it has more devices than rails, and the plan names none."""
+
+    def words(direction: Direction) -> str:
+        way = f"to {direction.target}" if direction.source == name else f"from {direction.source}"
+        return f"{direction.device} {way} {direction.gbit:g} Gbit/s {direction.error}".rstrip()
+
+    slow = sorted(slow, key=lambda direction: direction.gbit)
+    more = f" and {len(slow) - MOST_NAMED} more" if len(slow) > MOST_NAMED else ""
+    seen = f"{count(len(slow), 'direction')} below the floor: {'; '.join(map(words, slow[:MOST_NAMED]))}{more}"
+    step = "ibstat and cable of the rail; PCIe width (lspci -vv); a partner that fails by the same pair alone may be the cause"
+    if unnamed:
+        step += "; a device that is no rail of the fabric: name the rails in fabric.rails"
+    return fail(FailureClass.PERFORMANCE if slow[-1].gbit > 0 else FailureClass.RUNTIME, seen, goal, step)
+
+
+def _ports(pod: CheckPod, want: FunctionalExpectation, ring: Ring) -> Finding | None:
+    """Return a failure if rails of a node are missing, have another link layer, or are not active.
 
     A shared RDMA resource advertises the same number with one NIC as with eight, so the ports are counted.
     """
-    rails = _rails(pod)
-    down = [f"{rail.get('device')} {rail.get('state')}" for rail in rails if rail.get("state") != "ACTIVE"]
+    rails = [rail for rail in _rails(pod) if not want.names or _device(rail) in want.names]
+    down = [f"{_device(rail)} {rail.get('state')}" for rail in rails if rail.get("state") != "ACTIVE"]
     active = len(rails) - len(down)
-    if active >= want.rails:
+    if active >= want.rails and not down:
         return None
-    ports = f"{active} active RDMA ports of {len(rails)} seen; {', '.join(down[:4])} {pod.report.get('error', '')}".rstrip("; ")
+    excluded = {_device(device): str(device.get("link") or "no link layer") for device in _objects(pod.report.get("excluded"))}
+    missing = [name for name in want.names or ring.names if name not in {_device(rail) for rail in rails}]
+    kind = want.link or "the fabric's kind"
+    states = [*down, *(f"{name} has link layer {link}, not {kind}" for name, link in excluded.items())]
+    if not excluded and len(rails) < want.rails:
+        states += [f"{name} is not there, or its link layer is {_other(want.link)}" for name in missing]
+    error = str(pod.report.get("error") or "")
+    seen = f"{active} active RDMA ports of {len(rails)} seen; {', '.join(states[:MOST_NAMED])} {error}".rstrip("; ")
     step = "ibstat on the node: cable, switch port, subnet manager"
-    return fail(FailureClass.HARDWARE, ports, f"{want.rails} active ports", step)
+    if excluded or missing:
+        step = (
+            f"mlxconfig -d DEVICE query LINK_TYPE_P1: the port must be of type {'IB' if want.link != 'Ethernet' else 'ETH'}; {step}"
+        )
+    return fail(FailureClass.HARDWARE, seen, f"{want.rails} active ports", step)
 
 
-def _attachment(pod: CheckPod, want: FunctionalExpectation) -> Finding | None:
-    """Return a failure unless Multus' network status lists each wanted network with an interface and an address."""
-    text = pod.annotations.get(NETWORK_STATUS, "")
-    try:
-        entries = msgspec.json.decode(text.encode(), type=tuple[Attached, ...]) if text else ()
-    except msgspec.MsgspecError:
-        entries = ()
-    for wanted in want.networks:
-        attached = next((entry for entry in entries if entry.name in (wanted, wanted.rpartition("/")[2])), None)
+def _other(link: str) -> str:
+    return "InfiniBand" if link == "Ethernet" else "Ethernet"
+
+
+# ---- secondary networks ------------------------------------------------------------------------------------------------------
+
+
+def _attachment(pod: CheckPod, want: FunctionalExpectation, ring: Ring) -> Finding | None:
+    """Return a failure unless Multus' status lists each wanted network with an interface and an address of this pod's own."""
+    entries = _attachments(pod) or ()
+    for network in want.networks:
+        attached = next((entry for entry in entries if entry.name in (network, network.rpartition("/")[2])), None)
         if attached is None or not attached.interface or not attached.ips:
             state = "not in network-status"
             if attached is not None:
                 state = f"interface {attached.interface or 'none'}, ips {', '.join(attached.ips) or 'none'}"
             step = "log of Multus and of nv-ipam-node on this node"
-            return fail(FailureClass.RUNTIME, f"network {wanted}: {state}", "an interface with an address", step)
+            return fail(FailureClass.RUNTIME, f"network {network}: {state}", "an interface with an address", step)
+    for address in _secondary_addresses(pod):
+        others = [node for node in ring.owners.get(address, ()) if node != pod.node]
+        if others:
+            seen = f"address {address} is also that of a pod on {', '.join(others[:MOST_NAMED])}"
+            step = "see fabric.ip_pool: blocks of nv-ipam must not overlap, nor a second IPAM hand out the same range"
+            return fail(FailureClass.RUNTIME, seen, "an address of its own", step)
+    return None
+
+
+def _mtu(pod: CheckPod, want: FunctionalExpectation) -> Finding | None:
+    """Return a finding unless every secondary interface in the pod has the wanted MTU."""
+    if not want.mtu or not want.networks:
+        return None
+    interfaces = {str(entry.get("name")): entry.get("mtu") for entry in _objects(pod.report.get("interfaces"))}
+    for attached in _attachments(pod) or ():
+        if attached.name.rpartition("/")[2] not in {network.rpartition("/")[2] for network in want.networks}:
+            continue
+        mtu = interfaces.get(attached.interface)
+        if mtu is None:
+            seen = f"interface {attached.interface} of network {attached.name} is not in the pod's report"
+            return unknown(FailureClass.RUNTIME, seen, f"MTU {want.mtu}", "read the log of the check's pod")
+        if mtu != want.mtu:
+            step = "see mtu of the network's attachment definition, and the MTU of its master interface on the node"
+            return fail(FailureClass.COMPARISON, f"interface {attached.interface} has MTU {mtu} in the pod", str(want.mtu), step)
     return None

@@ -98,9 +98,44 @@ def test_bandwidth_of_every_active_rail(shell: Shell) -> None:
     report = shell.run("ib_write_bw.sh", env=RING)
     assert (report["index"], report["peer"], report["error"]) == (2, 0, "")
     assert report["rails"] == [
-        {"device": "mlx5_0", "state": "ACTIVE", "gbit": 387.28, "error": ""},
-        {"device": "mlx5_1", "state": "DOWN", "gbit": 0, "error": ""},
+        {"device": "mlx5_0", "rail": 0, "state": "ACTIVE", "gbit": 387.28, "error": ""},
+        {"device": "mlx5_1", "rail": 1, "state": "DOWN", "gbit": 0, "error": ""},
     ]
+    assert report["excluded"] == [{"device": "mlx5_3", "link": "Ethernet"}], "of the right kind, and in the wrong mode"
+    rails = [{"device": "mlx5_0", "rail": 0, "gbit": 387.28}, {"device": "mlx5_1", "rail": 1, "gbit": 0}]
+    assert report["further"] == [{"peer": 1, "rails": rails}], "two away, as nobody is half of a ring of three away"
+
+
+@pytest.mark.parametrize(("count", "partners"), [(2, [0]), (3, [0, 1]), (4, [3, 0]), (16, [3, 10])])
+def test_each_pod_measures_to_two_partners(shell: Shell, count: int, partners: list[int]) -> None:
+    shell.device("mlx5_0")
+    shell.tool("ib_write_bw", PERFTEST)
+    index = 1 if count == 2 else 2
+    report = shell.run("ib_write_bw.sh", env=RING | {"COUNT": str(count), "JOB_COMPLETION_INDEX": str(index)})
+    assert [report["peer"], *(round_["peer"] for round_ in report["further"])] == partners
+
+
+def test_rails_are_numbered_by_name_so_that_a_missing_one_shifts_no_other(shell: Shell) -> None:
+    for name in ("mlx5_0", "mlx5_2", "mlx5_10"):
+        shell.device(name)
+    (shell.sys / "class/net/net1").mkdir(parents=True)
+    (shell.sys / "class/net/net1/mtu").write_text("4092\n")
+    shell.tool("ib_write_bw", f'echo "$@" >> {shell.folder}/calls\n{PERFTEST}')
+    report = shell.run("ib_write_bw.sh", env=RING | {"NUMBERS": "name", "RAILS": "mlx5_0 mlx5_2", "COUNT": "2"})
+    assert [(rail["device"], rail["rail"]) for rail in report["rails"]] == [("mlx5_0", 0), ("mlx5_2", 2)]
+    assert report["interfaces"] == [{"name": "net1", "mtu": 4092}]
+    calls = (shell.folder / "calls").read_text()
+    assert "-d mlx5_2 -p 18502 " in calls
+    assert "mlx5_10" not in calls, "not one of the rails that the plan names"
+
+
+def test_a_rail_below_its_floor_is_measured_three_times(shell: Shell) -> None:
+    shell.device("mlx5_0")
+    shell.tool("ib_write_bw", f'echo "$@" >> {shell.folder}/calls\n{PERFTEST}')
+    report = shell.run("ib_write_bw.sh", env=RING | {"FLOOR": "400", "COUNT": "2"})
+    assert (report["rails"][0]["gbit"], report["rails"][0]["error"]) == (387.28, "")
+    client_calls = [call for call in (shell.folder / "calls").read_text().splitlines() if call.endswith(".ib-write-bw")]
+    assert len(client_calls) == 3
 
 
 def test_a_peer_that_does_not_answer(shell: Shell) -> None:
@@ -108,7 +143,7 @@ def test_a_peer_that_does_not_answer(shell: Shell) -> None:
     shell.tool("ib_write_bw", 'echo "Couldn\'t connect to ib-write-bw-0:18500"; exit 1')
     report = shell.run("ib_write_bw.sh", env=RING | {"WINDOW": "1"})
     assert report["rails"] == [
-        {"device": "mlx5_0", "state": "ACTIVE", "gbit": 0, "error": "Couldnt connect to ib-write-bw-0:18500"}
+        {"device": "mlx5_0", "rail": 0, "state": "ACTIVE", "gbit": 0, "error": "Couldnt connect to ib-write-bw-0:18500"}
     ]
 
 

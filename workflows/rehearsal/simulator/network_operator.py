@@ -6,6 +6,7 @@ Behaviour follows `steps/docs/facts/gpu.md`, Network Operator.
 from __future__ import annotations
 
 import functools
+import ipaddress
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -43,6 +44,9 @@ POLICY = "nic-cluster-policy"
 NIC = "feature.node.kubernetes.io/pci-15b3.present"
 MOFED_WAIT = "network.nvidia.com/operator.mofed.wait"
 DRIVER = "simulated/nic-driver"
+DEFAULT_MTU = 1500
+RECEIVING_RAIL = 3
+"""Rail that fault `ib_receive_slow` slows down."""
 SHARE = 0.968
 """Share of a port's line rate that ib_write_bw measures (387 of 400 Gbit/s)."""
 
@@ -164,10 +168,15 @@ def _attach(world: World, kind: ObjectKind, network: Obj) -> bool:
 
 
 def _allocate(world: World, pool: Obj) -> None:
-    """Write one block of addresses for each node with a NIC into an IPPool's status, as nv-ipam-controller does."""
-    names = sorted(node["metadata"]["name"] for node in world.objects(NODES) if labels_of(node).get(NIC) == "true")
-    networks = ((name, f"192.168.{number}") for number, name in enumerate(names))
-    blocks = [{"nodeName": name, "startIP": f"{network}.1", "endIP": f"{network}.32"} for name, network in networks]
+    """Write one block of addresses for each node with a NIC into an IPPool's status, as nv-ipam-controller does.
+
+    Nodes beyond the end of the subnet get no block.
+    """
+    names = [node["metadata"]["name"] for node in world.objects(NODES) if labels_of(node).get(NIC) == "true"]
+    subnet, size = ipaddress.ip_network(pool["spec"]["subnet"]), int(pool["spec"]["perNodeBlockSize"])
+    starts = ((name, subnet.network_address + world.fleet.number(name) * size) for name in sorted(names))
+    fitting = ((name, start) for name, start in starts if start + size in subnet)
+    blocks = [{"nodeName": name, "startIP": str(start + 1), "endIP": str(start + size)} for name, start in fitting]
     world.patch(POOLS, pool, {"status": {"allocations": blocks}}, status=True)
 
 
@@ -236,20 +245,60 @@ def mofed(world: World, _pod: Obj, node: str) -> Behaviour:
 
 @check("ib-write-bw")
 def ib_write_bw(world: World, pod: Obj, node: str) -> Behaviour:
-    """Play the check `ib-write-bw`: report the bandwidth in Gbit/s of each NIC to the next pod of a ring of pods.
+    """Play the check `ib-write-bw`: report the bandwidth in Gbit/s of each NIC to two other pods of a ring of pods.
 
     The report has the form that `workflows/stages/scripts/ib_write_bw.sh` prints.
     """
-    size = int(simulated_pods.environment(pod)["COUNT"])
+    environment = simulated_pods.environment(pod)
+    size = int(environment["COUNT"])
     index = int(annotations_of(pod).get("batch.kubernetes.io/job-completion-index", 0))
-    peer = (index + 1) % size
-    hardware = world.hardware(node)
-    slow = world.fault("ib_slow", node) or (world.fault("ib_slow") and world.fault("ib_slow", _node_of(world, pod, peer)))
-    speed = round(hardware.nic_gbit * (0.24 if slow else SHARE), 2)
-    rails = [{"device": f"mlx5_{rail}", "state": "ACTIVE", "gbit": speed, "error": ""} for rail in range(hardware.nics)]
-    if rails and world.fault("ib_port_down", node):
-        rails[0] |= {"state": "DOWN", "gbit": 0}
-    return Exit(message={"node": node, "index": index, "peer": peer, "rails": rails, "error": ""}, seconds=60)
+    partners = [(index + 1) % size, *([(index + (2 if size == 3 else size // 2)) % size] if size > 2 else [])]
+    rounds = [(partner, _rails(world, environment, node, _node_of(world, pod, partner))) for partner in partners]
+    (peer, rails), further = rounds[0], rounds[1:]
+    short = [{"peer": partner, "rails": [{**rail, "state": None} for rail in more]} for partner, more in further]
+    for rail in (rail for entry in short for rail in entry["rails"]):
+        del rail["state"]
+    report = {"node": node, "index": index, "peer": peer, "rails": rails, "further": short, "error": ""}
+    report |= {"excluded": _excluded(world, node), "interfaces": list(_interfaces(world, pod, node))}
+    return Exit(message=report, seconds=60 * len(rounds))
+
+
+def _rails(world: World, environment: Mapping[str, str], node: str, partner: str) -> list[Obj]:
+    """Return what each RDMA device of a node measures to a partner: those of the fabric, and a storage NIC with the same id."""
+    hardware, named = world.hardware(node), environment.get("RAILS", "").split()
+    devices = [f"mlx5_{number}" for number in range(hardware.nics + bool(world.fault("storage_nic_for_a_rail", node)))]
+    excluded = {device["device"] for device in _excluded(world, node)}
+    rails: list[Obj] = []
+    for number, device in enumerate(devices):
+        if device in excluded or (named and device not in named):
+            continue
+        # the partner has no storage NIC that would answer, or its own port is down
+        down = number == 0 and any(world.fault(name, node) for name in ("ib_port_down", "storage_nic_for_a_rail"))
+        state, gbit = ("DOWN", 0.0) if down else ("ACTIVE", _speed(world, node, partner, number))
+        rails.append({"device": device, "rail": number, "state": state, "gbit": gbit, "error": ""})
+    return rails
+
+
+def _speed(world: World, node: str, partner: str, number: int) -> float:
+    """Return the bandwidth in Gbit/s that a rail reaches from one node to another."""
+    slow = world.fault("ib_slow", node) or world.fault("ib_slow", partner)
+    slow = slow or (number == RECEIVING_RAIL and world.fault("ib_receive_slow", partner))
+    return round(world.hardware(node).nic_gbit * (0.24 if slow else SHARE), 2)
+
+
+def _excluded(world: World, node: str) -> list[Obj]:
+    """Return the devices of a node whose link layer is not that of the fabric."""
+    return [{"device": "mlx5_1", "link": "Ethernet"}] if world.fault("ib_port_ethernet", node) else []
+
+
+def _interfaces(world: World, pod: Obj, node: str) -> Iterator[Obj]:
+    """Yield the secondary interfaces of a pod with their MTU, which the network's object sets."""
+    requested = annotations_of(pod).get(NETWORKS_ANNOTATION, "")
+    for index, text in enumerate((part for part in requested.split(",") if part.strip()), 1):
+        name = _attachment_ref(pod, text.strip()).name
+        network = next((item for kind in NETWORKS for item in world.objects(kind) if item["metadata"]["name"] == name), None)
+        mtu = int((network or {}).get("spec", {}).get("mtu") or DEFAULT_MTU)
+        yield {"name": f"net{index}", "mtu": DEFAULT_MTU if world.fault("fabric_mtu_in_pods", node) else mtu}
 
 
 def _node_of(world: World, pod: Obj, index: int) -> str:
@@ -292,13 +341,22 @@ def _attachment_ref(pod: Obj, text: str) -> Ref:
 def _network_status(world: World, pod: Obj, places: list[Ref]) -> Iterator[Obj]:
     """Yield a pod's network-status entries: the cluster's network, then one for each attachment in `places`.
 
-    Addresses depend on the node and the number of the interface only.
+    Addresses are from the node's block of the pool, by the number of the interface.
     """
-    number = world.fleet.number(simulated_pods.node(pod))
-    yield {"name": "k8s-pod-network", "interface": "eth0", "ips": [f"10.42.{number % 256}.9"], "default": True, "dns": {}}
+    node = simulated_pods.node(pod)
+    number = world.fleet.number(node)
+    pool = next((dict(item["spec"]) for item in world.objects(POOLS)), {"subnet": "192.168.0.0/16", "perNodeBlockSize": 16})
+    block = 0 if world.fault("fabric_address_twice", node) else number
+    first = ipaddress.ip_network(pool["subnet"]).network_address + block * int(pool["perNodeBlockSize"])
+    yield {
+        "name": "k8s-pod-network",
+        "interface": "eth0",
+        "ips": [f"10.{42 + number // 65536}.{number // 256 % 256}.{number % 256}"],
+        "default": True,
+        "dns": {},
+    }
     for index, place in enumerate(places, 1):
-        address = f"192.168.{number % 256}.{index}"
-        yield {"name": f"{place.namespace}/{place.name}", "interface": f"net{index}", "ips": [address], "dns": {}}
+        yield {"name": f"{place.namespace}/{place.name}", "interface": f"net{index}", "ips": [str(first + index)], "dns": {}}
 
 
 ROLES = (NetworkOperator, Multus)

@@ -1,14 +1,26 @@
-# Measures RDMA write bandwidth from this pod to the next one of a ring, one device after the other, and serves the one before.
-# Needs perftest, JOB_COMPLETION_INDEX, COUNT (pods of the ring), NODE_NAME, DEVICE_IDS, LINK, RING. Ends with 0: the report decides.
-index=$JOB_COMPLETION_INDEX count=$COUNT base=18500 rails= error=
+# Measures RDMA write bandwidth from this pod to two others of a ring (the next one, and one half the ring away), one device after the
+# other, and serves the two before it. Two partners on each side tell whose side of a slow pair is slow.
+# Needs perftest, JOB_COMPLETION_INDEX, COUNT (pods of the ring), NODE_NAME, DEVICE_IDS, LINK, RING; FLOOR is the wanted rate in
+# Gbit/s, RAILS the names of the rails if the plan has them, NUMBERS is `name` where equal names are the same rail on all nodes.
+# Ends with 0: the report decides.
+index=$JOB_COMPLETION_INDEX count=$COUNT base=18500 second=64 error= devices= excluded= interfaces=
 peer=$(((index + 1) % count)) end=$(($(date +%s) + ${WINDOW:-420}))
+across=$((count / 2)); [ "$count" -ne 3 ] || across=2
 left() { echo $((end - $(date +%s))); }
 get() { cat "${SYSFS:-/sys}/class/infiniband/$1/$2" 2>/dev/null; }
-devices=$(for path in "${SYSFS:-/sys}/class/infiniband"/*; do
+for path in "${SYSFS:-/sys}/class/infiniband"/*; do
   device=${path##*/}
-  id=$(get "$device" device/device)
-  case " $DEVICE_IDS " in *" ${id#0x} "*) [ "$(get "$device" ports/1/link_layer)" = "$LINK" ] && echo "$device";; esac
-done)
+  id=$(get "$device" device/device) link=$(get "$device" ports/1/link_layer)
+  case " $DEVICE_IDS " in *" ${id#0x} "*) ;; *) continue;; esac
+  case " ${RAILS:-$device} " in *" $device "*) ;; *) continue;; esac
+  if [ "$link" = "$LINK" ]; then devices="$devices $device"
+  else excluded="$excluded${excluded:+,}{\"device\":\"$device\",\"link\":\"$link\"}"; fi
+done
+for path in "${SYSFS:-/sys}/class/net"/net*; do
+  mtu=$(cat "$path/mtu" 2>/dev/null) && interfaces="$interfaces${interfaces:+,}{\"name\":\"${path##*/}\",\"mtu\":$mtu}"
+done
+# The number of a rail: equal on both ends also where one end lacks a device, so that no rail is measured against another one.
+number() { case "${NUMBERS:-} $1" in "name "*[0-9]) echo "${1##*[!0-9]}";; *) echo "$2";; esac; }
 gid() {
   [ "$LINK" = Ethernet ] || return 0
   for path in "${SYSFS:-/sys}/class/infiniband/$1/ports/1/gid_attrs/types"/*; do
@@ -18,27 +30,47 @@ gid() {
 }
 within() { [ "$(left)" -gt 0 ] && left || echo 1; } # timeout 0 would be none
 measure() { timeout "$(within)" ib_write_bw -d "$1" -p "$2" $(gid "$1") -F --report_gbits -s 8388608 -D 5 $3 2>&1; }
-port=$base
-for device in $devices; do
-  measure "$device" "$port" "" > /dev/null &
-  port=$((port + 1))
-done
-port=$base
-for device in $devices; do
-  state=$(get "$device" ports/1/state); state=${state#*: } gbit=0 said= tries=0
-  while [ "$state" = ACTIVE ] && { [ "$tries" -eq 0 ] || [ "$(left)" -gt 0 ]; }; do
-    tries=$((tries + 1))
-    out=$(measure "$device" "$port" "$RING-$peer.$RING")
-    gbit=$(printf '%s\n' "$out" | awk '/BW average\[Gb/ { unit = 1; next } unit && $1 == 8388608 { found = $4 } END { print found + 0 }')
-    [ "$gbit" != 0 ] && break
-    said=$(printf %s "$out" | tail -n 1 | tr -dc 'A-Za-z0-9 ._:/()-' | cut -c1-80)
-    sleep 2
+better() { awk "BEGIN { exit !($1 > $2) }"; }
+serve() { # first port
+  at=0
+  for device in $devices; do
+    measure "$device" "$(($1 + $(number "$device" "$at")))" "" > /dev/null &
+    at=$((at + 1))
   done
-  [ "$gbit" = 0 ] || said=
-  echo "$device $state: $gbit Gbit/s to $RING-$peer after $tries tries $said"
-  rails="$rails${rails:+,}{\"device\":\"$device\",\"state\":\"$state\",\"gbit\":$gbit,\"error\":\"$said\"}"
-  port=$((port + 1))
-done
+}
+ask() { # index of the partner, first port, `states` to report them: sets rails
+  rails= at=0
+  for device in $devices; do
+    rail=$(number "$device" "$at") at=$((at + 1))
+    state=$(get "$device" ports/1/state); state=${state#*: } gbit=0 said= tries=0
+    # no answer: until the time is up; too slow: twice more, as another pair may have used a port at the same time
+    while [ "$state" = ACTIVE ] && { [ "$tries" -eq 0 ] || [ "$(left)" -gt 0 ]; }; do
+      tries=$((tries + 1))
+      out=$(measure "$device" "$(($2 + rail))" "$RING-$1.$RING")
+      new=$(printf '%s\n' "$out" | awk '/BW average\[Gb/ { unit = 1; next } unit && $1 == 8388608 { found = $4 } END { print found + 0 }')
+      better "$new" "$gbit" && gbit=$new
+      [ "$gbit" = 0 ] || { [ "$tries" -lt 3 ] && better "${FLOOR:-0}" "$gbit"; } || break
+      said=$(printf %s "$out" | tail -n 1 | tr -dc 'A-Za-z0-9 ._:/()-' | cut -c1-80)
+      sleep 2
+    done
+    [ "$gbit" = 0 ] || said=
+    echo "$device $state: $gbit Gbit/s to $RING-$1 after $tries tries $said"
+    facts="\"gbit\":$gbit"
+    if [ "$3" = states ]; then facts="\"state\":\"$state\",$facts,\"error\":\"$said\""
+    elif [ -n "$said" ]; then facts="$facts,\"error\":\"$said\""; fi
+    rails="$rails${rails:+,}{\"device\":\"$device\",\"rail\":$rail,$facts}"
+  done
+}
+serve "$base"
+[ "$across" -gt 1 ] && serve "$((base + second))"
+ask "$peer" "$base" states
+near=$rails further=
+if [ "$across" -gt 1 ]; then
+  partner=$(((index + across) % count))
+  ask "$partner" "$((base + second))" ""
+  further="{\"peer\":$partner,\"rails\":[$rails]}"
+fi
 [ -n "$devices" ] || error="no RDMA device with an id of $DEVICE_IDS and link layer $LINK"
 wait
-printf '{"node":"%s","index":%d,"peer":%d,"rails":[%s],"error":"%s"}' "$NODE_NAME" "$index" "$peer" "$rails" "$error" > /dev/termination-log
+printf '{"node":"%s","index":%d,"peer":%d,"rails":[%s],"further":[%s],"excluded":[%s],"interfaces":[%s],"error":"%s"}' "$NODE_NAME" \
+  "$index" "$peer" "$near" "$further" "$excluded" "$interfaces" "$error" > /dev/termination-log

@@ -15,8 +15,15 @@ BESIDE = {
 """,
 }
 """By what faults need."""
-WITHIN = {"fabric.mtu=9000": ("  rate_gbit: 400", "  rate_gbit: 400\n  interfaces: [ibs1]\n  mtu: 9000")}
-"""Changes by what a fault needs inside a section of the example: a line of that section, and its replacement."""
+WITHIN = {
+    "fabric.mtu=9000": {"  rate_gbit: 400": "  rate_gbit: 400\n  interfaces: [ibs1]\n  mtu: 9000"},
+    "fabric.mode=macvlan": {
+        "  kind: infiniband": "  kind: roce",
+        "  mode: rdma_shared": "  mode: macvlan",
+        "  rate_gbit: 400": "  rate_gbit: 400\n  interfaces: [ens1]\n  mtu: 4200\n  ip_pool: {subnet: 192.168.0.0/16}",
+    },
+}
+"""Needs within a section that the example has: lines of the example, and the lines that take their place."""
 
 
 @functools.cache
@@ -24,9 +31,10 @@ def spec_for(needs: str) -> ClusterSpec:
     """The example with what is needed; an unknown need fails here, where its spec is missing."""
     text = examples.path("h200-16").read_text()
     if needs in WITHIN:
-        line, changed = WITHIN[needs]
-        assert line in text
-        return load(text.replace(line, changed))
+        for line, changed in WITHIN[needs].items():
+            assert line in text
+            text = text.replace(line, changed)
+        return load(text)
     return load(text + BESIDE[needs] if needs else text)
 
 
