@@ -42,8 +42,8 @@ HOSTS = {
 }
 POOL = {"subnet": "192.168.0.0/16"}
 FAULTS: tuple[Fault, ...] = tuple(
-    fault for fault in (*base_faults.FAULTS, *gpu_faults.FAULTS, *network_faults.FAULTS) if fault.needs != base_faults.ARGO_CD
-)  # those of GitOps need a task that this runner does not play: publish (tests/unit/rehearsal/faults has them)
+    fault for fault in (*base_faults.FAULTS, *gpu_faults.FAULTS, *network_faults.FAULTS) if not fault.needs
+)  # those that need another spec, or GitOps with a task that this runner does not play, are in tests/unit/rehearsal/faults
 
 
 def planned(**changes: Any) -> dict[str, Stage]:
