@@ -16,6 +16,7 @@ class CheckPod(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     `index` is its completion index (-1: not of an indexed Job). `report` is the JSON object in its termination message, empty if
     there is none yet. `reason` says why it waits, cannot be scheduled or failed. `annotations` are those that the probe selected.
+    `events` are the newest Warning events about it as `Reason: message`, oldest first; they are read while it left no report.
     """
 
     name: str
@@ -26,6 +27,7 @@ class CheckPod(Struct, frozen=True, kw_only=True, omit_defaults=True):
     message: str = ""
     report: dict[str, Any] = {}
     annotations: dict[str, str] = {}
+    events: tuple[str, ...] = ()
 
     @property
     def ended(self) -> bool:

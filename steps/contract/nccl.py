@@ -5,7 +5,7 @@ Formats: https://github.com/NVIDIA/nccl-tests and https://github.com/NVIDIA/nccl
 
 from msgspec import Struct
 
-from steps.contract.verdict import ToolError
+from steps.contract.verdict import CauseRank, ToolError
 
 
 class NcclRow(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -139,11 +139,30 @@ class NcclTransport(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class NcclLog(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A whole log: its runs in order, its network, and its errors, the most telling first."""
+    """A whole log: its runs in order, its network, and its errors, the first cause first.
+
+    `last` is the log's last line of free text if no run came to its end; empty if the last run did.
+    """
 
     runs: tuple[NcclRun, ...] = ()
     transport: NcclTransport = NcclTransport()
     errors: tuple[ToolError, ...] = ()
+    last: str = ""
+
+    @property
+    def ended(self) -> bool:
+        """Return True if the log's last run finished by itself."""
+        return bool(self.runs) and self.runs[-1].ended
+
+    @property
+    def stated(self) -> tuple[ToolError, ...]:
+        """Return the errors that explain the outcome. A warning that no rule knows explains nothing after a run that ended."""
+        return tuple(error for error in self.errors if not (self.ended and error.rank is CauseRank.UNKNOWN))
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Return the warnings of NCCL that no rule knows."""
+        return tuple(error.cause for error in self.errors if error.rank is CauseRank.UNKNOWN)
 
 
 class NcclWant(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):

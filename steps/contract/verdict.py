@@ -196,10 +196,33 @@ def of_nodes(gate: str, nodes: Iterable[NodeVerdict], *, what: str, notes: Itera
     )
 
 
+class CauseRank(StrEnum):
+    """Place of an error in a chain of causes, the first one first: a member can bring about those after it, not those before."""
+
+    DEVICE = "device"
+    """A device, its link or its driver reports its own failure."""
+    SETTING = "setting"
+    """A limit, a size, a version or a configuration with which the work cannot succeed."""
+    PATH = "path"
+    """Two ends cannot be connected: address, route, name, or credential."""
+    OPERATION = "operation"
+    """An operation failed or a process died on one host, and its text gives no closer reason."""
+    SILENCE = "silence"
+    """The other end stopped to answer: the path broke, or what runs there ended."""
+    UNKNOWN = "unknown"
+    """A warning that no rule knows, quoted as it stands."""
+    CONSEQUENCE = "consequence"
+    """A report that something else ended or failed."""
+
+
+_PLACE = {rank: place for place, rank in enumerate(CauseRank)}
+
+
 class ToolError(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """An error that a reader recognised in tool output: its cause, its failure class, and the line that reports it.
 
-    `host` and `device` are empty if the line does not name them.
+    `host` and `device` are where it happened, `peer` is the other end of the connection; empty if the text does not name them.
+    `next_step` is what a person does about this cause; empty if only the log can tell.
     """
 
     cause: str
@@ -207,3 +230,16 @@ class ToolError(Struct, frozen=True, kw_only=True, omit_defaults=True):
     line: str
     host: str = ""
     device: str = ""
+    peer: str = ""
+    next_step: str = ""
+    rank: CauseRank = CauseRank.OPERATION
+
+    @property
+    def place(self) -> int:
+        """Return the number of the error's rank: the lower one is nearer to the first cause."""
+        return _PLACE[self.rank]
+
+
+def by_cause(errors: Iterable[ToolError]) -> tuple[ToolError, ...]:
+    """Return errors of several readers with causes before their consequences; errors of one rank keep their order."""
+    return tuple(sorted(errors, key=lambda error: error.place))

@@ -20,7 +20,7 @@ from steps.stages.base_services.contract import (
     VolumeClaim,
     Webhook,
 )
-from steps.stages.shared import gate_charts
+from steps.stages.shared import gate_charts, gate_checks
 from steps.stages.shared.causes import RUNTIME_REASONS
 from steps.stages.shared.finding import Finding, fail, unknown
 from steps.stages.shared.gate_charts import missing_crd
@@ -117,7 +117,8 @@ def _unbound(claim: VolumeClaim, pod: CheckPod | None, want: str) -> Finding:
     last = claim.events[-1] if claim.events else ""
     classless = "" if claim.storage_class else " without a storage class"
     state = f"claim is {claim.phase or 'without a phase'}{classless} {last}".rstrip()
-    waits = f"; pod {pod.name}: {pod.reason} {pod.message}".rstrip() if pod and pod.reason else ""
+    why = gate_checks.why(pod).text if pod else ""
+    waits = f"; pod {pod.name}: {why}" if pod and why else ""
     failure_class = FailureClass.RUNTIME if waits else FailureClass.HEALTH
     step = "read the provisioner's log and the claim's events"
     return unknown(failure_class, state + waits, f"a bound volume of {want}", step)
@@ -135,7 +136,7 @@ def _nonce(claim: VolumeClaim, pod: CheckPod | None) -> Finding | None:
 
 
 def _no_report(claim: VolumeClaim, pod: CheckPod | None) -> Finding:
-    state = f"{pod.name} is {pod.phase} {pod.reason} {pod.message}".rstrip() if pod else "none"
+    state = f"{pod.name} is {pod.phase} {gate_checks.why(pod).text}".rstrip() if pod else "none"
     seen, expected = f"claim bound to {claim.volume}, pod {state}, no report", "what was written, read back"
     step = "read the log of the check's pod"
     if pod is not None and (pod.ended or pod.reason in RUNTIME_REASONS):

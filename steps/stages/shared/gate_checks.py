@@ -1,13 +1,18 @@
 """Rules about the pods of functional checks, above all for pods that left no report; each gate judges the reports itself."""
 
 from collections.abc import Iterable, Mapping
+from typing import NamedTuple
 
 import msgspec
 
 from steps.contract.checks import CHECK_NAMESPACE, CheckPod
 from steps.contract.verdict import FailureClass, Status, Verdict
+from steps.stages.shared import reader_kubelet
 from steps.stages.shared.causes import RUNTIME_REASONS
 from steps.stages.shared.finding import Finding, fail, unknown
+
+HEAD = 80
+"""Characters of a line by which it is found again among the events that it was read from."""
 
 
 def by_node(pods: Iterable[CheckPod]) -> Mapping[str, CheckPod]:
@@ -26,18 +31,38 @@ def uuids(pod: CheckPod) -> tuple[str, ...]:
     return tuple(map(str, reported)) if isinstance(reported, list) else ()
 
 
+class Wait(NamedTuple):
+    """Why a pod waits or failed: the words for it, and what a person does about it if the cause is known."""
+
+    text: str
+    next_step: str = ""
+    failure_class: FailureClass = FailureClass.RUNTIME
+
+
+def why(pod: CheckPod) -> Wait:
+    """Return why a pod left no report: the first cause in its state and its Warning events, else its newest event, quoted."""
+    state = f"{pod.reason} {pod.message}".strip()
+    cause = reader_kubelet.cause((state, *pod.events))
+    newest = pod.events[-1] if pod.events else ""
+    # the line that names the cause is quoted; an older event can name it while the newest only repeats that the pod waits
+    quoted = next((event for event in pod.events if cause is not None and event.startswith(cause.line[:HEAD])), newest)
+    text = "; ".join(filter(None, (state, f"event {quoted}" if quoted and quoted not in state else "")))
+    return Wait(text, cause.next_step, cause.failure_class) if cause else Wait(text)
+
+
 def silent(pod: CheckPod | None, pending: Iterable[CheckPod], what: str) -> Finding:
     """Return the finding on a node whose check left no report. `pending` are pods of the check that have no node yet."""
     if pod is None:
         waiting = next((candidate for candidate in pending if not candidate.node), None)
-        state = f"runs here; {waiting.name}: {waiting.reason} {waiting.message}".rstrip() if waiting else "ran here"
+        state = f"runs here; {waiting.name}: {why(waiting).text}".rstrip() if waiting else "ran here"
         step = "see what keeps the pod from being scheduled: allocatable resources, taints, quota"
         return unknown(FailureClass.RUNTIME, f"no pod of the check {state}", what, step)
     # a pod in a crash loop or without an image leaves no report either, however long the gate waits
     make = fail if pod.ended or pod.reason in RUNTIME_REASONS else unknown
-    seen = f"pod {pod.name} is {pod.phase or 'not started'} without a report {pod.reason} {pod.message}".rstrip()
-    step = f"kubectl -n {CHECK_NAMESPACE} describe pod {pod.name} (its log is in the record)"
-    return make(FailureClass.RUNTIME, seen, what, step)
+    wait = why(pod)
+    seen = f"pod {pod.name} is {pod.phase or 'not started'} without a report {wait.text}".rstrip()
+    step = wait.next_step or f"kubectl -n {CHECK_NAMESPACE} describe pod {pod.name} (its log is in the record)"
+    return make(wait.failure_class, seen, what, step)
 
 
 def conclude(verdict: Verdict) -> Verdict:

@@ -2,29 +2,78 @@
 
 import base64
 import zlib
+from collections import defaultdict
 from collections.abc import Iterable
 from typing import Any
 
 import msgspec
+from msgspec import Struct
 
+from steps.contract import plain_text
 from steps.contract.checks import CHECK_LABEL, CHECK_NAMESPACE, CheckPod
 from steps.stages.shared.kube_reader import KubeReader
 from steps.stages.shared.probe_containers import ContainerEnd, ContainerStatus
-from steps.stages.shared.probe_workloads import Pod
+from steps.stages.shared.probe_workloads import ObjectMeta, Pod
 
+MOST_EVENTS, MESSAGE = 3, 500
+"""Most events of a pod that are kept, and most characters of each."""
 INDEX = "batch.kubernetes.io/job-completion-index"
 
 
 def read(kube: KubeReader, check: str, namespace: str = CHECK_NAMESPACE, annotations: Iterable[str] = ()) -> tuple[CheckPod, ...]:
     """Return the pods of one check with their reports and the named annotations, sorted by completion index and name.
 
-    Pods being deleted are left out.
+    Pods being deleted are left out. Pods that do not run and left no report get their newest Warning events: a pod in
+    ContainerCreating says only there what it waits for.
     """
     pods = kube.list(f"/api/v1/namespaces/{namespace}/pods", Pod, labels=f"{CHECK_LABEL}={check}") or ()
     wanted = tuple(annotations)
     # pods of a check that is started again can still be terminating
-    check_pods = (_check_pod(pod, wanted) for pod in pods if not pod.metadata.deletion_timestamp)
-    return tuple(sorted(check_pods, key=lambda pod: (pod.index, pod.name)))
+    check_pods = [_check_pod(pod, wanted) for pod in pods if not pod.metadata.deletion_timestamp]
+    return tuple(sorted(with_events(kube, namespace, check_pods), key=lambda pod: (pod.index, pod.name)))
+
+
+class _Event(Struct, frozen=True, rename="camel"):
+    """An event with the times that its writer may have set; API servers write `null` for the others."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    involved_object: ObjectMeta = ObjectMeta()
+    reason: str | None = ""
+    message: str | None = ""
+    last_timestamp: str | None = None
+    event_time: str | None = None
+
+    @property
+    def time(self) -> str:
+        """Return when the event happened last, as text that sorts by time."""
+        return self.last_timestamp or self.event_time or ""
+
+    @property
+    def text(self) -> str:
+        """Return the event as one plain line: `Reason: message`."""
+        return plain_text.truncate(plain_text.line(f"{self.reason or ''}: {(self.message or '').strip()}"), MESSAGE)
+
+
+def with_events(kube: KubeReader, namespace: str, pods: Iterable[CheckPod]) -> list[CheckPod]:
+    """Return the pods, those that wait without a report with their newest Warning events. One read serves all pods."""
+    known = list(pods)
+    if not any(_waits(pod) for pod in known):
+        return known
+    events: defaultdict[str, list[_Event]] = defaultdict(list)
+    for event in kube.list(f"/api/v1/namespaces/{namespace}/events", _Event, fields="type=Warning") or ():
+        events[event.involved_object.name].append(event)
+    return [msgspec.structs.replace(pod, events=_newest(events[pod.name])) if _waits(pod) else pod for pod in known]
+
+
+def _waits(pod: CheckPod) -> bool:
+    # events of a pod that runs are about the time before
+    return not pod.report and pod.phase not in ("Running", "Succeeded")
+
+
+def _newest(events: Iterable[_Event]) -> tuple[str, ...]:
+    texts = [event.text for event in sorted(events, key=lambda event: event.time)]
+    # kubelet repeats an event under a new name when its message has another id in it
+    return tuple(dict.fromkeys(reversed(texts)))[:MOST_EVENTS][::-1]
 
 
 def _check_pod(pod: Pod, wanted: tuple[str, ...]) -> CheckPod:
@@ -38,12 +87,12 @@ def _check_pod(pod: Pod, wanted: tuple[str, ...]) -> CheckPod:
         phase=pod.status.phase,
         reason=reason,
         message=message[:500],
-        report=_report(pod.status.container_statuses),
+        report=report(pod.status.container_statuses),
         annotations={key: pod.metadata.annotations[key] for key in wanted if key in pod.metadata.annotations},
     )
 
 
-def _report(containers: Iterable[ContainerStatus]) -> dict[str, Any]:
+def report(containers: Iterable[ContainerStatus]) -> dict[str, Any]:
     """Return the JSON object of the first container that left one; empty if no container did."""
     for container in containers:
         ended = container.state.terminated

@@ -1,67 +1,136 @@
-"""Finds known error texts of tools in their output, by tables of patterns.
+"""Finds known error texts of tools in their output, by tables of patterns, and ranks them by cause.
 
-The order of a table is the order of causes: an early entry explains later ones. For example, a daemon that is lost after a worker
-was killed is no network fault.
+The first cause counts, not the last line: when one rank of a job fails, all others report that a peer is gone, and the tool's last
+words name only that. So an error's rank (`CauseRank`) decides first, then the order of the table, then the time in the line. The
+order in which lines of several processes were merged decides only between lines of the same process.
 """
 
 import re
 from collections.abc import Callable, Iterable, Iterator
+from typing import NamedTuple
 
 from msgspec import Struct
 
-from steps.contract.verdict import FailureClass, ToolError
+from steps.contract import plain_text
+from steps.contract.verdict import CauseRank, FailureClass, ToolError
 
 MOST = 8
 """Largest number of different errors that are returned for one text."""
 MOST_HITS = 200
 """Most places looked at for one pattern: thousands of ranks repeat the same error."""
 LINE = 300
+"""Most characters of a line, a cause or a name that are kept."""
 WINDOW = 700
-"""Number of characters that a pattern can see: its line and the few lines after it."""
+"""Number of characters that a pattern can see: its line or, if it spans lines, the few lines after it."""
 
-Make = Callable[[re.Match[str], str], ToolError]
+Make = Callable[[re.Match[str], str], ToolError | None]
+
+_TIME = re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:[.,]\d+)?|^\[ *\d+\.\d+\]")
+_PROCESS = re.compile(r"[\w.-]+:\d+:\d+ \[\d+\]|\[[\w.-]+:\d+\]")
+_LAST = "~"
+"""Sorts after every time: a line without a time says nothing about the order."""
 
 
 class Pattern(Struct, frozen=True):
-    """A kind of error in tool output. `needle` is a plain part of its text; `regex` is tried at the start of its line."""
+    """A kind of error in tool output.
+
+    `needle` is a plain part of its text; `regex` is searched in the needle's line, and in the lines after it if `spans`. `make`
+    returns None for a harmless text, which no later pattern reads then.
+    """
 
     needle: str
     regex: re.Pattern[str]
     make: Make
+    spans: bool = False
 
 
-def pattern(needle: str, regex: str, failure_class: FailureClass, cause: str) -> Pattern:
-    """Return a pattern whose cause may use the named groups of the regex. The group `host` names where the error happened."""
+def pattern(
+    needle: str,
+    regex: str,
+    failure_class: FailureClass,
+    cause: str,
+    rank: CauseRank = CauseRank.OPERATION,
+    *,
+    next_step: str = "",
+    spans: bool = False,
+) -> Pattern:
+    """Return a pattern whose cause may use the named groups of the regex.
+
+    Groups `host` and `device` name where the error happened, group `peer` the other end.
+    """
 
     def make(match: re.Match[str], line: str) -> ToolError:
         groups = {key: value or "" for key, value in match.groupdict().items()}
-        return ToolError(cause=cause.format(**groups), failure_class=failure_class, line=line, host=groups.get("host", ""))
+        return ToolError(
+            cause=short(cause.format(**groups)),
+            failure_class=failure_class,
+            line=line,
+            host=short(groups.get("host", "")),
+            device=short(groups.get("device", "")),
+            peer=short(groups.get("peer", "")),
+            next_step=next_step,
+            rank=rank,
+        )
 
-    return Pattern(needle, re.compile(regex), make)
+    return Pattern(needle, re.compile(regex), make, spans)
+
+
+def harmless(needle: str) -> Pattern:
+    """Return a pattern for lines that look like an error and are none."""
+    return Pattern(needle, re.compile(re.escape(needle)), lambda _match, _line: None)
+
+
+def short(text: str) -> str:
+    """Return a text as one plain line of at most LINE characters, cut between words so that a secret is never cut."""
+    return plain_text.truncate(plain_text.line(text.strip()), LINE)
+
+
+class _Hit(NamedTuple):
+    """An error with what orders it among those of its rank."""
+
+    place: int
+    pattern: int
+    time: str
+    process: str
+    start: int
+    error: ToolError
 
 
 def find(text: str, patterns: Iterable[Pattern]) -> tuple[ToolError, ...]:
-    """Return the errors of a text, in the order of the patterns. The same cause at the same host counts once."""
-    errors: dict[tuple[str, str], ToolError] = {}
-    for known in patterns:
-        for window in _windows(text, known.needle):
-            match = known.regex.search(window)
+    """Return the errors of a text, the first cause first. The same cause counts once for each host, device and peer.
+
+    A line is read by the first pattern of the table that matches it.
+    """
+    hits: list[_Hit] = []
+    read_lines: set[int] = set()
+    for number, known in enumerate(patterns):
+        for start, line, window in _windows(text, known):
+            match = None if start in read_lines else known.regex.search(window)
             if match is None:
                 continue
-            error = known.make(match, window.split("\n", 1)[0][:LINE].strip())
-            errors.setdefault((error.cause, error.host), error)
-            if len(errors) >= MOST:
-                return tuple(errors.values())
-    return tuple(errors.values())
+            read_lines.add(start)
+            if (error := known.make(match, short(line))) is not None:
+                time, process = _TIME.search(line), _PROCESS.search(line)
+                order = (time[0] if time else _LAST, process[0] if process else error.host, start)
+                hits.append(_Hit(error.place, number, *order, error))
+    errors: dict[tuple[str, ...], ToolError] = {}
+    for hit in sorted(hits):
+        error = hit.error
+        errors.setdefault((error.cause, error.host, error.device, error.peer), error)
+    return tuple(errors.values())[:MOST]
 
 
-def _windows(text: str, needle: str) -> Iterator[str]:
-    at = text.find(needle)
+def _windows(text: str, known: Pattern) -> Iterator[tuple[int, str, str]]:
+    """Yield the start of each line that has the pattern's needle, the line, and what the pattern sees of the text."""
+    at = text.find(known.needle)
     for _ in range(MOST_HITS):
         if at < 0:
             return
-        # a log can have lines of megabytes, so the window bounds the start too
-        start = max(text.rfind("\n", 0, at) + 1, at - WINDOW)
-        yield text[start : at + WINDOW]
+        start = text.rfind("\n", 0, at) + 1
+        # a log can have lines of megabytes, so the window bounds both ends; half a word could be half a secret
+        if start < at - WINDOW:
+            start = text.find(" ", at - WINDOW, at) + 1 or at
         end = text.find("\n", at)
-        at = text.find(needle, end) if end >= 0 else -1
+        line = text[start : min(end, at + WINDOW) if end >= 0 else at + WINDOW]
+        yield start, line, text[start : at + WINDOW] if known.spans else line
+        at = text.find(known.needle, end) if end >= 0 else -1

@@ -6,7 +6,7 @@ from steps.contract.checks import CHECK_NAMESPACE, CheckPod
 from steps.contract.verdict import FailureClass, Verdict, passed
 from steps.stages.shared.causes import RUNTIME_REASONS
 from steps.stages.shared.finding import Finding, fail, unknown
-from steps.stages.shared.gate_checks import uuids
+from steps.stages.shared.gate_checks import uuids, why
 from steps.stages.sharing.contract import FunctionalExpectation, FunctionalObservation
 
 GATE = "sharing/functional"
@@ -36,7 +36,7 @@ def _refusal(pod: CheckPod | None, want: FunctionalExpectation) -> Iterator[Find
         problem = f"a pod that asked for two shares runs on {pod.node}"
         yield fail(FailureClass.COMPARISON, problem, expected, step, final=True)
         return
-    seen = "no pod that asks for two shares" if pod is None else f"{TWO} is {pod.phase or 'unknown'} {pod.reason} {pod.message}"
+    seen = "no pod that asks for two shares" if pod is None else f"{TWO} is {pod.phase or 'unknown'} {why(pod).text}"
     yield _open(seen.rstrip(), expected, f"kubectl -n {CHECK_NAMESPACE} describe pod {TWO}")
 
 
@@ -62,7 +62,7 @@ def _pair(by_name: dict[str, CheckPod], want: FunctionalExpectation) -> Iterator
 def _single(name: str, pod: CheckPod | None) -> Iterator[Finding]:
     """Yield a problem unless the pod with one unit ran and saw exactly one device."""
     if pod is None or not pod.report:
-        state = f"{name} is {pod.phase or 'unknown'} {pod.reason} {pod.message}".rstrip() if pod else f"no pod {name}"
+        state = f"{name} is {pod.phase or 'unknown'} {why(pod).text}".rstrip() if pod else f"no pod {name}"
         step = f"kubectl -n {CHECK_NAMESPACE} describe pod {name}"
         if pod is not None and (pod.ended or pod.reason in RUNTIME_REASONS - {"Unschedulable"}):
             yield fail(FailureClass.RUNTIME, state, "a pod with one unit to run", step, final=pod.ended)

@@ -47,7 +47,7 @@ def unknown_nodes(srun: Srun) -> Finding | None:
 def no_report(seen: FunctionalObservation) -> Finding:
     """Return the finding on a check pod that has left no report."""
     pod, expected = seen.pods[0] if seen.pods else None, "what sinfo and srun say"
-    state = f"pod {pod.name} is {pod.phase} {pod.reason} {pod.message}".strip() if pod else "the check has no pod yet"
+    state = f"pod {pod.name} is {pod.phase} {gate_checks.why(pod).text}".strip() if pod else "the check has no pod yet"
     if pod is not None and (pod.ended or pod.reason in RUNTIME_REASONS):
         step = "read the check pod's log in the record"
         return fail(FailureClass.RUNTIME, f"{state}, without a report", expected, step, final=True)

@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from steps.contract.charts import ChartsObservation
 from steps.contract.checks import CheckPod
-from steps.stages.shared import probe_charts, probe_checks, probe_workloads, reader_mpi
+from steps.stages.shared import probe_charts, probe_checks, probe_workloads
 from steps.stages.shared.kube_reader import KubeReader, Scope
 from steps.stages.shared.probe_workloads import Condition, Conditioned
 from steps.stages.slurm import reader, reader_slurm_errors
@@ -113,7 +113,7 @@ def read_srun(text: str, exits: Mapping[str, int]) -> Srun:
         hosts=tuple(dict.fromkeys(sections.get("hosts", "").split())),
         gpus=dict(_count_line(line) for line in sections.get("gpus", "").splitlines() if len(line.split()) == 2),
         exits=dict(exits),
-        errors=(*reader_slurm_errors.read(errors), *reader_mpi.errors(errors)),
+        errors=reader_slurm_errors.read(errors),
     )
 
 

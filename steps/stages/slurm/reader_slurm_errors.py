@@ -3,7 +3,8 @@
 import re
 from datetime import datetime
 
-from steps.contract.verdict import FailureClass, ToolError
+from steps.contract.verdict import CauseRank, FailureClass, ToolError
+from steps.stages.shared import reader_host, reader_mpi
 from steps.stages.shared.reader_errors import Pattern, find, pattern
 
 _CREDENTIAL = re.compile(r"ENCODED: (?P<encoded>[^\n]+)\n[^\n]*DECODED: (?P<decoded>[^\n]+)")
@@ -14,7 +15,9 @@ _DIFFERS = re.compile(r"\b(?P<key>[A-Za-z]+)=(?P<configured>\d+):(?P<hardware>\d
 def _expired(match: re.Match[str], line: str) -> ToolError:
     seconds = skew(match.string)
     difference = f"clock skew of {seconds} s" if seconds is not None else "clocks differ"
-    return ToolError(cause=f"credential expired: {difference}", failure_class=FailureClass.PERMISSION, line=line)
+    return ToolError(
+        cause=f"credential expired: {difference}", failure_class=FailureClass.PERMISSION, line=line, rank=CauseRank.PATH
+    )
 
 
 def skew(text: str) -> int | None:
@@ -38,50 +41,129 @@ def hardware_differences(text: str) -> dict[str, tuple[int, int]]:
 def _hardware(match: re.Match[str], line: str) -> ToolError:
     what = ", ".join(hardware_differences(match.string))
     cause = f"node configuration differs from hardware: {what}"
-    return ToolError(cause=cause, failure_class=FailureClass.INPUT, line=line)
+    return ToolError(cause=cause, failure_class=FailureClass.INPUT, line=line, rank=CauseRank.SETTING)
 
 
-_PATTERNS = (
-    Pattern("Expired credential", re.compile(r"Munge decode failed: Expired credential"), _expired),
-    pattern(
-        "Munge decode failed: Invalid credential",
-        r"Munge decode failed: Invalid credential",
-        FailureClass.PERMISSION,
-        "munge key mismatch",
-    ),
-    pattern(
-        "munge.socket", r"Unable to access \"[^\"\n]*munge\.socket[^\"\n]*\"", FailureClass.DEPENDENCY, "munged socket missing"
-    ),
-    pattern(
-        "Invalid job credential",
-        r"Task launch for \S+ failed on node (?P<host>[\w.-]+): Invalid job credential",
-        FailureClass.PERMISSION,
-        "Invalid job credential on node {host}",
-    ),
-    pattern(
-        "Zero Bytes were transmitted or received",
-        r"Zero Bytes were transmitted or received",
-        FailureClass.PERMISSION,
-        "controller closed the connection (authentication)",
-    ),
-    pattern(
-        "Unable to contact slurm controller",
-        r"Unable to contact slurm controller \((?P<what>[^)\n]*)\)",
-        FailureClass.DEPENDENCY,
-        "slurmctld does not answer: {what}",
-    ),
-    Pattern("Node configuration differs from hardware", re.compile("Node configuration differs from hardware"), _hardware),
+_SETTING, _PATH, _CONSEQUENCE = CauseRank.SETTING, CauseRank.PATH, CauseRank.CONSEQUENCE
+
+_DEVICES = (
     pattern(
         "gres.conf file",
         r"can't stat gres\.conf file (?P<device>\S+?): No such file",
         FailureClass.DEPENDENCY,
         "{device} missing (driver not loaded)",
+        CauseRank.DEVICE,
     ),
     pattern(
         "count reported lower than configured",
         r"(?P<what>gres/\S+ count reported lower than configured \(\d+ < \d+\))",
         FailureClass.HARDWARE,
         "{what}",
+        CauseRank.DEVICE,
+    ),
+)
+"""A node whose devices are not those that its configuration promises."""
+
+_SETTINGS = (
+    Pattern("Node configuration differs from hardware", re.compile("Node configuration differs from hardware"), _hardware, True),
+    pattern(
+        "libnvidia-ml.so",
+        r"libnvidia-ml\.so\S*: cannot open shared object file",
+        FailureClass.DEPENDENCY,
+        "libnvidia-ml.so.1 not found (driver libraries not in the pod)",
+        _SETTING,
+        next_step="see that the pod gets a GPU by the NVIDIA runtime class, which mounts the driver's libraries",
+    ),
+    pattern(
+        "file-less GPU",
+        r"Ignoring file-less GPU (?P<what>\S+)",
+        FailureClass.INPUT,
+        "gres.conf gives no File for {what}",
+        _SETTING,
+        next_step="write File= for this Gres, or use an image of slurmd with NVML for AutoDetect",
+    ),
+    pattern(
+        "can't stat /dev/",
+        r"can't stat (?P<device>/dev/\S+)",
+        FailureClass.INPUT,
+        "{device} in gres.conf but not on this node",
+        _SETTING,
+        next_step="limit the line of gres.conf to the nodes that have the device (NodeName=)",
+    ),
+    pattern(
+        "unable to create cgroup",
+        r"unable to create cgroup '?(?P<what>/[^'\n]*)'? ?: Read-only file system",
+        FailureClass.INPUT,
+        "slurmd may not write cgroups: /sys/fs/cgroup is read-only",
+        _SETTING,
+        next_step="let slurmd run privileged, or set CgroupPlugin=disabled",
+    ),
+    pattern(
+        "pids from outside of our pid namespace",
+        r"pids from outside of our pid namespace",
+        FailureClass.INPUT,
+        "cgroup tree is of another pid namespace",
+        _SETTING,
+        next_step="do not mount the host's /sys/fs/cgroup into an unprivileged pod",
+    ),
+    pattern(
+        "Invalid account",
+        r"Invalid account or account/partition combination specified",
+        FailureClass.PERMISSION,
+        "no association for this user and account",
+        _SETTING,
+        next_step="sacctmgr show assoc: add the user to the account, and see that slurmctld resolves the user's id",
+    ),
+)
+"""Configurations with which a daemon or a job cannot start."""
+
+_CREDENTIALS = (
+    Pattern("Expired credential", re.compile(r"Munge decode failed: Expired credential"), _expired, True),
+    pattern(
+        "Munge decode failed: Invalid credential",
+        r"Munge decode failed: Invalid credential",
+        FailureClass.PERMISSION,
+        "munge key mismatch",
+        _PATH,
+    ),
+    pattern(
+        "munge.socket",
+        r"Unable to access \"[^\"\n]*munge\.socket[^\"\n]*\"",
+        FailureClass.DEPENDENCY,
+        "munged socket missing",
+        _PATH,
+    ),
+    pattern(
+        "Invalid job credential",
+        r"Task launch for \S+ failed on node (?P<host>[\w.-]+): Invalid job credential",
+        FailureClass.PERMISSION,
+        "Invalid job credential on node {host}",
+        _PATH,
+    ),
+    pattern(
+        "Zero Bytes were transmitted or received",
+        r"Zero Bytes were transmitted or received",
+        FailureClass.PERMISSION,
+        "controller closed the connection (authentication)",
+        _PATH,
+    ),
+    pattern(
+        "Unable to contact slurm controller",
+        r"Unable to contact slurm controller \((?P<what>[^)\n]*)\)",
+        FailureClass.DEPENDENCY,
+        "slurmctld does not answer: {what}",
+        _PATH,
+    ),
+)
+"""Daemons that do not reach or trust each other."""
+
+_JOBS = (
+    pattern(
+        "oom_kill event",
+        r"(?:(?P<host>[\w.-]+): )?slurmstepd: error: Detected \d+ oom[_-]kill event",
+        FailureClass.RUNTIME,
+        "the job ran out of memory and was killed",
+        next_step="raise --mem of the job, or the memory that the node configuration gives",
     ),
     pattern(
         "srun: error:",
@@ -91,13 +173,32 @@ _PATTERNS = (
     ),
     pattern(
         "srun: error:",
-        r"srun: error: (?P<host>[\w.-]+): task \d+: (?P<what>[^\n]*)",
+        r"srun: error: (?P<host>[\w.-]+): tasks? [\d,-]+: (?P<what>[^\n]*)",
         FailureClass.RUNTIME,
         "task on {host}: {what}",
+        _CONSEQUENCE,
+    ),
+    pattern(
+        " error: ",
+        r"(?P<what>(?:srun|sinfo|sbatch|scontrol|slurmd|slurmstepd|slurmctld): (?:error|fatal): [^\n]*)",
+        FailureClass.RUNTIME,
+        "{what}",
+        CauseRank.UNKNOWN,
+    ),
+    pattern(
+        " fatal: ",
+        r"(?P<what>(?:slurmd|slurmstepd|slurmctld|slurmdbd|munged): fatal: [^\n]*)",
+        FailureClass.RUNTIME,
+        "{what}",
+        CauseRank.UNKNOWN,
     ),
 )
+"""Jobs that do not start or fail, and errors that no other rule knows, quoted."""
+
+PATTERNS: tuple[Pattern, ...] = (*_DEVICES, *_SETTINGS, *_CREDENTIALS, *_JOBS)
+"""Patterns of Slurm's daemons and tools, in the order of causes."""
 
 
 def read(text: str) -> tuple[ToolError, ...]:
-    """Return the errors of Slurm's daemons and tools in a text, the most telling first."""
-    return find(text, _PATTERNS)
+    """Return the errors of Slurm's daemons and tools, and of what srun starts, in a text, the first cause first."""
+    return find(text, (*reader_host.PATTERNS, *PATTERNS, *reader_mpi.PATTERNS, *reader_mpi.LATE_PATTERNS))

@@ -10,7 +10,7 @@ import msgspec
 
 from steps.contract.nccl import NcclLog, NcclWant
 from steps.contract.plain_text import count
-from steps.contract.verdict import FailureClass, NodeVerdict, Status, Verdict, of_nodes, passed
+from steps.contract.verdict import CauseRank, FailureClass, NodeVerdict, Status, ToolError, Verdict, by_cause, of_nodes, passed
 from steps.stages.shared import gate_checks
 from steps.stages.shared.causes import HELM, RUNTIME_REASONS, Cause, classify
 from steps.stages.shared.finding import Finding, fail, node_verdict, unknown
@@ -158,29 +158,54 @@ def functional(seen: FunctionalObservation, want: FunctionalExpectation) -> Verd
     together = msgspec.structs.replace(want.want, ranks=len(want.nodes) * want.gpus, hosts=len(want.nodes))
     if seen.log is None or seen.launcher is None:
         return _waiting(seen, want).verdict(FUNCTIONAL)
-    finding = _launched(seen) or _judged(seen.exits, seen.log, together) or _placed(seen, want)
+    seen = _with_nodes(seen, seen.log)
+    log = seen.log or NcclLog()
+    finding = _launched(seen, log, want) or _judged(seen.exits, log, together) or _placed(seen, want)
     if finding is not None:
         return finding.verdict(FUNCTIONAL, final=True)
-    transport = seen.log.transport
+    transport = log.transport
     gdr = f", GPUDirect RDMA on {transport.gdr_channels} of {transport.channels} channels" if transport.channels else ""
-    summary = f"{count(together.ranks, 'rank')} on {count(together.hosts, 'node')}: {_speed(seen.log)} at the largest size{gdr}"
-    return passed(FUNCTIONAL, summary, notes=_notes(seen.log))
+    summary = f"{count(together.ranks, 'rank')} on {count(together.hosts, 'node')}: {_speed(log)} at the largest size{gdr}"
+    return passed(FUNCTIONAL, summary, notes=_notes(log))
+
+
+def _with_nodes(seen: FunctionalObservation, log: NcclLog) -> FunctionalObservation:
+    """Return the observation with the nodes of the workers added where an error names a worker as host or peer."""
+    nodes = {pod.name: pod.node for pod in seen.workers if pod.node}
+
+    def placed(error: ToolError) -> ToolError:
+        host, (address, _, peer) = error.host, error.peer.partition(" (")
+        worker = peer.removesuffix(")")
+        return msgspec.structs.replace(
+            error,
+            host=f"{host} ({nodes[host]})" if host in nodes else host,
+            peer=f"{address} ({worker}, {nodes[worker]})" if worker in nodes else error.peer,
+        )
+
+    with_places = msgspec.structs.replace(log, errors=tuple(map(placed, log.errors)))
+    return msgspec.structs.replace(seen, log=with_places, errors=tuple(map(placed, seen.errors)))
 
 
 def _notes(log: NcclLog) -> list[str]:
     version = log.transport.version or next((run.version for run in log.runs if run.version), "")
     averages = ", ".join(f"{run.average:g}" for run in log.runs if run.average is not None)
     notes = [f"NCCL {version}"] if version else []
-    return [*notes, f"averages over all sizes (no measure): {averages} GB/s"] if averages else notes
+    notes += [f"averages over all sizes (no measure): {averages} GB/s"] if averages else []
+    return [*notes, *log.warnings[: gate_nccl.MOST_WARNINGS]]
 
 
-def _launched(seen: FunctionalObservation) -> Finding | None:
-    """Return mpirun's own error if the log has no finished run, because it explains why; else None."""
-    if not seen.errors or (seen.log is not None and any(run.ended for run in seen.log.runs)):
+def _launched(seen: FunctionalObservation, log: NcclLog, want: FunctionalExpectation) -> Finding | None:
+    """Return mpirun's own error if the log has no finished run and NCCL reports nothing nearer to the cause; else None."""
+    if any(run.ended for run in log.runs):
         return None
-    first = seen.errors[0]
-    step = f"read the launcher's log around: {first.line[:120]}"
-    return fail(first.failure_class, first.cause, "mpirun reaches every worker", step)
+    first = next(iter(by_cause((*log.stated, *seen.errors))), None)
+    if first is None or first in log.stated:
+        return None
+    # without RDMA no rank may come up, and mpirun then only says that one ended
+    transport = gate_nccl.network(log.transport, want.want) if log.transport.network else None
+    if first.rank is CauseRank.CONSEQUENCE and transport is not None and transport.status is Status.FAIL:
+        return transport
+    return msgspec.structs.replace(gate_nccl.stated(first), expected="mpirun reaches every worker, and all ranks run")
 
 
 def _placed(seen: FunctionalObservation, want: FunctionalExpectation) -> Finding | None:
@@ -205,15 +230,17 @@ def _placed(seen: FunctionalObservation, want: FunctionalExpectation) -> Finding
 def _waiting(seen: FunctionalObservation, want: FunctionalExpectation) -> Finding:
     """Return the inconclusive finding for a launcher that has not ended, with what it waits for."""
     job, launcher = seen.job, seen.launcher
-    stuck = next((pod for pod in (*seen.workers, *([launcher] if launcher else [])) if pod.reason in RUNTIME_REASONS), None)
+    pods = (*seen.workers, *([launcher] if launcher else []))
+    stuck = next((pod for pod in pods if pod.reason in RUNTIME_REASONS), None) or next((pod for pod in pods if pod.events), None)
+    wait = gate_checks.why(stuck) if stuck else gate_checks.Wait("")
     running = sum(pod.phase == "Running" for pod in seen.workers)
     state = f"{running} of {len(want.nodes)} workers run, launcher {launcher.phase if launcher else 'not started'}"
     if stuck:
-        state += f"; {stuck.name}: {stuck.reason} {stuck.message}".rstrip()
+        state += f"; {stuck.name}: {wait.text}"
     elif job and job.message:
         state += f"; MPIJob: {job.message}"
     if (launcher is not None and launcher.ended) or (job is not None and "Failed" in job.conditions):
-        step = "see the pods' states in the record"
-        return fail(FailureClass.RUNTIME, f"the launcher left no log; {state}", "NCCL's log", step, final=True)
-    step = "see what keeps the workers from running: GPUs, RDMA resource, image"
-    return unknown(FailureClass.RUNTIME, state, "the launcher to end", step)
+        step = wait.next_step or "see the pods' states in the record"
+        return fail(wait.failure_class, f"the launcher left no log; {state}", "NCCL's log", step, final=True)
+    step = wait.next_step or "see what keeps the workers from running: GPUs, RDMA resource, image"
+    return unknown(wait.failure_class, state, "the launcher to end", step)

@@ -5,23 +5,36 @@ nothing about the largest one. A run on one host, on sockets, or cut in the midd
 `steps/docs/facts/acceptance.md`, NCCL log and nccl-tests.
 """
 
+import msgspec
+
 from steps.contract.nccl import NcclLog, NcclRun, NcclTransport, NcclWant
-from steps.contract.plain_text import count
-from steps.contract.verdict import FailureClass
+from steps.contract.plain_text import count, truncate
+from steps.contract.verdict import CauseRank, FailureClass, Status, ToolError, by_cause
 from steps.stages.shared.finding import Finding, fail, unknown
+
+QUOTE = 160
+"""Most characters of a log's line in a next step."""
+MOST_WARNINGS = 2
 
 
 def problem(log: NcclLog, want: NcclWant) -> Finding | None:
     """Return the first problem of a node's or a job's NCCL log; None if it shows every run complete, correct and fast enough."""
-    first = _stated(log) or network(log.transport, want)
-    if first:
-        return first
+    errors, transport = by_cause(log.stated), network(log.transport, want)
+    # a wrong network can be what made a rank fail, so it stands above reports that a rank failed
+    fell_back = transport is not None and transport.status is Status.FAIL
+    if errors and not (fell_back and errors[0].rank is CauseRank.CONSEQUENCE):
+        return stated(errors[0])
+    if transport:
+        return transport
     if not log.runs:
-        return unknown(
-            FailureClass.RUNTIME, "the log holds no run of nccl-tests", "a table with a row per size", "read the log of the check"
-        )
+        seen = f"the log holds no run of nccl-tests{_last_words(log)}"
+        return unknown(FailureClass.RUNTIME, seen, "a table with a row per size", "read the log of the check")
     judged = (_run(run, want) for run in log.runs)
-    return next((finding for finding in judged if finding), None) or _repeated(log.runs, want)
+    finding = next((finding for finding in judged if finding), None)
+    if finding is not None:
+        words = ("".join(f"; {text}" for text in log.warnings[:MOST_WARNINGS])) + _last_words(log)
+        return msgspec.structs.replace(finding, seen=finding.seen + words)
+    return _repeated(log.runs, want)
 
 
 def network(seen: NcclTransport, want: NcclWant) -> Finding | None:
@@ -91,17 +104,17 @@ def _gdr(seen: NcclTransport) -> Finding | None:
     return fail(FailureClass.DEPENDENCY, "NCCL says GDR 0", wanted, step)
 
 
-def _stated(log: NcclLog) -> Finding | None:
-    if not log.errors:
-        return None
-    first = log.errors[0]
-    where = " ".join(filter(None, (f"on {first.host}" if first.host else "", f"adapter {first.device}" if first.device else "")))
-    return fail(
-        first.failure_class,
-        f"{first.cause}{f' {where}' if where else ''}",
-        "a run without errors",
-        f"read the log of {first.host or 'the check'} around: {first.line[:120]}",
-    )
+def stated(error: ToolError) -> Finding:
+    """Return the failure that a tool's own error stands for, with host, adapter and peer, and the line that reports it."""
+    parts = (("on", error.host), ("adapter", error.device), ("peer", "" if error.peer in error.cause else error.peer))
+    where = "".join(f" {what} {name}" for what, name in parts if name)
+    log = f"read the log of {error.host or 'the check'} around: {truncate(error.line, QUOTE)}"
+    step = f"{error.next_step}; {log}" if error.next_step else log
+    return fail(error.failure_class, f"{error.cause}{where}", "a run without errors", step)
+
+
+def _last_words(log: NcclLog) -> str:
+    return f"; its last words: {log.last}" if log.last else ""
 
 
 def _run(run: NcclRun, want: NcclWant) -> Finding | None:

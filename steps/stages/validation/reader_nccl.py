@@ -8,10 +8,13 @@ src/util.cu.
 import re
 
 from steps.contract.nccl import NcclLog, NcclRun
+from steps.stages.shared.reader_errors import short
 from steps.stages.validation import reader_nccl_errors, reader_nccl_json, reader_nccl_table, reader_nccl_transport
 
 MAX_TEXT = 64 << 20
 """Most bytes of one log that are parsed; a log of 1,000 nodes has 20 MB."""
+LAST_CHARACTERS = 20_000
+"""Characters at the end of a log in which its last words are looked for."""
 
 _TAG = r"(?:\[[\d,]+\]<std(?:out|err)>:? ?|\d+: )?"
 _LINE = re.compile(
@@ -39,7 +42,19 @@ def read(text: str) -> NcclLog:
     if text.lstrip()[:1] == "{":
         written = reader_nccl_json.read(text)
         return NcclLog(runs=(written,) if written else ())
-    return NcclLog(runs=runs(text), transport=reader_nccl_transport.read(text), errors=reader_nccl_errors.read(text))
+    test_runs = runs(text)
+    return NcclLog(
+        runs=test_runs,
+        transport=reader_nccl_transport.read(text),
+        errors=reader_nccl_errors.read(text),
+        last="" if test_runs and test_runs[-1].ended else _last_words(text),
+    )
+
+
+def _last_words(text: str) -> str:
+    """Return the last line that is neither NCCL's chatter nor a comment of nccl-tests; empty if the last lines have none."""
+    lines = (line.strip() for line in reversed(text[-LAST_CHARACTERS:].splitlines()))
+    return next((short(line) for line in lines if line and " NCCL INFO " not in line and not line.startswith("#")), "")
 
 
 def runs(text: str) -> tuple[NcclRun, ...]:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
+from steps.stages.shared import causes, reader_kubelet
 from steps.stages.slurm import reader, reader_slurm_errors
 from steps.stages.slurm.contract import SlurmNode
 from steps.stages.slurm.gate_states import problem
@@ -16,6 +17,8 @@ DATA = Path(os.environ.get("BRINGUP_TEST_DATA", Path(__file__).parents[4] / "sha
 CASES: list[dict[str, Any]] = yaml.safe_load((DATA / "INDEX.yaml").read_text())["cases"] if DATA.is_dir() else []
 BY_FILE = {case["file"]: case for case in CASES}
 STATES = [name for name in BY_FILE if name.startswith(("rest_", "sinfo_", "scontrol_", "slurmd_C_")) and "zero_bytes" not in name]
+AWAITING = yaml.safe_load((DATA / "INDEX.yaml").read_text()).get("cases_awaiting_a_reader", []) if DATA.is_dir() else []
+"""Recorded failures of slurmd, sbatch and the kubelet, of which the first readers knew nothing."""
 ERRORS = [name for name in BY_FILE if BY_FILE[name]["expected"]["verdict"] == "fail" and name not in STATES]
 
 pytestmark = pytest.mark.skipif(not CASES, reason="recorded outputs are not here ($BRINGUP_TEST_DATA)")
@@ -114,3 +117,17 @@ def test_errors(name: str) -> None:
         assert {key: list(pair) for key, pair in reader_slurm_errors.hardware_differences(text_of(name)).items()} == expected[
             "differs"
         ]
+
+
+@pytest.mark.parametrize("case", AWAITING, ids=lambda case: case["file"])
+def test_errors_beside_slurm(case: dict[str, Any]) -> None:
+    """slurmd's and sbatch's own errors, and what kubelet and Helm say of Slurm's pods."""
+    text, expected = text_of(case["file"]), case["expected"]
+    errors = reader_slurm_errors.read(text)
+    found = errors[0] if errors else reader_kubelet.cause(text.splitlines()) or reader_kubelet.cause([text])
+    if found is None:
+        helm = causes.classify(causes.HELM, [("", text)])
+        assert helm is not None
+        assert helm.failure_class.value == expected["class"]
+        return
+    assert (found.cause, found.failure_class.value) == (expected["cause"], expected["class"])
