@@ -1,5 +1,6 @@
 """Rehearsals of many faults: each stage from a snapshot with each of its faults, or a whole bring-up with one fault."""
 
+import re
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -89,6 +90,8 @@ def _missed(fault: Fault, outcome: StageOutcome) -> str:
         return f"{fault.gate} should have caught it, but {verdict.gate} did: {verdict.reason}"
     if not (verdict.seen and verdict.expected and verdict.next_step):
         return f"{verdict.gate} caught it without saying what was seen, expected, and what to do next: {verdict.reason}"
+    if not re.search(fault.cause, verdict.reason):
+        return f"{verdict.gate} caught it for another cause than {fault.cause!r}: {verdict.reason}"
     return ""
 
 

@@ -25,6 +25,8 @@ class Fault(Struct, frozen=True, kw_only=True):
     """A sentence that says what is disturbed."""
     caught_by: str
     """A sentence that says what the gate sees of the fault."""
+    cause: str = ""
+    """A regular expression that the verdict's reason must match, so that the gate names the true cause; empty: not compared."""
     node: str = ""
     """The default victims as a selector for `SimulatedFleet.pick` (`gpus:2`, `servers:1`); empty: the fault hits the whole cluster.
     """

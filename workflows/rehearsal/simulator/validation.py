@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import msgspec
 from msgspec import Struct
 
-from workflows.rehearsal.simulator import simulated_pods
+from workflows.rehearsal.simulator import simulated_pods, validation_failures
 from workflows.rehearsal.simulator.api_kinds import (
     CRDS,
     DEPLOYMENTS,
@@ -272,14 +272,15 @@ def debug_info(shape: Communicator, adapters: Sequence[str], *, network: str, gd
     ports = " ".join(f"[{number}]{name}:1/IB" for number, name in enumerate(adapters))
     for rank in range(shape.ranks):
         device = rank % shape.gpus
+        address = validation_failures.address(rank // shape.gpus)
         head = f"{shape.hosts[rank // shape.gpus]}:{4000 + device}:{4100 + device} [{device}] NCCL INFO"
         if not device:
             yield f"{head} NCCL version {NCCL}"
         if network == "IB":
-            yield f"{head} NET/IB : Using {ports} [RO]; OOB eth0:10.42.0.9<0>"
+            yield f"{head} NET/IB : Using {ports} [RO]; OOB eth0:{address}<0>"
         else:
             yield f"{head} NET/IB : No device found."
-            yield f"{head} NET/Socket : Using [0]eth0:10.42.0.9<0>"
+            yield f"{head} NET/Socket : Using [0]eth0:{address}<0>"
         yield f"{head} Using network {network}"
         if network == "IB" and device < len(adapters):
             yield f"{head} NET/IB : GPU Direct RDMA {'Enabled' if gdr else 'Disabled'} for HCA {device} '{adapters[device]}'"
@@ -331,6 +332,8 @@ def nccl_intra(world: World, pod: Obj, node: str) -> Behaviour:
     if world.fault("nvswitch_not_initialised", node):
         failure = f"{host}: Test CUDA failure common.cu:941 'system not yet initialized'\n .. {host} pid 71: Test failure\n"
         text, code = failure * runs, 2
+    elif world.fault("nccl_shm_full", node):
+        text, code = join_lines(validation_failures.failed_run(world, "nccl_shm_full", [host], 0) * runs), 3
     else:
         shape = _machine(world, node, host)
         lines = (line for run in range(runs) for line in table(shape, first, last, _jitter(world, node, run)))
@@ -384,9 +387,17 @@ def _together(world: World, pod: Obj, own: list[Obj], runs: int) -> tuple[str, i
     adapters = [f"mlx5_{number}" for number in range(world.hardware(nodes[0]).nics - missing)]
     lines = list(debug_info(shape, adapters, network=network, gdr=gdr))
     if lost is not None:
-        return join_lines([*lines, *_retry_exceeded(lost["metadata"]["name"])]), 3
+        return join_lines([*lines, *_retry_exceeded(shape.hosts, lost["metadata"]["name"])]), 3
+    for fault in _FAILS_FIRST:
+        victim = next((number for number, name in enumerate(nodes) if world.fault(fault, name)), None)
+        if victim is not None:
+            return join_lines([*lines, *validation_failures.failed_run(world, fault, shape.hosts, victim)]), 3
     tables = (line for run in range(runs) for line in table(shape, first, last, _jitter(world, "fabric", run)))
     return join_lines([*lines, *tables]), 0
+
+
+_FAILS_FIRST = ("nccl_no_route", "nccl_gid_unreachable", "nccl_memlock", "nccl_two_versions", "nccl_port_error")
+"""Faults by which a rank on one node fails first, and ends the run of all."""
 
 
 def _fabric(world: World, hosts: list[str], nodes: list[str], gpus: int) -> tuple[Communicator, str, bool]:
@@ -405,10 +416,11 @@ def _fabric(world: World, hosts: list[str], nodes: list[str], gpus: int) -> tupl
     return Communicator(hosts=tuple(hosts), gpus=gpus, busbw=busbw, product=product, slow_at=slow, wrong=wrong), network, gdr
 
 
-def _retry_exceeded(host: str) -> Iterator[str]:
+def _retry_exceeded(hosts: Sequence[str], host: str) -> Iterator[str]:
+    peer = validation_failures.address((hosts.index(host) + 1) % len(hosts))
     yield "# Collective test starting: all_reduce_perf"
     yield (
-        f"{host}:4003:4103 [3] transport/net_ib.cc:2244 NCCL WARN NET/IB: Got completion from peer 10.42.3.9<53908> with status=12 "
+        f"{host}:4003:4103 [3] transport/net_ib.cc:2244 NCCL WARN NET/IB: Got completion from peer {peer}<53908> with status=12 "
         "opcode=129 len=1048576 vendor err 129 (Recv) localGid fe80::1 remoteGids fe80::2 hca mlx5_3"
     )
     yield f"{host}:4003:4103 [3] NCCL INFO transport/net.cc:1362 -> 6"
