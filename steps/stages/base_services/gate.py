@@ -1,9 +1,12 @@
 """Gates of base_services: charts, CRDs, one default storage class, webhooks, a volume and a certificate work; Argo CD is set up."""
 
+import re
 from collections.abc import Iterable
 
+import msgspec
+
 from steps.contract.checks import CHECK_NAMESPACE, CheckPod
-from steps.contract.plain_text import count
+from steps.contract.plain_text import count, truncate
 from steps.contract.verdict import FailureClass, Verdict, passed
 from steps.stages.base_services import gate_delivery
 from steps.stages.base_services.contract import (
@@ -21,18 +24,24 @@ from steps.stages.base_services.contract import (
     Webhook,
 )
 from steps.stages.shared import gate_charts, gate_checks
-from steps.stages.shared.causes import RUNTIME_REASONS
+from steps.stages.shared.causes import RUNTIME_REASONS, SILENT_WEBHOOK
 from steps.stages.shared.finding import Finding, fail, unknown
 from steps.stages.shared.gate_charts import missing_crd
 
 CONTROL = "base_services/control"
 FUNCTIONAL = "base_services/functional"
+NETWORK_STEP = (
+    "the network between servers and nodes is at fault, not the workload: firewall for the pod network (VXLAN: UDP 8472), checksum "
+    "offload of its interface (canal: ethtool -K flannel.1 tx-checksum-ip-generic off), routes; gate rke2/functional tests this way"
+)
+QUOTE = 300
+"""Most characters of an install log's line in a sentence."""
 
 
 def control(seen: ControlObservation, want: ControlExpectation) -> Verdict:
     """Check charts, CRDs, exactly one default storage class, and reachable, trusted webhooks."""
     finding = (
-        gate_charts.problem(seen.releases, want.releases, seen.root_app, want.root_app)
+        _installed(seen, want)
         or missing_crd(seen.crds, want.crds)
         or _storage(seen.storage_classes, want.storage_class)
         or _webhooks(seen.webhooks, want.webhook_namespaces)
@@ -66,6 +75,25 @@ def functional(seen: FunctionalObservation, want: FunctionalExpectation) -> Verd
         expected, step = "a storage class or a certificate to prove", "leave the check out where there is nothing to prove"
         return unknown(FailureClass.INPUT, "nothing was asked of this check", expected, step).verdict(FUNCTIONAL)
     return passed(FUNCTIONAL, "; ".join(proofs))
+
+
+def _installed(seen: ControlObservation, want: ControlExpectation) -> Finding | None:
+    """Return the problem of the charts; if a webhook with ready endpoints was not reached, that of the servers' network."""
+    finding = gate_charts.problem(seen.releases, want.releases, seen.root_app, want.root_app)
+    texts = (text for state in seen.releases for text in gate_charts.install_texts(state)) if finding else ()
+    unreached = {match["hook"]: match[0] for text in texts for match in re.finditer(SILENT_WEBHOOK, text)}
+    hook = next((hook for hook in seen.webhooks if hook.ready and hook.name in unreached), None)
+    if finding is None or hook is None:
+        return finding
+    # an API server calls webhooks from the host network, so ready pods that it does not reach are no fault of the workload
+    ready = f"webhook {hook.name} has {count(hook.ready, 'ready endpoint')}, and the API server does not reach it"
+    return msgspec.structs.replace(
+        finding,
+        seen=f"{ready}: {truncate(unreached[hook.name], QUOTE)}",
+        expected=f"Service {hook.service} to answer the host network of the servers",
+        next_step=NETWORK_STEP,
+        failure_class=FailureClass.DEPENDENCY,
+    )
 
 
 def _storage(seen: tuple[StorageClass, ...], want: str) -> Finding | None:

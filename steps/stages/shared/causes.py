@@ -9,6 +9,7 @@ from collections.abc import Iterable
 
 from msgspec import Struct
 
+from steps.contract import plain_text
 from steps.contract.verdict import FailureClass
 
 LONGEST, HEAD = 300, 90
@@ -18,8 +19,8 @@ LONGEST, HEAD = 300, 90
 class CauseRule(Struct, frozen=True):
     """A rule of a table: a pattern, and the failure class and next step of texts that match it.
 
-    `source` names where the text must come from; empty means any source. Sources of Argo CD's texts: a condition's type,
-    `operation`, `hook`, `resource` (refused), `unhealthy` (applied, then degraded).
+    A next step can name groups of the pattern in braces. `source` names where the text must come from; empty means any source.
+    Sources of Argo CD's texts: a condition's type, `operation`, `hook`, `resource` (refused), `unhealthy` (applied, then degraded).
     """
 
     source: str
@@ -45,7 +46,36 @@ _NETWORK = (
 _MISSING_KIND = (
     r"could not find [\w.-]+ ?/ ?\w+|no matches for kind|ensure CRDs are installed first|could not find the requested resource"
 )
+_LOOKUP = r"lookup (?P<name>[\w.-]+) on (?P<server>[\w.:\[\]-]+):53: "
+_DEAD_DNS = _LOOKUP + r"(?:.*(?:i/o timeout|connection refused|no route to host)|server misbehaving)"
+_DEAD_DNS_STEP = (
+    "the cluster's DNS ({server}) got no answer about {name}: see which servers CoreDNS asks (resolv.conf of the nodes; where that "
+    "has only loopback or link-local ones, RKE2 takes 8.8.8.8), and whether pods reach them"
+)
+_NO_NAME = _LOOKUP + "no such host"
+_NO_NAME_STEP = (
+    "the cluster's DNS ({server}) says that {name} does not exist: correct the address, or the DNS servers of the nodes, which "
+    "CoreDNS asks"
+)
+_OTHER_SERVER = r"x509: certificate is valid for (?P<names>[^\n]{1,200}?), not (?P<name>[\w.-]+)"
+_OTHER_SERVER_STEP = (
+    "{name} leads to another server, which serves {names}: a search domain of the nodes with a wildcard record, which pods ask "
+    "first, or a proxy; compare `getent hosts {name}` on a node and in a pod, and take that domain out of resolv.conf"
+)
+_CLOCK = r"x509: certificate has expired or is not yet valid"
+_CLOCK_STEP = (
+    "compare the nodes' clocks with the time in the message; if they are right, the server's certificate has to be renewed"
+)
 _WEBHOOK = r"no endpoints available|failed calling webhook"
+SILENT_WEBHOOK = (
+    r"failed calling webhook \"(?P<hook>[\w.-]+)\".*"
+    r"(?:context deadline exceeded|i/o timeout|Client\.Timeout|no route to host|connection refused|connection reset)"
+)
+"""Pattern of the API server's message about a webhook that it did not reach; a group names the webhook."""
+_SILENT_WEBHOOK_STEP = (
+    "see whether the Service of webhook {hook} has ready endpoints: if not, make its workload ready first; if it has, the servers' "
+    "host network does not reach pods on other nodes, which gate rke2/functional tests"
+)
 _FORBIDDEN = (
     r"is forbidden: User |cannot (create|get|list|patch|update|delete) resource|Unauthorized|authentication required"
     r"|permission denied|no matching service account|unable to authenticate|authorization failed|Access denied"
@@ -71,7 +101,12 @@ HELM = (
         "correct the field that the message names; one that may not change takes removing the object first",
     ),
     CauseRule("", _MISSING_KIND, _DEPENDENCY, "install the chart that brings this kind first"),
+    CauseRule("", SILENT_WEBHOOK, _DEPENDENCY, _SILENT_WEBHOOK_STEP),
     CauseRule("", _WEBHOOK, _DEPENDENCY, "make the webhook's own workload ready first"),
+    CauseRule("", _DEAD_DNS, _DEPENDENCY, _DEAD_DNS_STEP),
+    CauseRule("", _NO_NAME, _DEPENDENCY, _NO_NAME_STEP),
+    CauseRule("", _OTHER_SERVER, _DEPENDENCY, _OTHER_SERVER_STEP),
+    CauseRule("", _CLOCK, _DEPENDENCY, _CLOCK_STEP),
     CauseRule("", _NETWORK, _DEPENDENCY, "check the chart repository's address, its certificate and the way to it"),
     CauseRule("", _TEMPLATE, _GENERATE, "correct the values that the message names"),
     CauseRule(
@@ -109,6 +144,10 @@ ARGO_CD = (
     ),
     CauseRule("ComparisonError", r"Failed to load live state", _COMPARE, "see which kind Argo CD cannot list, and what serves it"),
     CauseRule("ComparisonError", r"chart .*not found", _DEPENDENCY, "see that the chart repository has this version of the chart"),
+    CauseRule("", _DEAD_DNS, _DEPENDENCY, _DEAD_DNS_STEP),
+    CauseRule("", _NO_NAME, _DEPENDENCY, _NO_NAME_STEP),
+    CauseRule("", _OTHER_SERVER, _DEPENDENCY, _OTHER_SERVER_STEP),
+    CauseRule("", _CLOCK, _DEPENDENCY, _CLOCK_STEP),
     CauseRule(
         "ComparisonError",
         r"x509:|knownhosts:",
@@ -118,6 +157,7 @@ ARGO_CD = (
     # before manifest generation: an unreachable repository also reports "failed to generate manifest"
     CauseRule("ComparisonError", _NETWORK, _DEPENDENCY, "check the repository's address and the way to it"),
     CauseRule("", _MISSING_KIND, _DEPENDENCY, "sync the application that brings this CRD in an earlier wave"),
+    CauseRule("", SILENT_WEBHOOK, _DEPENDENCY, _SILENT_WEBHOOK_STEP),
     CauseRule("", _WEBHOOK, _DEPENDENCY, "make the webhook's own workload ready first"),
     CauseRule("InvalidSpecError", r"Unable to get cluster", _DEPENDENCY, "register the destination cluster with Argo CD"),
     CauseRule("ComparisonError", _GENERATION, _GENERATE, "correct the values, the path or the chart that the message names"),
@@ -153,17 +193,29 @@ def classify(table: Iterable[CauseRule], texts: Iterable[tuple[str, str]]) -> Ca
     known = tuple(texts)
     for rule in table:
         for source, text in known:
-            line = _line(rule.pattern, text) if rule.source in ("", source) else None
-            if line is not None:
-                return Cause(rule.failure_class, rule.next_step, line)
+            reading = _match(rule.pattern, text) if rule.source in ("", source) else None
+            if reading is not None:
+                line, groups = reading
+                return Cause(rule.failure_class, rule.next_step.format(**groups), line)
     return None
 
 
-def _line(pattern: str, text: str) -> str | None:
-    """Return the first line of a text that matches the pattern, shortened; None if none does."""
-    return next((_short(line.strip()) for line in text.splitlines() or [""] if re.search(pattern, line)), None)
+def _match(pattern: str, text: str) -> tuple[str, dict[str, str]] | None:
+    """Return the first line of a text that matches the pattern, shortened, and the pattern's groups; None if none does."""
+    for line in text.splitlines() or [""]:
+        if match := re.search(pattern, line):
+            return _short(plain_text.line(line.strip())), {
+                key: plain_text.line(value or "") for key, value in match.groupdict().items()
+            }
+    return None
 
 
 def _short(line: str) -> str:
-    """Cut the middle out of a long line: the command stands at the beginning, the reason of its failure at the end."""
-    return line if len(line) <= LONGEST else f"{line[:HEAD]} … {line[HEAD - LONGEST :]}"
+    """Cut the middle out of a long line: the command stands at the beginning, the reason of its failure at the end.
+
+    It is cut between words, because half a secret would not be recognised and redacted afterwards.
+    """
+    if len(line) <= LONGEST:
+        return line
+    head, tail = line[: HEAD + 1].rpartition(" ")[0], line[HEAD - LONGEST - 1 :].partition(" ")[2]
+    return f"{head} … {tail}".strip()

@@ -111,15 +111,22 @@ def _installed(state: ReleaseState, chart: Chart, want: Release) -> Finding | No
     return None
 
 
-def _cause(state: ReleaseState, condition: str) -> causes.Cause:
-    """Return why an installation failed, from the Job's log, Helm's release record, the events, or the condition, in this order.
+def install_texts(state: ReleaseState) -> list[str]:
+    """Return what a release's installer said: the Job's log and events, Helm's record of a failure, Argo CD's messages.
 
     The Job's pod can be deleted together with its log, so Helm's record is read too.
     """
-    job, newest = state.job, state.newest
-    texts = [("log", job.log), *(("event", line) for line in job.events)] if job else []
-    texts += [("release", newest.description)] if newest and newest.status == "failed" else []
-    known = causes.classify(causes.HELM, [*texts, ("condition", condition)])
+    job, newest, application = state.job, state.newest, state.application
+    texts = [job.log, *job.events] if job else []
+    texts += [newest.description] if newest and newest.status == "failed" else []
+    if application is not None:
+        texts += [application.message, *(entry.message for entry in (*application.conditions, *application.failures))]
+    return texts
+
+
+def _cause(state: ReleaseState, condition: str) -> causes.Cause:
+    """Return why an installation failed, from what the installer said, or else from the chart's condition."""
+    known = causes.classify(causes.HELM, [("", text) for text in (*install_texts(state), condition)])
     return known or causes.Cause(FailureClass.APPLY, "read the install Job's log", condition)
 
 
