@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from workflows.rehearsal.simulator import simulated_pods, virtual_clock
 from workflows.rehearsal.simulator.api_kinds import NODES, PODS, Obj, Ref, has_condition, ref
-from workflows.rehearsal.simulator.simulated_pods import BlockedStart, Exit, LongRunning, ProgramError, behaviour
+from workflows.rehearsal.simulator.simulated_pods import BlockedStart, Exit, LongRunning, NeverStarted, ProgramError, behaviour
 from workflows.rehearsal.simulator.world import Changes, World
 
 START = (1.0, 6.0)
@@ -70,8 +70,14 @@ class Kubelet:
             since = pod.get("status", {}).get("startTime") or world.stamp()
             self._report(world, pod, simulated_pods.pending_status(pod, program, since))
             _log(world, pod, program.log, program.init)
+            if program.event:
+                reason, _, message = program.event.partition(": ")
+                world.event(PODS, pod, reason, message, warning=True)
             return
         self._stuck.pop(at, None)
+        if isinstance(program, NeverStarted):
+            self._report(world, pod, simulated_pods.never_started(pod, program, world.stamp()))
+            return
         if isinstance(program, Exit) and 1 < world.clock.quantum >= program.seconds:
             self._finish(world, pod, program, world.stamp())  # shorter than the clock's quantum: no observer could see it run
             return

@@ -117,17 +117,37 @@ class Exit(Struct, frozen=True, kw_only=True):
 class BlockedStart(Struct, frozen=True, kw_only=True):
     """The behaviour of a pod that stays Pending: a container waits with `reason` (`ImagePullBackOff`, `CreateContainerError`, …).
 
-    `init` names the init container that does not end; with an empty `reason` that one runs for ever. The program is asked again
-    when the pod's node changes, or when hosts or faults change.
+    `init` names the init container that does not end; with an empty `reason` that one runs for ever. `event` is the Warning event
+    (`Reason: message`) that the kubelet writes about the pod. The program is asked again when the pod's node changes, or when hosts
+    or faults change.
     """
 
     reason: str = ""
     message: str = ""
     init: str = ""
     log: str = ""
+    event: str = ""
 
 
-Behaviour = LongRunning | Exit | BlockedStart
+def without_sandbox(cause: str) -> BlockedStart:
+    """Return the behaviour of a pod whose network cannot be set up: its containers wait without a message, only the event tells."""
+    event = f"FailedCreatePodSandBox: Failed to create pod sandbox: rpc error: code = Unknown desc = {cause}"
+    return BlockedStart(reason="ContainerCreating", event=event)
+
+
+class NeverStarted(Struct, frozen=True, kw_only=True):
+    """The behaviour of a pod that fails for good before its program runs.
+
+    With `code` 0 the kubelet refuses the pod (`UnexpectedAdmissionError`); otherwise the container runtime fails with that exit
+    code (`StartError`).
+    """
+
+    reason: str
+    message: str
+    code: int = 0
+
+
+Behaviour = LongRunning | Exit | BlockedStart | NeverStarted
 Program = Callable[[World, Obj, str], Behaviour]
 """A function that returns how a pod behaves on a node. It may not change anything.
 
@@ -239,6 +259,17 @@ def pending_status(pod: Obj, why: BlockedStart, at: str) -> Obj:
             entry.update(state={"waiting": {"reason": "PodInitializing"}}, ready=False, started=False)
     status["conditions"][0] = _condition("Initialized", "False", at)
     return status
+
+
+def never_started(pod: Obj, failure: NeverStarted, at: str) -> Obj:
+    """Return the status of a pod that failed at `at` before its program ran: refused, or with a container that never started."""
+    if not failure.code:
+        message = f"Pod was rejected: {failure.message}"
+        return {"phase": "Failed", "reason": failure.reason, "message": message, "startTime": at}
+    # runtimes report no start time for a container that they could not start
+    end = {"exitCode": failure.code, "reason": failure.reason, "message": failure.message}
+    state = {"terminated": end | {"startedAt": "1970-01-01T00:00:00Z", "finishedAt": at}}
+    return _status(pod, "Failed", at, state, ready=False)
 
 
 def terminated(end: Exit, started: str, at: str) -> dict[str, Any]:
