@@ -25,7 +25,9 @@ from workflows.stages.stage import Change, Object, Rule, Site, Stage, Step, task
 
 STAGE: StageName = "sharing"
 CHECK = "sharing"
-CONTROL, NODES, FUNCTIONAL = "sharing/control", "sharing/nodes", "sharing/functional"
+LIMIT_CHECK = "sharing-limit"
+ROLE_LABEL = "bringup/pod"
+CONTROL, NODES, FUNCTIONAL, LIMIT = "sharing/control", "sharing/nodes", "sharing/functional", "sharing/limit"
 CONTROL_SECONDS = 900
 NODES_SECONDS = {"mig": 1800, "dra": 900}
 """Sharing mode → time limit in seconds of the node gate.
@@ -34,6 +36,10 @@ The MIG manager waits five minutes for each application's pods to end, and may r
 (`steps/docs/facts/gpu.md`, Sharing).
 """
 OTHER_NODES_SECONDS = 600
+LIMIT_SECONDS = 30
+"""Seconds for which each pod of check `sharing-limit` holds its unit."""
+MOST_UNITS = 64
+"""Units of a node up to which check `sharing-limit` runs: it needs one pod for each of them."""
 HOLD_SECONDS = 60
 """Seconds for which the check's pods hold their device, long enough for the second pod to start beside the first."""
 CHECK_SECONDS = 600
@@ -53,6 +59,9 @@ def build(site: Site) -> Stage | None:
     if _pair_fits(site):
         steps.append(_functional(spec))
         gates["functional"] = FUNCTIONAL
+        if units := _limited_units(site):
+            steps.append(_limit(spec, units))
+            gates["limit"] = LIMIT
     return Stage(
         id=STAGE,
         title="GPU sharing",
@@ -214,19 +223,55 @@ def _expected_labels(spec: ClusterSpec) -> dict[str, str]:
 def _functional(spec: ClusterSpec) -> Step:
     sharing = spec.sharing
     refuse_two = sharing.mode == "time_slicing" and sharing.fail_requests_greater_than_one
-    names = ["sharing-first", "sharing-second", *(["sharing-two"] if refuse_two else [])]
+    roles = ["sharing-first", "sharing-second", *(["sharing-two"] if refuse_two else [])]
     expectations: Object = {"mode": _effective_mode(spec), "exclusive": sharing.mode not in ("time_slicing", "mps")}
     expectations |= {"refuse_two": True} if refuse_two else {}
-    space = (manifest_objects.CHECK_NAMESPACE,)
-    pods = Rule(groups=("",), resources=("pods",), verbs=("create", "delete"), namespaces=space)
     return manifest_objects.check_step(
         STAGE,
         FUNCTIONAL,
         CHECK,
-        [*_claims(spec), *(_pod(spec, name) for name in names)],
+        [*_claims(spec), *(_job(spec, role) for role in roles)],
         deadline=CHECK_SECONDS,
         expectations=expectations,
-        rules=(pods, rights.GPU_CLAIMS) if _claims(spec) else (pods,),
+        rules=(rights.GPU_CLAIMS,) if _claims(spec) else (),
+        select="gpu",
+        namespaces=["gpu-operator"],
+    )
+
+
+def _limited_units(site: Site) -> int:
+    """Return how many units each node has, if one pod more than these can show that it must wait; else 0.
+
+    With DRA, and beside Slurm, whose pods hold the units, pods cannot request them; nodes of different sizes have no one number.
+    """
+    spec = site.spec
+    if _effective_mode(spec) == "dra" or spec.slurm.kind != "none":
+        return 0
+    counts = {machine.gpus for machine in site.machines if machine.gpu}
+    units = min(counts, default=0) * allocatable(spec, 1)[advertised(spec)[0]]
+    return units if len(counts) == 1 and units <= MOST_UNITS else 0
+
+
+def _limit(spec: ClusterSpec, units: int) -> Step:
+    """Return the task that asks one node for one unit more than it has: the pods of one Job must all run on one node."""
+    beside = {
+        "labelSelector": {"matchLabels": {manifest_objects.CHECK_LABEL: LIMIT_CHECK}},
+        "topologyKey": manifest_objects.HOSTNAME,
+    }
+    affinity = _node_affinity() | {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [beside]}}
+    pod = {"affinity": affinity, **_with_device(spec, LIMIT_CHECK, _container(spec, LIMIT_CHECK, LIMIT_SECONDS))}
+    job = manifest_objects.per_node_job(STAGE, LIMIT_CHECK, pod, seconds=CHECK_SECONDS - 60)
+    job["spec"] |= {"completions": units + 1, "parallelism": units + 1}
+    return manifest_objects.check_step(
+        STAGE,
+        LIMIT,
+        LIMIT_CHECK,
+        [job],
+        deadline=CHECK_SECONDS,
+        expectations={"mode": _effective_mode(spec), "units": units},
+        name="limit",
+        waits_for=("functional",),
+        passed=("nodes", "functional"),
         select="gpu",
         namespaces=["gpu-operator"],
     )
@@ -237,34 +282,32 @@ def _claims(spec: ClusterSpec) -> list[Object]:
     return [manifest_objects.gpu_claims(STAGE, CHECK, every=False)] if _effective_mode(spec) == "dra" else []
 
 
-def _pod(spec: ClusterSpec, name: str) -> Object:
-    """Return a pod of the check, which holds one unit (`sharing-two`: two); `sharing-second` runs beside `sharing-first`."""
+def _job(spec: ClusterSpec, role: str) -> Object:
+    """Return a Job with one pod of the role on each node, which holds one unit (`sharing-two`: two)."""
+    job = manifest_objects.per_node_job(
+        STAGE, CHECK, _with_device(spec, role, _container(spec, role, HOLD_SECONDS)), seconds=CHECK_SECONDS - 60
+    )
+    template = job["spec"]["template"]
+    template["metadata"]["labels"] = {**template["metadata"]["labels"], ROLE_LABEL: role}
+    template["spec"]["affinity"] = manifest_objects.one_a_node(
+        {ROLE_LABEL: role}, manifest_objects.HOSTNAME, manifest_objects.NODES
+    )
+    return {**job, "metadata": {**job["metadata"], "name": role}}
+
+
+def _container(spec: ClusterSpec, role: str, seconds: int) -> Object:
     environment = [
         manifest_objects.node_name(),
-        {"name": "SECONDS_TO_HOLD", "value": str(HOLD_SECONDS)},
-        {"name": "NVIDIA_DRIVER_CAPABILITIES", "value": "utility"},
+        {"name": "SECONDS_TO_HOLD", "value": str(seconds)},
+        {"name": "NVIDIA_DRIVER_CAPABILITIES", "value": "compute,utility"},
     ]
-    container = manifest_objects.container(spec.validation.image, manifest_objects.script("sharing_hold.sh"), env=environment)
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {
-            "name": name,
-            "namespace": manifest_objects.CHECK_NAMESPACE,
-            "labels": {**manifest_objects.check_labels(STAGE, CHECK), "bringup/pod": name},
-        },
-        "spec": {
-            "restartPolicy": "Never",
-            "automountServiceAccountToken": False,
-            "activeDeadlineSeconds": CHECK_SECONDS,
-            "tolerations": [{"operator": "Exists"}],
-            "affinity": _affinity(name),
-            **_with_device(spec, name, container),
-        },
-    }
+    text = "\n".join(map(manifest_objects.script, ("cuda_add.sh", "sharing_hold.sh")))
+    if role == "sharing-two":
+        text = f"sleep {seconds}"  # where it starts at all the gate fails; a third copy of the script would not fit into the task
+    return manifest_objects.container(spec.validation.image, text, env=environment)
 
 
-def _with_device(spec: ClusterSpec, name: str, container: Object) -> Object:
+def _with_device(spec: ClusterSpec, role: str, container: Object) -> Object:
     """Return the pod spec fields that give a container its GPU: a claim, a request, or the device number if Slurm holds all GPUs.
 
     By number the container is unprivileged, so the container toolkit must show it that one device and no other. Earlier gates count
@@ -274,17 +317,13 @@ def _with_device(spec: ClusterSpec, name: str, container: Object) -> Object:
         return manifest_objects.pod_with_claim(CHECK, container)
     # Slurm's node pods hold every unit once Slurm's stage has run: a second run finds none free to request
     if spec.slurm.kind != "none" and spec.sharing.mode == "none":
-        number = {"name": "NVIDIA_VISIBLE_DEVICES", "value": "1" if name == "sharing-second" else "0"}
+        number = {"name": "NVIDIA_VISIBLE_DEVICES", "value": "1" if role == "sharing-second" else "0"}
         return {"runtimeClassName": "nvidia", "containers": [{**container, "env": [*container["env"], number]}]}
-    units = 2 if name == "sharing-two" else 1
+    units = 2 if role == "sharing-two" else 1
     return {"containers": [{**container, "resources": {"limits": {advertised(spec)[0]: units}}}]}
 
 
-def _affinity(name: str) -> Object:
-    """Return the affinity of a pod: nodes that passed the earlier gates, and for `sharing-second` the node of `sharing-first`."""
-    terms = [{"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "In", "values": manifest_objects.NODES}]}]
-    affinity: Object = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}}
-    if name == "sharing-second":
-        beside = {"labelSelector": {"matchLabels": {"bringup/pod": "sharing-first"}}, "topologyKey": "kubernetes.io/hostname"}
-        affinity["podAffinity"] = {"requiredDuringSchedulingIgnoredDuringExecution": [beside]}
-    return affinity
+def _node_affinity() -> Object:
+    """Return the affinity of a pod to the nodes that passed the earlier gates."""
+    terms = [{"matchExpressions": [{"key": manifest_objects.HOSTNAME, "operator": "In", "values": manifest_objects.NODES}]}]
+    return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}}

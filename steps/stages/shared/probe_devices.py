@@ -18,11 +18,20 @@ class _Attribute(Struct, frozen=True):
     version: str = ""
 
 
+class _Taint(Struct, frozen=True):
+    """A taint of a device; its driver sets one for instance when the device is unhealthy."""
+
+    key: str = ""
+    value: str = ""
+    effect: str = ""
+
+
 class Device(Struct, frozen=True):
-    """A DRA device with its attributes."""
+    """A DRA device with its attributes and taints."""
 
     name: str = ""
     attributes: dict[str, _Attribute] = {}
+    taints: tuple[_Taint, ...] = ()
 
 
 class _DevicePool(Struct, frozen=True, rename="camel"):
@@ -70,6 +79,17 @@ def _is_gpu(device: Device) -> bool:
     return device.attributes.get("type", _Attribute()).string == "gpu"
 
 
+def versions(devices: tuple[Device, ...], attribute: str) -> tuple[str, ...]:
+    """Return the versions that the devices report in an attribute (`driverVersion`, `cudaDriverVersion`), sorted, each once."""
+    return tuple(sorted({device.attributes.get(attribute, _Attribute()).version for device in devices} - {""}))
+
+
+def tainted(devices: tuple[Device, ...]) -> tuple[str, ...]:
+    """Return `NAME: KEY=VALUE EFFECT` for each taint of the devices that keeps pods away, sorted."""
+    taints = ((device.name, taint) for device in devices for taint in device.taints if taint.effect != "None")
+    return tuple(sorted(f"{name}: {taint.key}={taint.value} {taint.effect}" for name, taint in taints))
+
+
 def driver_versions(devices: tuple[Device, ...]) -> tuple[str, ...]:
     """Return the driver versions that the devices report, sorted, each once."""
-    return tuple(sorted({device.attributes.get("driverVersion", _Attribute()).version for device in devices} - {""}))
+    return versions(devices, "driverVersion")

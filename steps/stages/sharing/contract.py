@@ -86,7 +86,8 @@ class SharedNode(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A GPU node with its NVIDIA resources, the labels that the gate compares, and its DRA devices.
 
     `devices` counts those of type `gpu` in complete pools of driver gpu.nvidia.com; None if there is no such pool. `drivers` are
-    the versions that they report.
+    the versions that they report. `tainted` are devices with a taint, by which the driver marks an unhealthy one (`NAME: KEY=VALUE
+    EFFECT`); None if taints were not read.
     """
 
     name: str
@@ -95,6 +96,7 @@ class SharedNode(Struct, frozen=True, kw_only=True, omit_defaults=True):
     labels: dict[str, str] = {}
     devices: int | None = None
     drivers: tuple[str, ...] = ()
+    tainted: tuple[str, ...] | None = None
 
 
 class NodesObservation(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -124,21 +126,31 @@ class NodesExpectation(Struct, frozen=True, kw_only=True, omit_defaults=True, fo
 
 
 class FunctionalObservation(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Observation of gate sharing/functional: the pods of check `sharing`.
+    """Observation of gates sharing/functional and sharing/limit: the pods of one check.
 
-    `sharing-first` and `sharing-second` ask for one unit each on one node at the same time, `sharing-two` asks for two. A report
-    has node, uuids (devices that the pod sees), begin and end (the node's clock, seconds).
+    Names of pods begin with their role. On each node `sharing-first` and `sharing-second` ask for one unit each at the same time,
+    `sharing-two` asks for two; `sharing-limit` pods ask for one unit each, on one node, and are one more than it has. A report has
+    node, uuids (devices that the pod sees), passed (devices on which a CUDA kernel ran), error, begin and end (the node's clock,
+    seconds).
     """
 
     pods: tuple[CheckPod, ...] = ()
 
 
 class FunctionalExpectation(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """Expectation of the gate sharing/functional.
+    """Expectation of the gate sharing/functional, for each node.
 
     `exclusive`: the two pods must see different devices. `refuse_two`: a pod that asks for two shares must be refused.
     """
 
     mode: SharingMode
+    nodes: tuple[str, ...] = ()
     exclusive: bool = True
     refuse_two: bool = False
+
+
+class LimitExpectation(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """Expectation of the gate sharing/limit: `units` pods, all that a node has, run at once on it, and the next one waits."""
+
+    mode: SharingMode
+    units: int

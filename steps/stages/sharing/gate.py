@@ -15,6 +15,7 @@ from steps.stages.sharing.contract import (
     ControlObservation,
     FunctionalExpectation,
     FunctionalObservation,
+    LimitExpectation,
     NodesExpectation,
     NodesObservation,
     Shares,
@@ -49,8 +50,16 @@ def nodes(seen: NodesObservation, want: NodesExpectation) -> Verdict:
 
 
 def functional(seen: FunctionalObservation, want: FunctionalExpectation) -> Verdict:
-    """Check that two pods with one unit each run side by side, and that a pod asking for two is refused if the spec wants that."""
-    return gate_shares.judge(seen, want)
+    """Check on every node that two pods with one unit each run CUDA kernels side by side, and that a request for two is refused.
+
+    The refusal is checked only if the spec wants it.
+    """
+    return gate_shares.judge_pairs(seen, want)
+
+
+def limit(seen: FunctionalObservation, want: LimitExpectation) -> Verdict:
+    """Check that a node's units are given out once each: one pod more than it has units waits until another one has ended."""
+    return gate_shares.judge_limit(seen, want)
 
 
 def _root(seen: ControlObservation, want: ControlExpectation) -> Iterator[Finding]:

@@ -109,6 +109,13 @@ def _devices(node: SharedNode, gpus: int, want: NodesExpectation) -> Iterator[Fi
     elif node.devices != gpus:
         step = f"nvidia-smi -L on {node.name}, and the kubelet plugin's log there"
         yield fail(FailureClass.HARDWARE, f"{node.devices} DRA devices", f"{gpus}", step)
+    if node.tainted is None:
+        step = "see the role of the check: it reads resourceslices"
+        yield unknown(FailureClass.PERMISSION, "taints of DRA devices were not read", "devices without taints", step)
+    elif node.tainted:
+        seen = f"{len(node.tainted)} DRA devices are tainted, first {node.tainted[0]}"
+        step = f"see the DRA kubelet plugin and the kernel log of {node.name} for XID errors: nobody gets a tainted device"
+        yield fail(FailureClass.HARDWARE, seen, "devices without taints", step)
     old = [version for version in node.drivers if int(version.partition(".")[0] or 0) < want.least_driver]
     if old or (node.devices and not node.drivers):
         seen = f"driver {old[0]}" if old else "no driver version in its devices"

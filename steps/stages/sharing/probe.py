@@ -127,6 +127,12 @@ def nodes(kube: KubeReader, scope: Scope) -> NodesObservation:
     return NodesObservation(nodes=tuple(_node(node, pools.get(node.metadata.name)) for node in raw_nodes))
 
 
+def limit(kube: KubeReader, scope: Scope) -> FunctionalObservation:
+    """Return the pods of check `sharing-limit` with their reports."""
+    space = str(scope.arguments.get("namespace", CHECK_NAMESPACE))
+    return FunctionalObservation(pods=probe_checks.read(kube, "sharing-limit", space))
+
+
 def functional(kube: KubeReader, scope: Scope) -> FunctionalObservation:
     """Return the pods of check `sharing` with their reports."""
     return FunctionalObservation(pods=probe_checks.read(kube, "sharing", str(scope.arguments.get("namespace", CHECK_NAMESPACE))))
@@ -178,6 +184,7 @@ def _node(node: probe_workloads.Node, devices: tuple[probe_devices.Device, ...] 
         labels={key: node.metadata.labels[key] for key in LABELS if key in node.metadata.labels},
         devices=None if devices is None else len(devices),
         drivers=probe_devices.driver_versions(devices or ()),
+        tainted=probe_devices.tainted(devices or ()),
     )
 
 

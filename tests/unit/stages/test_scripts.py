@@ -42,11 +42,12 @@ class Shell:
         (port.parents[1] / "device").mkdir()
         (port.parents[1] / "device/device").write_text(f"{identity}\n")
 
-    def run(self, script: str, *arguments: str, env: Mapping[str, str]) -> dict[str, Any]:
+    def run(self, *scripts: str, env: Mapping[str, str]) -> dict[str, Any]:
         log = self.folder / "termination-log"
-        text = manifest_objects.script(script).replace("/dev/termination-log", str(log))
+        text = "\n".join(map(manifest_objects.script, scripts)).replace("/tmp/add", f"{self.folder}/add")
+        text = text.replace("/dev/termination-log", str(log))
         full = {"PATH": f"{self.bin}:{os.environ['PATH']}", "SYSFS": str(self.sys), "NODE_NAME": "gpu001", **env}
-        done = subprocess.run(["/bin/sh", "-c", text, "check", *arguments], env=full, capture_output=True, check=False, timeout=60)
+        done = subprocess.run(["/bin/sh", "-c", text, "check"], env=full, capture_output=True, check=False, timeout=60)
         assert done.returncode == 0, done.stderr
         assert len(log.read_bytes()) <= 4096
         report: dict[str, Any] = json.loads(log.read_text())
@@ -84,6 +85,34 @@ def test_no_driver_in_the_container(shell: Shell) -> None:
     report = shell.run("cuda_smoke.sh", env={})
     assert report["uuids"] == []
     assert "nvidia-smi" in report["error"]
+
+
+HOLD = {"SECONDS_TO_HOLD": "0"}
+
+
+@pytest.mark.parametrize(("listing", "devices"), [(WHOLE, ["GPU-a", "GPU-b"]), (SLICED, ["MIG-x", "MIG-y"])])
+def test_a_sharer_runs_a_kernel_on_what_it_sees(shell: Shell, listing: str, devices: list[str]) -> None:
+    shell.tool("nvidia-smi", SMI.format(listing=listing))
+    shell.tool("vectorAdd", f'echo "$CUDA_VISIBLE_DEVICES" >> {shell.folder}/ran')
+    report = shell.run("cuda_add.sh", "sharing_hold.sh", env=HOLD)
+    assert (report["uuids"], report["passed"], report["error"]) == (devices, 2, "")
+    assert (shell.folder / "ran").read_text().split() == devices
+    assert report["begin"] <= report["end"]
+
+
+def test_a_sharer_without_a_usable_device_says_why(shell: Shell) -> None:
+    shell.tool("nvidia-smi", SMI.format(listing="GPU 0: NVIDIA H200 (UUID: GPU-a)\\n"))
+    shell.tool("vectorAdd", 'echo "all CUDA-capable devices are busy or unavailable"; exit 1')
+    report = shell.run("cuda_add.sh", "sharing_hold.sh", env=HOLD)
+    assert (report["uuids"], report["passed"]) == (["GPU-a"], 0)
+    assert report["error"] == "GPU-a: all CUDA-capable devices are busy or unavailable"
+
+
+def test_a_sharer_without_vector_add_or_compiler_says_so(shell: Shell) -> None:
+    shell.tool("nvidia-smi", SMI.format(listing=WHOLE))
+    report = shell.run("cuda_add.sh", "sharing_hold.sh", env=HOLD)
+    assert report["passed"] == 0
+    assert "no vectorAdd in the image, and nvcc:" in report["error"]
 
 
 RING = {"COUNT": "3", "DEVICE_IDS": "1021 101e", "LINK": "InfiniBand", "RING": "ib-write-bw", "JOB_COMPLETION_INDEX": "2"}

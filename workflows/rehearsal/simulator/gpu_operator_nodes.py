@@ -9,9 +9,17 @@ import functools
 from collections.abc import Mapping
 
 from workflows.rehearsal.simulator import gpu_shares
-from workflows.rehearsal.simulator.api_kinds import NODES, RESOURCE_SLICES, Obj, annotations_of, custom, labels_of
+from workflows.rehearsal.simulator.api_kinds import DAEMON_SETS, NODES, RESOURCE_SLICES, Obj, annotations_of, custom, labels_of
 from workflows.rehearsal.simulator.operators import fleet_nodes
-from workflows.rehearsal.simulator.simulated_pods import Behaviour, BlockedStart, Exit, LongRunning, check, pod_program
+from workflows.rehearsal.simulator.simulated_pods import (
+    Behaviour,
+    BlockedStart,
+    Exit,
+    LongRunning,
+    NeverStarted,
+    check,
+    pod_program,
+)
 from workflows.rehearsal.simulator.world import Changes, World
 
 CLUSTER_POLICIES = custom("nvidia.com", "ClusterPolicy")
@@ -34,7 +42,11 @@ PARTS = (
     "node-status-exporter",
     "operator-validator",
 )
-DRA_PARTS = ("driver", "dra-driver", "dra-validator", "dcgm-exporter-dra")
+DRA_PARTS = ("driver", "dra-driver", "dra-validator", "dcgm-dra", "dcgm-exporter-dra")
+OLDER_DRIVER, OLDER_CUDA, OLDER_VBIOS = "570.124.06", "12.8", "96.00.61.00.01"
+"""Driver with its CUDA version, and firmware, of the nodes that faults make different from the others."""
+OFF_BY_LABEL = "dcgm-exporter"
+"""Operand that the fault `operands_off_by_label` switches off."""
 
 
 def root_resource(world: World) -> Obj | None:
@@ -54,6 +66,11 @@ def driver_version(world: World, root: Obj) -> str:
     """Return the driver version that the spec of `root` names, else that of the fleet's first GPU machine; empty without GPUs."""
     gpus = next((host.name for host in world.fleet if host.gpus), "")
     return root["spec"].get("driver", {}).get("version") or (world.hardware(gpus).driver if gpus else "")
+
+
+def node_driver(world: World, root: Obj, name: str) -> str:
+    """Return the driver version that a node gets; victims of the fault `driver_versions_differ` keep an older one."""
+    return OLDER_DRIVER if world.fault("driver_versions_differ", name) else driver_version(world, root)
 
 
 def driver_of_operator(world: World, name: str) -> str:
@@ -81,6 +98,7 @@ class GpuNodes:
         for node in fleet_nodes(world, changed, CLUSTER_POLICIES, GPU_CLUSTERS):
             if labels_of(node).get(PCI_GPU) == "true":
                 _step(world, root, node)
+                _switch_off(world, node)
                 if changed.everything:
                     _follow_faults(world, node)
 
@@ -88,12 +106,13 @@ class GpuNodes:
 def _step(world: World, root: Obj, node: Obj) -> None:
     """Schedule the first missing step of a node: deploy labels, driver, toolkit, device plugin, feature discovery."""
     name, labels, done = node["metadata"]["name"], labels_of(node), annotations_of(node)
-    parts = DRA_PARTS if uses_dra(root) else PARTS
+    capable = world.hardware(name).mig_capable
+    parts = DRA_PARTS if uses_dra(root) else [part for part in PARTS if capable or part != "mig-manager"]
     key = f"gpu_nodes/{name}"
     if any(f"{DEPLOY}{part}" not in labels for part in parts):
         wanted = {f"{DEPLOY}{part}": labels.get(f"{DEPLOY}{part}", "true") for part in parts} | {"nvidia.com/gpu.present": "true"}
         world.later(f"{key}/mark", 1, 6, functools.partial(_annotate, world, name, {}, wanted))
-    elif done.get(DRIVER) != (version := driver_version(world, root)):
+    elif done.get(DRIVER) != (version := node_driver(world, root, name)):
         if not driver_broken(world, name):
             built = root["spec"].get("driver", {}).get("enabled", True)
             # The driver container compiles the kernel module; a driver of the host only has to be found.
@@ -105,6 +124,14 @@ def _step(world: World, root: Obj, node: Obj) -> None:
         world.later(f"{key}/plugin", 5, 25, functools.partial(_advertise, world, name))
     elif not uses_dra(root) and DISCOVERED not in done:
         world.later(f"{key}/gfd", 3, 15, functools.partial(_discover, world, name))
+
+
+def _switch_off(world: World, node: Obj) -> None:
+    """Play the fault `operands_off_by_label`: a person sets a deploy label to false, which the operator leaves as it is."""
+    label = f"{DEPLOY}{OFF_BY_LABEL}"
+    name = node["metadata"]["name"]
+    if labels_of(node).get(label) == "true" and world.fault("operands_off_by_label", name):
+        _annotate(world, name, {}, {label: "false"})
 
 
 def _discover(world: World, name: str) -> None:
@@ -154,6 +181,10 @@ def _amounts(world: World, name: str) -> Obj:
     return {"capacity": {GPU: str(visible)}, "allocatable": {GPU: str(healthy)}}
 
 
+UNHEALTHY = {"key": "gpu.nvidia.com/unhealthy", "value": "xid", "effect": "NoSchedule"}
+"""Taint of a DRA device that its driver has found unhealthy."""
+
+
 def visible_gpus(world: World, name: str) -> int:
     """Return how many GPUs the driver of a machine sees; the fault `gpu_missing` hides one."""
     return world.host(name).gpus - (1 if world.fault("gpu_missing", name) else 0)
@@ -161,7 +192,9 @@ def visible_gpus(world: World, name: str) -> int:
 
 def resource_slice(world: World, name: str) -> Obj:
     """Return the ResourceSlice of a node's GPUs (https://github.com/kubernetes-sigs/dra-driver-nvidia-gpu)."""
-    hardware = world.hardware(name)
+    hardware, root = world.hardware(name), root_resource(world)
+    version = node_driver(world, root, name) if root else hardware.driver
+    cuda = OLDER_CUDA if version == OLDER_DRIVER else hardware.cuda
     devices = [
         {
             "name": f"gpu-{number}",
@@ -169,8 +202,10 @@ def resource_slice(world: World, name: str) -> Obj:
                 "type": {"string": "gpu"},
                 "uuid": {"string": gpu_uuid(world, name, number)},
                 "productName": {"string": hardware.product},
-                "driverVersion": {"version": "580.126.20"},
+                "driverVersion": {"version": version},
+                "cudaDriverVersion": {"version": f"{cuda}.0"},
             },
+            **({"taints": [UNHEALTHY]} if number == 0 and world.fault("dra_device_tainted", name) else {}),
             "capacity": {"memory": {"value": f"{hardware.gpu_memory_mib}Mi"}},
         }
         for number in range(visible_gpus(world, name))
@@ -183,8 +218,10 @@ def resource_slice(world: World, name: str) -> Obj:
 def gfd_labels(world: World, name: str) -> dict[str, str]:
     """Return the labels that GPU feature discovery writes for whole GPUs (https://github.com/NVIDIA/k8s-device-plugin)."""
     hardware, root = world.hardware(name), root_resource(world)
-    version = driver_version(world, root) if root else hardware.driver
+    version = node_driver(world, root, name) if root else hardware.driver
+    cuda = OLDER_CUDA if version == OLDER_DRIVER else hardware.cuda
     major, _, minor = hardware.compute.partition(".")
+    mig = {"nvidia.com/mig.config": "all-disabled", "nvidia.com/mig.config.state": "success"} if hardware.mig_capable else {}
     return {
         "nvidia.com/gpu.product": hardware.product,
         "nvidia.com/gpu.family": hardware.family,
@@ -196,11 +233,10 @@ def gfd_labels(world: World, name: str) -> dict[str, str]:
         "nvidia.com/gpu.compute.minor": minor,
         "nvidia.com/gpu.sharing-strategy": "none",
         "nvidia.com/cuda.driver-version.full": version,
+        "nvidia.com/cuda.runtime-version.full": cuda,
         "nvidia.com/mig.capable": "true" if hardware.mig_capable else "false",
         "nvidia.com/mps.capable": "false",
-        "nvidia.com/mig.config": "all-disabled",
-        "nvidia.com/mig.config.state": "success",
-    }
+    } | mig
 
 
 def _follow_faults(world: World, node: Obj) -> None:
@@ -274,6 +310,7 @@ for _name in (
     "nvidia-dcgm-exporter",
     "nvidia-mig-manager",
     "nvidia-dra-driver-kubelet-plugin",
+    "nvidia-dcgm-dra",
     "nvidia-dcgm-exporter-dra",
 ):
     pod_program("app", _name)(_after_toolkit)
@@ -305,16 +342,51 @@ def dra_validator(world: World, _pod: Obj, node: str) -> Behaviour:
 
 @check("cuda-smoke")
 def cuda_smoke(world: World, _pod: Obj, node: str) -> Behaviour:
-    """Play the check `cuda-smoke`: report each GPU's UUID and how many devices ran a vector addition.
+    """Play the check `cuda-smoke`: report GPUs, driver, devices that ran a vector addition, and GPUs that the exporter serves.
 
     The report has the form that `workflows/stages/scripts/cuda_smoke.sh` prints.
     """
     if TOOLKIT not in world.node_annotations(node):
         return Exit(message={"node": node, "uuids": [], "devices": 0, "passed": 0, "error": "nvidia-smi: not found"})
+    if world.fault("cdi_devices_unknown", node):
+        return NeverStarted(code=128, reason="StartError", message=f"{NO_CDI}={gpu_uuid(world, node, 0)}: unknown")
     count = visible_gpus(world, node)
     passed = 0 if world.fault("cuda_fails", node) else count
     error = "" if passed else f"{gpu_uuid(world, node, 0)}: CUDA driver version is insufficient for CUDA runtime version"
     uuids = [gpu_uuid(world, node, number) for number in range(count)]
     lines = [f"{device}: {'Test PASSED' if passed else error}" for device in uuids]
-    report = {"node": node, "uuids": uuids, "devices": count, "passed": passed, "error": error}
+    hardware, exported = world.hardware(node), _exported(world, node)
+    driver = world.node_annotations(node).get(DRIVER) or hardware.driver
+    report = {
+        "node": node,
+        "uuids": uuids,
+        "vbios": [OLDER_VBIOS if world.fault("vbios_differs", node) else hardware.vbios] * count,
+        "driver": driver,
+        "driver_flavour": hardware.driver_flavour,
+        "cuda": OLDER_CUDA if driver == OLDER_DRIVER else hardware.cuda,
+        "devices": count,
+        "passed": passed,
+        "exported": exported,
+        "exporter_error": "curl: (7) Failed to connect: Connection refused" if exported < 0 else "",
+        "error": error,
+    }
     return Exit(message=report, log="\n".join(lines), seconds=12)
+
+
+NO_CDI = (
+    "failed to create containerd task: failed to create shim task: OCI runtime create failed: failed to inject CDI devices: "
+    "unresolvable CDI devices management.nvidia.com/gpu"
+)
+"""Beginning of containerd's message about a CDI device that no file in /var/run/cdi names."""
+
+
+def _exported(world: World, node: str) -> int:
+    """Return how many GPUs the metrics exporter on a node serves; -1 if none runs there."""
+    names = ("nvidia-dcgm-exporter", "nvidia-dcgm-exporter-dra")
+    daemons = [found for name in names if (found := world.find(DAEMON_SETS, name, NAMESPACE)) is not None]
+    selectors = [daemon["spec"]["template"]["spec"].get("nodeSelector") or {} for daemon in daemons]
+    found = world.find(NODES, node)
+    labels = labels_of(found) if found else {}
+    if not any(selector.items() <= labels.items() for selector in selectors):
+        return -1
+    return visible_gpus(world, node) - (1 if world.fault("exporter_misses_gpu", node) else 0)

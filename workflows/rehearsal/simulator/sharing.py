@@ -160,6 +160,9 @@ def _admit(world: World, policy: Obj | None, pod: Obj) -> None:
     With `failRequestsGreaterThanOne` the pod fails before any container starts:
     https://docs.nvidia.com/datacenter/cloud-native/gpu-operator/latest/gpu-sharing.html
     """
+    if world.fault("scheduler_ignores_gpus") and not simulated_pods.node(pod) and simulated_pods.phase(pod) == "Pending":
+        _refuse_unplaced(world, pod)
+        return
     node = world.find(NODES, simulated_pods.node(pod))
     if policy is None or node is None or simulated_pods.phase(pod) != "Pending" or world.fault("two_shares_granted"):
         return
@@ -172,6 +175,18 @@ def _admit(world: World, policy: Obj | None, pod: Obj) -> None:
         world.patch(PODS, pod, {"status": status}, status=True)
 
 
+def _refuse_unplaced(world: World, pod: Obj) -> None:
+    """Fail a pod that waits for a GPU beside others of its check, as the kubelet does if the scheduler placed it all the same."""
+    check_name = labels_of(pod).get("bringup/check")
+    placed = (other for other in world.objects(PODS) if labels_of(other).get("bringup/check") == check_name)
+    if check_name != "sharing-limit" or not any(simulated_pods.node(other) for other in placed):
+        return
+    message = "Allocate failed due to requested number of devices unavailable for nvidia.com/gpu. Requested: 1, Available: 0"
+    placed = {"type": "PodScheduled", "status": "True", "lastTransitionTime": world.stamp()}
+    status = {"phase": "Failed", "reason": "UnexpectedAdmissionError", "message": message, "startTime": world.stamp()}
+    world.patch(PODS, pod, {"status": status | {"conditions": [placed]}}, status=True)
+
+
 @check("sharing")
 def hold(world: World, pod: Obj, node: str) -> Behaviour:
     """Play the check `sharing`: hold a GPU unit for a minute and report its UUID, and when that began and ended.
@@ -180,15 +195,24 @@ def hold(world: World, pod: Obj, node: str) -> Behaviour:
     `workflows/stages/scripts/sharing_hold.sh` prints.
     """
     wanted = world.node_annotations(node).get(DONE, "whole")
-    number = environment(pod).get("NVIDIA_VISIBLE_DEVICES", "0" if pod["metadata"]["name"].endswith("first") else "1")
+    number = environment(pod).get("NVIDIA_VISIBLE_DEVICES", "0" if pod["metadata"]["name"].startswith("sharing-first") else "1")
     place = 0 if wanted.startswith("shares:") else int(number)
     uuids = [gpu_shares.device_uuid(node, 0, place) if wanted.startswith("mig:") else gpu_shares.device_uuid(node, place)]
     if world.fault("pods_see_every_gpu"):
         uuids = [gpu_shares.device_uuid(node, gpu) for gpu in range(visible_gpus(world, node))]
     started = simulated_pods.started_at(pod)
     begin = int(virtual_clock.parse_stamp(started) if started else world.now)
-    report = {"node": node, "uuids": uuids, "begin": begin, "end": begin + int(HOLD_SECONDS)}
-    return Exit(message=report, log="\n".join(uuids), seconds=HOLD_SECONDS)
+    hold = int(environment(pod)["SECONDS_TO_HOLD"])
+    report: dict[str, Any] = {"node": node, "uuids": uuids, "passed": len(uuids), "error": "", "begin": begin, "end": begin + hold}
+    if world.fault("cuda_never_runs", node):
+        report |= {"passed": 0, "error": f"{uuids[0]}: all CUDA-capable devices are busy or unavailable"}
+    return Exit(message=report, log="\n".join(uuids), seconds=hold)
+
+
+@check("sharing-limit")
+def hold_one_of_all(world: World, pod: Obj, node: str) -> Behaviour:
+    """Play the check `sharing-limit`, whose pods take all units of a node and one more."""
+    return hold(world, pod, node)
 
 
 ROLES = (SharingController,)

@@ -9,6 +9,7 @@ from workflows.spec import ClusterSpec, load
 BESIDE = {
     "sharing.mode=time_slicing": "sharing: {mode: time_slicing, replicas: 4}\n",
     "sharing.mode=mig": "sharing: {mode: mig, profile: 1g.18gb}\n",
+    "sharing.mode=dra": "sharing: {mode: dra}\n",
     "delivery.mode=argo_cd": """delivery:
   mode: argo_cd
   argo_cd: {repo: https://git.example.org/platform/apps.git, revision: v1, project: platform}
@@ -17,6 +18,10 @@ BESIDE = {
 """By what faults need."""
 WITHIN = {
     "fabric.mtu=9000": {"  rate_gbit: 400": "  rate_gbit: 400\n  interfaces: [ibs1]\n  mtu: 9000"},
+    "slurm.kind=none": {
+        "slurm:\n  kind: slinky\n  partitions:\n": "",
+        '    - {name: train, groups: gpu, default: true, max_time: "7-00:00:00"}\n  login: {replicas: 1}\n': "",
+    },
     "fabric.mode=macvlan": {
         "  kind: infiniband": "  kind: roce",
         "  mode: rdma_shared": "  mode: macvlan",
