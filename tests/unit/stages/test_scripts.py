@@ -112,7 +112,7 @@ def test_a_sharer_without_vector_add_or_compiler_says_so(shell: Shell) -> None:
     shell.tool("nvidia-smi", SMI.format(listing=WHOLE))
     report = shell.run("cuda_add.sh", "sharing_hold.sh", env=HOLD)
     assert report["passed"] == 0
-    assert "no vectorAdd in the image, and nvcc:" in report["error"]
+    assert "no vectorAdd in the image and nvcc:" in report["error"]
 
 
 RING = {"COUNT": "3", "DEVICE_IDS": "1021 101e", "LINK": "InfiniBand", "RING": "ib-write-bw", "JOB_COMPLETION_INDEX": "2"}
