@@ -9,6 +9,7 @@ from msgspec import Struct
 from steps import timeouts
 from steps.clients.clock import Clock
 from steps.contract.charts import InstallJob, ReleaseState
+from steps.contract.checks import CheckPod
 from steps.contract.verdict import FailureClass, Status, Verdict, inconclusive
 from steps.errors import Temporary
 from steps.stages.shared import causes
@@ -117,6 +118,42 @@ def keep_install_logs(seen: Any, before: Any) -> Any:
     earlier = {state.job.uid: state.job for state in _releases(before) if state.job is not None}
     states = tuple(_with_log(state, earlier) for state in _releases(seen))
     return seen if states == _releases(seen) else msgspec.structs.replace(seen, releases=states)
+
+
+def keep_check_pods(seen: Any, before: Any) -> Any:
+    """Return observation `seen` with the pods of observation `before` that are gone and left no report.
+
+    A Job whose time is up deletes its pods, and with them the reason why they never started.
+    """
+    if before is None or type(seen) is not type(before):
+        return seen
+    changes = {}
+    for name in type(seen).__struct_fields__:
+        now, earlier = getattr(seen, name), getattr(before, name)
+        if isinstance(now, tuple) and isinstance(earlier, tuple):
+            there = {pod.name for pod in map(_check_pod, now) if pod is not None}
+            gone = [item for item in earlier if (pod := _check_pod(item)) is not None and _is_lost(pod) and pod.name not in there]
+            changes |= {name: (*now, *map(_as_gone, gone))} if gone else {}
+    return msgspec.structs.replace(seen, **changes) if changes else seen
+
+
+def _check_pod(item: Any) -> CheckPod | None:
+    """Return the check pod that an entry of an observation is, or has in its field `pod`; None for other entries."""
+    pod = item if isinstance(item, CheckPod) else getattr(item, "pod", None)
+    return pod if isinstance(pod, CheckPod) else None
+
+
+def _is_lost(pod: CheckPod) -> bool:
+    return not pod.report and not pod.ended
+
+
+def _as_gone(item: Any) -> Any:
+    """Return an entry whose pod does not count as running any more; a pod that never started keeps its phase."""
+    pod = _check_pod(item)
+    if pod is None or pod.phase != "Running":
+        return item
+    gone = msgspec.structs.replace(pod, phase="Deleted")
+    return gone if isinstance(item, CheckPod) else msgspec.structs.replace(item, pod=gone)
 
 
 def _releases(seen: Any) -> tuple[ReleaseState, ...]:

@@ -103,10 +103,13 @@ def _measure(context: Context, arguments: Arguments, objects: list[dict[str, Any
     if refused := _create(context, arguments, objects):
         return refused
     since = context.clock.now()
+    before: Any = None
 
     def look() -> tuple[Any, Verdict]:
+        nonlocal before
         now = context.clock.now()
         seen = probe(context.kube, Scope(nodes=nodes, arguments=context.task.arguments, now=now, since=since))
+        before = seen = watching.keep_check_pods(seen, before)
         return seen, gate.decide(seen, want)
 
     watched = watching.watch_until_decided(look, context.clock, context.task.deadline_seconds)

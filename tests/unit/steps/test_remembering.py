@@ -1,4 +1,4 @@
-"""A waiting step keeps the reason of a failed install: its log is deleted with the Job's pod."""
+"""A waiting step keeps what a Job deletes with its pods: the log of a failed install, and why a check's pod did not start."""
 
 from typing import Any
 
@@ -6,10 +6,13 @@ import msgspec
 import pytest
 
 from steps.contract.charts import Chart, InstallJob, Release, ReleaseState
+from steps.contract.checks import CheckPod
 from steps.contract.verdict import FailureClass, Status
-from steps.runtime.watching import keep_install_logs
+from steps.runtime.watching import keep_check_pods, keep_install_logs
 from steps.stages.base_services import gate as base_services
 from steps.stages.base_services.contract import ControlExpectation, ControlObservation
+from steps.stages.rke2.contract import FunctionalObservation
+from steps.stages.validation.contract import IntraObservation, NcclPod
 
 LOG = 'Error: INSTALLATION FAILED: chart "cert-manager" version "v1.20.2" not found in https://charts.example.org repository'
 WANT = ControlExpectation(releases=(Release(name="cert-manager", namespace="cert-manager", version="v1.20.2"),))
@@ -59,3 +62,25 @@ def test_an_observation_without_releases_stays_as_it_is() -> None:
     other = Other()
     assert keep_install_logs(other, None) is other
     assert keep_install_logs(other, seen(log=LOG)) is other
+
+
+PENDING = CheckPod(name="p-0", node="gpu001", index=0, phase="Pending", events=("FailedCreatePodSandBox: no plugin",))
+RUNNING = CheckPod(name="p-1", node="gpu002", index=1, phase="Running")
+REPORTED = CheckPod(name="p-2", node="gpu003", index=2, phase="Succeeded", report={"node": "gpu003"})
+
+
+def test_pods_that_a_job_deleted_at_its_end_still_tell_why_they_did_not_start() -> None:
+    kept = keep_check_pods(FunctionalObservation(), FunctionalObservation(pods=(PENDING, RUNNING, REPORTED)))
+    assert [(pod.name, pod.phase) for pod in kept.pods] == [("p-0", "Pending"), ("p-1", "Deleted")]
+    assert kept.pods[0].events == PENDING.events
+
+
+def test_pods_that_are_there_are_as_they_are_now() -> None:
+    now = FunctionalObservation(pods=(msgspec.structs.replace(PENDING, phase="Succeeded", report={"node": "gpu001"}),))
+    assert keep_check_pods(now, FunctionalObservation(pods=(PENDING,))) == now
+    assert keep_check_pods(now, None) is now
+
+
+def test_pods_within_entries_are_kept_too() -> None:
+    kept = keep_check_pods(IntraObservation(), IntraObservation(pods=(NcclPod(pod=RUNNING),)))
+    assert [(entry.pod.name, entry.pod.phase) for entry in kept.pods] == [("p-1", "Deleted")]

@@ -93,4 +93,15 @@ FAULTS = (
         false_green="The node's link has the planned MTU.",
         needs="fabric.mode=macvlan",
     ),
+    Fault(
+        name="cni_plugin_missing",
+        gate="network_operator/functional",
+        node="gpus:2",
+        summary="The CNI plugin of the secondary network is not in /opt/cni/bin of two nodes: pods that ask for it never start.",
+        caught_by="The check's pods stay in ContainerCreating, and their newest Warning event names the plugin.",
+        cause=r"is Pending without a report.*failed to find plugin \"macvlan\" in path",
+        false_green="Multus and the network operator's DaemonSets are ready, and the devices are advertised.",
+        needs="fabric.mode=macvlan",
+        source="https://github.com/k8snetworkplumbingwg/multus-cni/issues/1038",
+    ),
 )

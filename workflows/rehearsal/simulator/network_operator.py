@@ -249,6 +249,11 @@ def ib_write_bw(world: World, pod: Obj, node: str) -> Behaviour:
 
     The report has the form that `workflows/stages/scripts/ib_write_bw.sh` prints.
     """
+    if _lacks_plugin(world, pod, node):
+        network = annotations_of(pod)[NETWORKS_ANNOTATION]
+        failed = 'failed to setup network for sandbox "5e0c1b": plugin type="multus" name="multus-cni-network" failed (add)'
+        adding = f'error adding container to network "{network}"'
+        return simulated_pods.without_sandbox(f'{failed}: {adding}: failed to find plugin "macvlan" in path [/opt/cni/bin]')
     environment = simulated_pods.environment(pod)
     size = int(environment["COUNT"])
     index = int(annotations_of(pod).get("batch.kubernetes.io/job-completion-index", 0))
@@ -261,6 +266,11 @@ def ib_write_bw(world: World, pod: Obj, node: str) -> Behaviour:
     report = {"node": node, "index": index, "peer": peer, "rails": rails, "further": short, "error": ""}
     report |= {"excluded": _excluded(world, node), "interfaces": list(_interfaces(world, pod, node))}
     return Exit(message=report, seconds=60 * len(rounds))
+
+
+def _lacks_plugin(world: World, pod: Obj, node: str) -> bool:
+    """Return True if a pod asks for a secondary network on a node without the network's CNI plugin."""
+    return bool(world.fault("cni_plugin_missing", node)) and NETWORKS_ANNOTATION in annotations_of(pod)
 
 
 def _rails(world: World, environment: Mapping[str, str], node: str, partner: str) -> list[Obj]:
@@ -322,7 +332,8 @@ class Multus:
         changed_pods = (world.find(PODS, at) for at in changed.refs(PODS))
         for pod in world.objects(PODS) if changed.concern(ATTACHMENTS) else filter(None, changed_pods):
             notes = annotations_of(pod)
-            if NETWORKS_ANNOTATION in notes and STATUS_ANNOTATION not in notes and simulated_pods.node(pod):
+            node = simulated_pods.node(pod)
+            if NETWORKS_ANNOTATION in notes and STATUS_ANNOTATION not in notes and node and not _lacks_plugin(world, pod, node):
                 _join_networks(world, pod, notes[NETWORKS_ANNOTATION])
 
 
