@@ -15,6 +15,7 @@ from workflows.spec.fields import (
     SecretRef,
     Section,
     SnakeId,
+    Text,
     Url,
     problem,
 )
@@ -155,6 +156,21 @@ class Nccl(Section):
     )
 
 
+FactName = Literal["driver", "driver_flavour", "cuda", "kernel", "vbios", "nic_firmware"]
+"""Names of the facts by which nodes are compared, as in `steps.contract.fleet_facts`."""
+
+
+class Difference(Section):
+    """An entry of `validation.may_differ`: a fact that may differ between nodes, and the reason, which every report repeats."""
+
+    fact: FactName = Field(
+        description="driver: version of the GPU driver; driver_flavour: its kernel module, open or proprietary; cuda: its CUDA "
+        "version; kernel: running kernel; vbios: firmware of the GPUs; nic_firmware: firmware of the RDMA devices.",
+        examples=["vbios"],
+    )
+    reason: Text = Field(description="Why it may differ.", examples=["two delivery batches, update planned for the next window"])
+
+
 class Validation(Section):
     """Section `validation` of a spec: the last stage, whose tests the platform must pass to be accepted."""
 
@@ -174,3 +190,20 @@ class Validation(Section):
     )
     runs: Annotated[int, Field(ge=1, le=20)] = Field(default=3, description="Repetitions of each bandwidth test.", examples=[3])
     timeout: Duration = Field(default="45m", validate_default=True, description="Longest time of each test.", examples=["45m"])
+    may_differ: Annotated[tuple[Difference, ...], Listed] = Field(
+        default=(),
+        description="Facts that may differ between nodes; default: none. GPU machines are compared with each other, and machines "
+        "without GPUs too: a node with another driver, kernel or firmware than most does not pass.",
+    )
+
+    @model_validator(mode="after")
+    def _each_fact_once(self) -> "Validation":
+        names = [entry.fact for entry in self.may_differ]
+        if len(set(names)) != len(names):
+            raise problem("validation.may_differ lists a fact twice", "list each fact once, with all reasons in one sentence")
+        return self
+
+    @property
+    def allowed_differences(self) -> dict[str, str]:
+        """Return fact → reason of `may_differ`."""
+        return {entry.fact: entry.reason for entry in self.may_differ}

@@ -43,8 +43,8 @@ def build(site: Site) -> Stage | None:
         steps=(
             manifest_objects.apply_step(site, STAGE, (release,), CONTROL, expectations, _READS, **further),
             _control(site, release, expectations),
-            _nodes(site),
-            _functional(site),
+            _nodes(site, release),
+            _functional(site, release),
             manifest_objects.judge(site, STAGE, gates),
         ),
         gates=tuple(gates.values()),
@@ -67,17 +67,52 @@ def _operands(spec: ClusterSpec, release: PlannedRelease) -> list[str]:
 
     Source: `steps/docs/facts/gpu.md`, GPU Operator.
     """
-    driver = value_at(release.values, "driver.enabled") is not False
     if has_gpu_cluster(spec):
-        return [*(["nvidia-gpu-driver-"] if driver else []), "nvidia-dra-driver-kubelet-plugin"]
-    plugin = value_at(release.values, "devicePlugin.enabled") is not False
-    return [
-        *(["nvidia-driver-daemonset"] if driver else []),
-        "nvidia-container-toolkit-daemonset",
-        *(["nvidia-device-plugin-daemonset"] if plugin else []),
-        "gpu-feature-discovery",
-        "nvidia-operator-validator",
-    ]
+        driver = ["nvidia-gpu-driver-"] if _runs(spec, release, "driver") else []
+        dcgm = ["nvidia-dcgm-dra"] if _runs(spec, release, "dcgm") else []
+        return [*driver, "nvidia-dra-driver-kubelet-plugin", *dcgm, "nvidia-dra-validator"]
+    return [*(name for part, (name, _) in _PARTS.items() if _runs(spec, release, part)), "nvidia-operator-validator"]
+
+
+_PARTS = {
+    "driver": ("nvidia-driver-daemonset", "driver"),
+    "toolkit": ("nvidia-container-toolkit-daemonset", "container-toolkit"),
+    "devicePlugin": ("nvidia-device-plugin-daemonset", "device-plugin"),
+    "gfd": ("gpu-feature-discovery", "gpu-feature-discovery"),
+    "dcgm": ("nvidia-dcgm", "dcgm"),
+    "migManager": ("nvidia-mig-manager", "mig-manager"),
+}
+"""Key in the chart's values → DaemonSet of the part, and its name in the node label `nvidia.com/gpu.deploy.NAME`.
+
+Sources: assets/ and controllers/state_manager.go of NVIDIA/gpu-operator. The metrics exporter is expected by itself.
+"""
+_LABELS = {part: (label,) for part, (_, label) in _PARTS.items()} | {
+    "dcgm": ("dcgm", "dcgm-dra"),
+    "dcgmExporter": ("dcgm-exporter", "dcgm-exporter-dra"),
+    "nodeStatusExporter": ("node-status-exporter",),
+}
+"""Key in the chart's values → names of the part in node labels, with a ClusterPolicy and with a GPUCluster."""
+_OFF_BY_DEFAULT = ("dcgm", "nodeStatusExporter")
+"""Parts that the chart does not run unless the values ask for them (deployments/gpu-operator/values.yaml of the chart)."""
+EXPORTER, EXPORTER_DRA, EXPORTER_PORT = "nvidia-dcgm-exporter", "nvidia-dcgm-exporter-dra", 9400
+
+
+def _runs(spec: ClusterSpec, release: PlannedRelease, part: str) -> bool:
+    """Return True if the values switch a part of the operator on, and the GPUs can have it: not all can be split by MIG."""
+    if part == "migManager" and not (spec.accelerator and spec.accelerator.facts.mig):
+        return False
+    enabled = value_at(release.values, f"{part}.enabled")
+    return enabled is True or (enabled is not False and part not in _OFF_BY_DEFAULT)
+
+
+def _exporter(spec: ClusterSpec, release: PlannedRelease) -> str:
+    """Return the name of the DaemonSet and Service of the metrics exporter; empty if the values switch it off."""
+    name = EXPORTER_DRA if has_gpu_cluster(spec) else EXPORTER
+    return name if _runs(spec, release, "dcgmExporter") else ""
+
+
+def _host_driver(site: Site) -> bool:
+    return site.spec.accelerator is not None and site.spec.accelerator.driver == "host"
 
 
 def _expectations(site: Site, release: PlannedRelease) -> Object:
@@ -90,6 +125,10 @@ def _expectations(site: Site, release: PlannedRelease) -> Object:
     }
     if has_gpu_cluster(site.spec):
         expectations["mode"] = "gpu_cluster"
+    if (exporter := _exporter(site.spec, release)) != EXPORTER:
+        expectations["exporter"] = exporter
+    if _host_driver(site):
+        expectations["host_driver"] = True
     if accelerator and accelerator.driver == "operator" and accelerator.driver_version:
         expectations["driver"] = accelerator.driver_version
     return expectations
@@ -114,12 +153,12 @@ def _control(site: Site, release: PlannedRelease, expectations: Object) -> Step:
 
 _READS = (
     Rule(groups=("nvidia.com",), resources=("clusterpolicies", "gpuclusters"), verbs=("list",)),
-    Rule(groups=("apps",), resources=("daemonsets",), verbs=("list",)),
+    Rule(groups=("apps",), resources=("daemonsets", "deployments"), verbs=("list",)),
     Rule(groups=("",), resources=("nodes",), verbs=("list",)),
 )
 
 
-def _nodes(site: Site) -> Step:
+def _nodes(site: Site, release: PlannedRelease) -> Step:
     spec = site.spec
     mode = {"mode": "gpu_cluster"} if has_gpu_cluster(spec) else {}
     arguments: Object = {
@@ -135,6 +174,13 @@ def _nodes(site: Site) -> Step:
     if spec.accelerator:
         expectations["products"] = list(dict.fromkeys((spec.accelerator.label, product_label(spec))))
         expectations |= {"driver": spec.accelerator.driver_version} if spec.accelerator.driver_version else {}
+    further: Object = {
+        "host_driver": _host_driver(site),
+        "unused": [label for part, labels in _LABELS.items() if not _runs(spec, release, part) for label in labels],
+        "resources": [spec.fabric.resource_key] if spec.fabric.kind != "none" else [],
+        "may_differ": spec.validation.allowed_differences,
+    }
+    expectations |= {key: value for key, value in further.items() if value}
     return Step(
         task=task(STAGE, "nodes", Verb.WAIT, deadline=NODES_SECONDS, arguments=arguments, expectations=expectations),
         after=("control",),
@@ -153,8 +199,10 @@ def _shapes(spec: ClusterSpec) -> list[dict[str, int]]:
     return [whole] if shared == whole else [whole, shared]
 
 
-def _functional(site: Site) -> Step:
-    smoke, env = manifest_objects.script("cuda_smoke.sh"), [manifest_objects.node_name()]
+def _functional(site: Site, release: PlannedRelease) -> Step:
+    exporter = _exporter(site.spec, release)
+    address = f"{exporter}.{release.namespace}.svc:{EXPORTER_PORT}" if exporter else ""
+    smoke, env = manifest_objects.script("cuda_smoke.sh"), [manifest_objects.node_name(), {"name": "EXPORTER", "value": address}]
     pod = manifest_objects.gpu_pod(site, manifest_objects.container(site.spec.validation.image, smoke, env=env), CHECK)
     claims = manifest_objects.node_claims(site.spec, STAGE, CHECK)
     return manifest_objects.check_step(
@@ -163,7 +211,11 @@ def _functional(site: Site) -> Step:
         CHECK,
         [*claims, manifest_objects.per_node_job(STAGE, CHECK, pod, seconds=840)],
         deadline=900,
-        expectations=manifest_objects.gpu_counts(site),
+        expectations={
+            **manifest_objects.gpu_counts(site),
+            **({} if exporter else {"exporter": False}),
+            **({"may_differ": allowed} if (allowed := site.spec.validation.allowed_differences) else {}),
+        },
         rules=(rights.GPU_CLAIMS,) if claims else (),
         select="gpu",
         namespaces=["gpu-operator"],

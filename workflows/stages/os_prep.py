@@ -327,6 +327,7 @@ def _expectations(spec: ClusterSpec) -> Object:
         expectations["kernel"] = spec.os.kernel
     if spec.accelerator is not None:
         expectations["driver_on_host"] = spec.accelerator.driver == "host"
+    expectations["may_differ"] = spec.validation.allowed_differences
     return {key: value for key, value in expectations.items() if value not in ([], {})}
 
 

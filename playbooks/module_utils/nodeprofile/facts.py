@@ -114,7 +114,8 @@ def driver(node: NodeAccess, root: str = "", seconds: float = ANSWER_SECONDS) ->
     Source: https://docs.nvidia.com/datacenter/tesla/fabric-manager-user-guide/
     """
     # NVIDIA's open module names the architecture before its version
-    match = re.search(r"Module(?: for \S+)?\s+(\d[\d.]+)", read_text(root + nvidia_driver.RUNNING))
+    running = read_text(root + nvidia_driver.RUNNING)
+    match = re.search(r"Module(?: for \S+)?\s+(\d[\d.]+)", running)
     if not match:
         return {}
     manager = re.search(r"(\d[\d.]+)", node.run("nv-fabricmanager", "--version")[1])
@@ -122,6 +123,7 @@ def driver(node: NodeAccess, root: str = "", seconds: float = ANSWER_SECONDS) ->
     units = systemd_services.units(node, ["nvidia-fabricmanager"]) if systemd_services.has_systemd(root) else {}
     return {
         "nvidia_driver": match.group(1),
+        "driver_flavour": "open" if "Open Kernel Module" in running else "proprietary",
         "fabric_manager": manager.group(1) if manager else "",
         "fabric_manager_active": any(unit["ActiveState"] == "active" for unit in units.values()),
         "fabric_states": _fabric_states(output or ""),

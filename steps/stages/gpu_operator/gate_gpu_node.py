@@ -1,26 +1,49 @@
-"""Judges a GPU node. Checks follow the order in which driver, labels, validator and resources come up; the first failure wins."""
+"""Judges GPU nodes, one pass over the fleet. Checks of a node follow the order in which driver, labels, validator and resources
+come up; the first failure wins."""
 
-from collections.abc import Callable, Iterable
+from collections import Counter
+from collections.abc import Callable
 
 from msgspec import Struct
 
+from steps.contract.fleet_facts import FleetFact
 from steps.contract.verdict import FailureClass, NodeVerdict
 from steps.stages.gpu_operator import gate_validator
 from steps.stages.gpu_operator.contract import GPU_LABELS, AdvertisingMode, GpuNode, NodesExpectation, NodesObservation
+from steps.stages.shared import gate_alike
 from steps.stages.shared.finding import Finding, fail, node_verdict, unknown
 
 UPGRADE_STATE = "nvidia.com/gpu-driver-upgrade-state"
+MIG_STATE = "nvidia.com/mig.config.state"
+DRIVER_LABEL, CUDA_LABEL = "nvidia.com/cuda.driver-version.full", "nvidia.com/cuda.runtime-version.full"
+COMPARED = (FleetFact.DRIVER, FleetFact.CUDA, FleetFact.KERNEL)
+"""Facts that the cluster shows of every node; the check `cuda-smoke` reports those that only the GPU itself tells."""
 MEMORY_SHARE = 0.98
 """Least share of the usual GPU memory; a GPU with less has lost some of it. Firmware versions differ by a few MiB."""
 
 
+class Fleet(Struct, frozen=True):
+    """Facts about all nodes together, found in one pass: usual GPU memory in MiB, whether all validators are ready, odd nodes.
+
+    `comparisons` are in the order of `COMPARED`.
+    """
+
+    usual_memory: int
+    validated: bool
+    comparisons: tuple[gate_alike.Comparison, ...]
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Return a sentence for each fact that differs with the spec's permission."""
+        return tuple(comparison.note for comparison in self.comparisons if comparison.note)
+
+
 class Look(Struct, frozen=True):
-    """Input of each check of one GPU node: its observation, the expectation, and the usual GPU memory."""
+    """Input of each check of one GPU node: its observation, the expectation, and what is known of all nodes."""
 
     node: GpuNode
-    seen: NodesObservation
     want: NodesExpectation
-    usual_memory: int
+    fleet: Fleet
 
     @property
     def gpus(self) -> int:
@@ -28,15 +51,47 @@ class Look(Struct, frozen=True):
         return self.want.others.get(self.node.name, self.want.gpus)
 
 
-def judge_node(name: str, node: GpuNode | None, seen: NodesObservation, want: NodesExpectation, usual_memory: int) -> NodeVerdict:
-    """Return the verdict on one expected node. `usual_memory` is the GPU memory that most nodes show, in MiB."""
+def survey(seen: NodesObservation, want: NodesExpectation) -> Fleet:
+    """Return what is known of all nodes together, so that the check of one node does not look at the others again.
+
+    Nodes without the driver that the plan names fail by themselves; they have no say in which driver is the usual one.
+    """
+    right = [node for node in seen.nodes if _odd_driver(node, want) is None]
+    memory = Counter(int(text) for node in seen.nodes if (text := node.labels.get("nvidia.com/gpu.memory", "")).isdigit())
+    comparisons = []
+    for fact in COMPARED:
+        nodes = seen.nodes if fact is FleetFact.KERNEL else right
+        values = {node.name: value for node in nodes if (value := _value(node, fact, want))}
+        comparisons.append(gate_alike.compare(fact, values, want.may_differ))
+    return Fleet(
+        usual_memory=max(memory, key=lambda size: (memory[size], size)) if memory else 0,
+        validated=gate_validator.all_ready(seen, want),
+        comparisons=tuple(comparisons),
+    )
+
+
+def judge_node(name: str, node: GpuNode | None, want: NodesExpectation, fleet: Fleet) -> NodeVerdict:
+    """Return the verdict on one expected node."""
     if node is None:
         step = "see stage rke2: the agent has not joined, or was deleted"
         return fail(FailureClass.DEPENDENCY, "no such node in the cluster", "a registered node", step).of_node(name)
-    look = Look(node, seen, want, usual_memory)
-    checks = _DRA_CHECKS if want.mode is AdvertisingMode.GPU_CLUSTER else _CHECKS
+    look = Look(node, want, fleet)
+    checks = _DRA_CHECKS if _uses_dra(want) else _CHECKS
     problem = next((finding for check in checks if (finding := check(look)) is not None), None)
     return node_verdict(name, problem, f"{look.gpus} GPUs")
+
+
+def _uses_dra(want: NodesExpectation) -> bool:
+    return want.mode is AdvertisingMode.GPU_CLUSTER
+
+
+def _value(node: GpuNode, fact: FleetFact, want: NodesExpectation) -> str:
+    """Return a node's value of a compared fact; empty if the node does not show it."""
+    if fact is FleetFact.KERNEL:
+        return node.kernel
+    if _uses_dra(want):
+        return ", ".join(node.drivers if fact is FleetFact.DRIVER else node.cuda)
+    return node.labels.get(DRIVER_LABEL if fact is FleetFact.DRIVER else CUDA_LABEL, "")
 
 
 def _alive(look: Look) -> Finding | None:
@@ -59,17 +114,29 @@ def _deployed(look: Look) -> Finding | None:
         step = f"kubectl label node {node.name} nvidia.com/gpu.deploy.operands-"
         return fail(FailureClass.INPUT, seen, "no such label", step)
     # the operator found a driver on the host and keeps its driver pod away
-    if node.paused.get("driver") == "pre-installed":
+    if node.paused.get("driver") == "pre-installed" and not look.want.host_driver:
         step = "set accelerator.driver: host for such machines, or remove the host's driver"
         return fail(FailureClass.INPUT, "the host has a driver of its own", "none, since the operator installs it", step)
-    halted = next((f"{key} is {value}" for key, value in node.paused.items() if value.startswith("paused")), "")
-    if halted:
-        step = "an upgrade or MIG change is under way, or was left behind: log of the driver manager"
-        return unknown(FailureClass.RUNTIME, halted, "true", step)
+    if (halted := _halted(look)) is not None:
+        return halted
     if not node.deployed or node.labels.get("nvidia.com/gpu.present") != "true":
         seen, expected = "the operator has not marked this node as a GPU node", "labels nvidia.com/gpu.present and gpu.deploy.*"
         return unknown(FailureClass.DEPENDENCY, seen, expected, "read the operator's log")
     return None
+
+
+def _halted(look: Look) -> Finding | None:
+    """Return a finding if labels of the node switch off operands that the plan runs, or pause them."""
+    labels = {key: value for key, value in sorted(look.node.paused.items()) if key not in look.want.unused}
+    if not labels:
+        return None
+    shown = ", ".join(f"{key} is {value or 'empty'}" for key, value in labels.items())
+    if all(value.startswith("paused") for value in labels.values()):
+        step = "an upgrade or MIG change is under way, or was left behind: log of the driver manager or of nvidia-mig-manager"
+        return unknown(FailureClass.RUNTIME, f"operands are paused: {shown}", "true", step)
+    names = " ".join(f"nvidia.com/gpu.deploy.{key}-" for key, value in labels.items() if not value.startswith("paused"))
+    step = f"kubectl label node {look.node.name} {names} (the operator sets them to true again)"
+    return fail(FailureClass.INPUT, f"operands are switched off by labels nvidia.com/gpu.deploy.*: {shown}", "true", step)
 
 
 def _upgrade(look: Look) -> Finding | None:
@@ -86,8 +153,8 @@ def _upgrade(look: Look) -> Finding | None:
 def _validated(look: Look) -> Finding | None:
     mine = look.node.validator
     if mine is not None:
-        return None if mine.ready else gate_validator.stuck(mine)
-    if gate_validator.all_ready(look.seen, look.want):
+        return None if mine.ready else gate_validator.stuck(mine, look.want)
+    if look.fleet.validated:
         return None
     step = "kubectl -n gpu-operator get ds; see why the node is not selected"
     return unknown(FailureClass.DEPENDENCY, "no validator pod on this node", "a ready validator", step)
@@ -114,36 +181,57 @@ def _count(look: Look) -> Finding | None:
         return fail(FailureClass.HARDWARE, f"feature discovery counts {counted or 'no'} GPUs", str(look.gpus), step)
     if not memory.isdigit():
         return unknown(FailureClass.HEALTH, "no label nvidia.com/gpu.memory", "MiB per GPU", "log of gpu-feature-discovery")
-    if int(memory) < look.usual_memory * MEMORY_SHARE:
+    if int(memory) < look.fleet.usual_memory * MEMORY_SHARE:
         step = "nvidia-smi -q: remapped rows, ECC, a GPU of another kind"
-        return fail(FailureClass.HARDWARE, f"GPU memory is {memory} MiB", f"{look.usual_memory} MiB as on most nodes", step)
+        return fail(FailureClass.HARDWARE, f"GPU memory is {memory} MiB", f"{look.fleet.usual_memory} MiB as on most nodes", step)
     return None
 
 
 def _driver(look: Look) -> Finding | None:
-    return _wanted_driver(look, [look.node.labels.get("nvidia.com/cuda.driver-version.full", "")])
+    """Check that the driver has the version that the plan names.
+
+    GPUCluster runs no feature discovery whose labels could tell it; DRA devices report it.
+    """
+    odd = _odd_driver(look.node, look.want)
+    if odd is None:
+        return None
+    step = "restart the driver pod of this node (its DaemonSet updates on delete only)"
+    if look.want.host_driver:
+        step = "install this driver on the host and reboot it, or correct accelerator.driver_version"
+    return fail(FailureClass.COMPARISON, f"driver is {odd or 'not known'}", look.want.driver, step)
 
 
-def _device_drivers(look: Look) -> Finding | None:
-    """Check the driver versions that the DRA devices report: GPUCluster runs no feature discovery whose labels could tell them."""
-    return _wanted_driver(look, look.node.drivers or [""])
-
-
-def _wanted_driver(look: Look, versions: Iterable[str]) -> Finding | None:
-    """Return a failure if a driver version does not begin with the wanted one.
+def _odd_driver(node: GpuNode, want: NodesExpectation) -> str | None:
+    """Return a driver version of a node that does not begin with the planned one, empty if it is unknown; None if all do.
 
     Versions are compared by their numbers: DRA writes semantic versions without leading zeros.
     """
-    wanted = _numbers(look.want.driver)
-    odd = next((version for version in versions if _numbers(version)[: len(wanted)] != wanted), None)
-    if not look.want.driver or odd is None:
+    if not want.driver:
         return None
-    step = "restart the driver pod of this node (its DaemonSet updates on delete only), or update the host's driver"
-    return fail(FailureClass.COMPARISON, f"driver is {odd or 'not known'}", look.want.driver, step)
+    wanted = _numbers(want.driver)
+    versions = (node.drivers or ("",)) if _uses_dra(want) else (node.labels.get(DRIVER_LABEL, ""),)
+    return next((version for version in versions if _numbers(version)[: len(wanted)] != wanted), None)
 
 
 def _numbers(version: str) -> tuple[int, ...]:
     return tuple(int(part) if part.isdigit() else -1 for part in version.split("."))
+
+
+def _alike(look: Look) -> Finding | None:
+    """Check that the node has the driver, CUDA version and kernel of most nodes."""
+    source = "device attribute" if _uses_dra(look.want) else "label"
+    names = {
+        FleetFact.DRIVER: (f"{source} driverVersion" if _uses_dra(look.want) else f"{source} {DRIVER_LABEL}"),
+        FleetFact.CUDA: (f"{source} cudaDriverVersion" if _uses_dra(look.want) else f"{source} {CUDA_LABEL}"),
+        FleetFact.KERNEL: "kernel version in status.nodeInfo",
+    }
+    writer = "log of nvidia-dra-driver-kubelet-plugin" if _uses_dra(look.want) else "log of gpu-feature-discovery"
+    for fact, comparison in zip(COMPARED, look.fleet.comparisons, strict=True):
+        if (odd := comparison.findings.get(look.node.name)) is not None:
+            return odd
+        if fact not in look.want.may_differ and not _value(look.node, fact, look.want):
+            return gate_alike.missing(fact, names[fact], "log of its kubelet" if fact is FleetFact.KERNEL else writer)
+    return None
 
 
 def _advertised(look: Look) -> Finding | None:
@@ -179,6 +267,27 @@ def _devices(look: Look) -> Finding | None:
     return fail(FailureClass.HARDWARE, f"{look.node.devices} DRA devices", goal, step)
 
 
+def _foreign_resources(look: Look) -> Finding | None:
+    """Check that the node advertises no GPU resource that the plan does not register: another device plugin would."""
+    planned = {key for shape in look.want.shapes for key in shape} | set(look.want.resources)
+    odd = {key: total for key, total in sorted(look.node.capacity.items()) if total and key not in planned}
+    if not odd:
+        return None
+    shown = ", ".join(f"{key} {total}" for key, total in odd.items())
+    expected = ", ".join(sorted(planned)) or "no GPU resource, since GPUs are DRA devices"
+    step = "find the device plugin that registers it (kubectl get ds -A -o wide) and remove it"
+    return fail(FailureClass.DEPENDENCY, f"advertises {shown}, which this platform does not register", expected, step)
+
+
+def _mig_settled(look: Look) -> Finding | None:
+    state = look.node.labels.get(MIG_STATE, "")
+    if state in ("", "success"):
+        return None
+    step = "log of nvidia-mig-manager on this node: pending can stay for good if a pod keeps a GPU"
+    make = fail if state == "failed" else unknown
+    return make(FailureClass.RUNTIME, f"{MIG_STATE} is {state}", "success", step)
+
+
 def _schedulable(look: Look) -> Finding | None:
     step = f"kubectl uncordon {look.node.name}, once you know who cordoned it"
     return unknown(FailureClass.HEALTH, "node is cordoned", "schedulable", step) if look.node.unschedulable else None
@@ -194,8 +303,22 @@ _CHECKS: tuple[Check, ...] = (
     _product,
     _count,
     _driver,
+    _alike,
+    _mig_settled,
     _advertised,
+    _foreign_resources,
     _schedulable,
 )
-_DRA_CHECKS: tuple[Check, ...] = (_alive, _discovered, _deployed, _upgrade, _validated, _devices, _device_drivers, _schedulable)
+_DRA_CHECKS: tuple[Check, ...] = (
+    _alive,
+    _discovered,
+    _deployed,
+    _upgrade,
+    _validated,
+    _devices,
+    _driver,
+    _alike,
+    _foreign_resources,
+    _schedulable,
+)
 """Checks of a node in DRA mode, in order: GPUCluster manages neither feature discovery nor the device plugin."""

@@ -2,9 +2,12 @@
 
 import re
 
+from steps.contract.charts import Trouble, Workload
+from steps.contract.plain_text import some
 from steps.contract.verdict import FailureClass
+from steps.stages.gpu_operator import gate_instances, reader_driver
 from steps.stages.gpu_operator.contract import AdvertisingMode, ControlExpectation, ControlObservation, OperatorRoot, RootCondition
-from steps.stages.shared import gate_charts
+from steps.stages.shared import gate_charts, reader_kubelet
 from steps.stages.shared.finding import Finding, fail, unknown
 from steps.stages.shared.gate_operands import SETTLE_SECONDS, one_nfd, serves
 
@@ -24,6 +27,27 @@ OPERAND_OF = {
 }
 """State of the operator → DaemonSet behind it (NVIDIA/gpu-operator controllers/state_manager.go and assets/)."""
 
+SWITCHES = {
+    "nvidia-driver-daemonset": ("driver", "driver"),
+    "nvidia-container-toolkit-daemonset": ("toolkit", "container-toolkit"),
+    "nvidia-device-plugin-daemonset": ("devicePlugin", "device-plugin"),
+    "nvidia-operator-validator": ("", "operator-validator"),
+    "nvidia-dcgm": ("dcgm", "dcgm"),
+    "nvidia-dcgm-exporter": ("dcgmExporter", "dcgm-exporter"),
+    "gpu-feature-discovery": ("gfd", "gpu-feature-discovery"),
+    "nvidia-mig-manager": ("migManager", "mig-manager"),
+    "nvidia-gpu-driver-": ("driver", "driver"),
+    "nvidia-dra-driver-kubelet-plugin": ("", "dra-driver"),
+    "nvidia-dra-validator": ("", "dra-validator"),
+    "nvidia-dcgm-dra": ("dcgm", "dcgm-dra"),
+    "nvidia-dcgm-exporter-dra": ("dcgmExporter", "dcgm-exporter-dra"),
+}
+"""DaemonSet → what switches it off: the part of the root resource's spec, and the node label `nvidia.com/gpu.deploy.NAME`.
+
+Sources: CRDs and controllers/state_manager.go of NVIDIA/gpu-operator. An empty part cannot be switched off.
+"""
+DRIVER_PODS = ("nvidia-driver-daemonset-", "nvidia-gpu-driver-")
+
 
 def roots(seen: ControlObservation, want: ControlExpectation) -> tuple[OperatorRoot, ...]:
     """Return the operator's root resources (ClusterPolicy or GPUCluster) of the wanted advertising mode."""
@@ -32,7 +56,7 @@ def roots(seen: ControlObservation, want: ControlExpectation) -> tuple[OperatorR
 
 def problem(seen: ControlObservation, want: ControlExpectation) -> Finding | None:
     """Return the first problem of root resource, NFD, GPU discovery or operands; None if there is none."""
-    finding = _one_root(seen, want) or one_nfd(seen.nfd)
+    finding = _one_root(seen, want) or gate_instances.foreign(seen, want) or one_nfd(seen.nfd)
     if finding is not None:
         return finding
     root = roots(seen, want)[0]
@@ -41,8 +65,9 @@ def problem(seen: ControlObservation, want: ControlExpectation) -> Finding | Non
         or _discovered(seen, want)
         or _reconciled(root, seen, want)
         or _fresh(root, seen)
-        or _operands(seen, want)
+        or _operands(root, seen, want)
         or _driver_image(seen, want)
+        or gate_instances.missing(seen, want)
     )
 
 
@@ -94,14 +119,41 @@ def _reconciled(root: OperatorRoot, seen: ControlObservation, want: ControlExpec
     if error.reason == "OperandNotReady" and _within_quorum(root, error.message, seen, want):
         return None
     message = f"{root.name}: {error.reason}: {error.message}"
-    cause = seen.trouble[0] if seen.trouble else None
+    cause = _first_trouble(seen, not_ready_states(error.message))
     if cause:
-        message += f"; pod {cause.pod} on {cause.node or 'no node'}: {cause.container} {cause.reason} {cause.message}".rstrip()
+        message += f"; {_quoted(cause, seen)}"
     if error.reason == "ReconcileFailed":
         return fail(FailureClass.APPLY, message, "reason Reconciled", log)
-    step = "kubectl -n gpu-operator get pods; the first state of the list is the one to look at"
+    step = _look_at(cause, seen) or "kubectl -n gpu-operator get pods; the first state of the list is the one to look at"
     failure_class = FailureClass.RUNTIME if cause else FailureClass.HEALTH
     return unknown(failure_class, message, f"operands ready on at least {want.least} nodes", step)
+
+
+def _first_trouble(seen: ControlObservation, states: tuple[str, ...]) -> Trouble | None:
+    """Return the trouble of a pod of the first state that is not ready, since later states wait for it; else the first trouble."""
+    names = [f"{name}-" for state in states if (name := OPERAND_OF.get(state))]
+    ranked = (entry for name in names for entry in seen.trouble if entry.pod.startswith(name))
+    return next(ranked, seen.trouble[0] if seen.trouble else None)
+
+
+def _quoted(cause: Trouble, seen: ControlObservation) -> str:
+    """Return what a pod shows of its trouble, and for a driver pod what its container's log says, as one clause."""
+    text = f"pod {cause.pod} on {cause.node or 'no node'}: {cause.container} {cause.reason} {cause.message}".rstrip()
+    said = reader_driver.last_words(seen.driver_log) if cause.pod.startswith(DRIVER_PODS) else ""
+    return f"{text}; its log: {said}" if said else text
+
+
+def _look_at(cause: Trouble | None, seen: ControlObservation) -> str:
+    """Return the next step for a pod's trouble; empty if nothing closer than the list of pods is known."""
+    if cause is None:
+        return ""
+    if cause.pod.startswith(DRIVER_PODS):
+        log = f"kubectl -n gpu-operator logs {cause.pod} -c {cause.container or 'nvidia-driver-ctr'} --previous"
+        error = reader_driver.cause(seen.driver_log)
+        step = error.next_step if error else "the usual cause is that headers of the running kernel cannot be had"
+        return f"{step}; see {log}"
+    error = reader_kubelet.cause([f"{cause.reason} {cause.message}"])
+    return error.next_step if error else ""
 
 
 def not_ready_states(message: str) -> tuple[str, ...]:
@@ -140,18 +192,45 @@ def _fresh(root: OperatorRoot, seen: ControlObservation) -> Finding | None:
     return unknown(FailureClass.HEALTH, stale, expected, "wait: its conditions carry no observedGeneration")
 
 
-def _operands(seen: ControlObservation, want: ControlExpectation) -> Finding | None:
-    for wanted in want.operands:
+def _operands(root: OperatorRoot, seen: ControlObservation, want: ControlExpectation) -> Finding | None:
+    for wanted in (*want.operands, *filter(None, (want.exporter,))):
         daemons = [entry for entry in seen.operands if _is_operand(entry.name, wanted)]
         if serves(daemons, want.least):
             continue
+        expected = f"ready on at least {want.least} nodes"
+        if (off := _switched_off(wanted, root, daemons, seen, want)) is not None:
+            return off
         if daemons:
             # drivers of several OS versions have a DaemonSet each, which together serve the nodes
             worst = min(daemons, key=lambda entry: entry.ready)
             return gate_charts.judge_unsettled(worst, seen.trouble, "gpu-operator")
-        missing, expected = f"no DaemonSet {wanted}, whatever the root resource says", f"ready on at least {want.least} nodes"
+        missing = f"no DaemonSet {wanted}, whatever the root resource says"
         return unknown(FailureClass.HEALTH, missing, expected, "read the log of the operator")
     return None
+
+
+def _switched_off(
+    wanted: str, root: OperatorRoot, daemons: list[Workload], seen: ControlObservation, want: ControlExpectation
+) -> Finding | None:
+    """Return a failure if the root resource or labels of nodes switch off an operand that the plan expects."""
+    switch, label = SWITCHES.get(wanted, ("", ""))
+    expected = f"ready on at least {want.least} nodes"
+    if switch in root.disabled:
+        seen_off = f"{root.name} has {switch}.enabled: false, so the operator does not run {wanted}, which the plan expects"
+        step = (
+            f"find who changed it (kubectl get -o yaml --show-managed-fields), or switch {switch} off in the overrides of the spec"
+        )
+        return fail(FailureClass.COMPARISON, seen_off, expected, step)
+    selected = sum(entry.desired for entry in daemons)
+    nodes = seen.off.get(label, ()) or seen.off.get("operands", ())
+    if not daemons or selected >= want.least or not nodes:
+        return None
+    seen_off = f"{wanted} runs on {selected} nodes only: label nvidia.com/gpu.deploy.{label} is not true on {some(nodes, 3)}"
+    if all(node.partition("=")[2].startswith("paused") for node in nodes):
+        step = "an upgrade or MIG change is under way, or was left behind: log of the driver manager or of nvidia-mig-manager"
+        return unknown(FailureClass.RUNTIME, seen_off, expected, step)
+    step = f"kubectl label node {nodes[0].partition('=')[0]} nvidia.com/gpu.deploy.{label}- (the operator sets it to true again)"
+    return fail(FailureClass.INPUT, seen_off, expected, step)
 
 
 def _driver_image(seen: ControlObservation, want: ControlExpectation) -> Finding | None:
@@ -179,10 +258,11 @@ def _is_operand(name: str, wanted: str) -> bool:
 
 def short_operands(seen: ControlObservation, want: ControlExpectation) -> tuple[str, ...]:
     """Return a note on each wanted operand that is not ready on every node; a passing gate calls this once the quorum is met."""
+    names = (*want.operands, *filter(None, (want.exporter,)))
     return tuple(
         f"{entry.name}: {entry.ready} of {entry.desired} ready, within the quorum"
         for entry in seen.operands
-        if entry.ready < entry.desired and any(_is_operand(entry.name, wanted) for wanted in want.operands)
+        if entry.ready < entry.desired and any(_is_operand(entry.name, wanted) for wanted in names)
     )
 
 

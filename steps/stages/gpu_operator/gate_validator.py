@@ -37,6 +37,14 @@ STUCK = {
 """Init container → its meaning if it hangs, in running order (NVIDIA/gpu-operator assets/state-operator-validation)."""
 
 
+HOST_DRIVER = Stuck(
+    FailureClass.DEPENDENCY,
+    "the host's driver does not answer",
+    "nvidia-smi and dmesg on the host: nouveau, a module of another version, Secure Boot (the operator runs no driver pod here)",
+)
+"""Meaning of `driver-validation` where the hosts bring their own driver: there is no driver pod whose log could tell."""
+
+
 def all_ready(seen: NodesObservation, want: NodesExpectation) -> bool:
     """Return True if the validators' DaemonSet is ready on all its nodes, and these are at least as many as expected.
 
@@ -49,9 +57,11 @@ def all_ready(seen: NodesObservation, want: NodesExpectation) -> bool:
     return min(validators.ready, validators.updated) >= validators.desired >= max(len(want.nodes), 1)
 
 
-def stuck(mine: Validator) -> Finding:
+def stuck(mine: Validator, want: NodesExpectation) -> Finding:
     """Return the finding that explains why a node's validator is not ready."""
     meaning, expected = STUCK.get(mine.stuck), "all validations successful"
+    if want.host_driver and mine.stuck == "driver-validation":
+        meaning = HOST_DRIVER
     reason = f"{mine.reason} {mine.message}".strip()
     if meaning is None:
         step = f"kubectl -n gpu-operator describe pod {mine.pod}"

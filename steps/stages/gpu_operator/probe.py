@@ -1,10 +1,12 @@
 """Reads the GPU Operator's root resources and DaemonSets, labels and resources of the nodes, and the pods of the CUDA check."""
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 
 from msgspec import Struct
 
-from steps.contract.charts import Workload
+from steps.contract.charts import Trouble, Workload
+from steps.stages.gpu_operator import probe_instances
 from steps.stages.gpu_operator.contract import (
     GPU_LABELS,
     AdvertisingMode,
@@ -32,23 +34,44 @@ KEPT_LABELS = frozenset(
         "nvidia.com/gpu.count",
         "nvidia.com/gpu.memory",
         "nvidia.com/cuda.driver-version.full",
+        "nvidia.com/cuda.runtime-version.full",
         "nvidia.com/gpu-driver-upgrade-state",
+        "nvidia.com/mig.config.state",
     }
 )
+GPU_RESOURCE = re.compile(r"nvidia\.com/|gpu")
+"""Extended resources that are kept: NVIDIA's, and those by which other device plugins count GPUs (`volcano.sh/vgpu-number`)."""
+LOG_LINES, LOG_CHARACTERS = 60, 4000
+MOST_OFF = 20
+"""Most nodes kept for each operand that labels switch off."""
+DRIVER_PODS = ("nvidia-driver-daemonset-", "nvidia-gpu-driver-")
 Devices = tuple[probe_devices.Device, ...]
 VALIDATORS = ("nvidia-operator-validator", "nvidia-dra-validator")
 
 
-class _DriverSpec(Struct, frozen=True):
-    """Driver version that a root resource asks for."""
+class _PartSwitch(Struct, frozen=True):
+    """Switch and version of a part in a root resource's spec; both are optional there."""
 
-    version: str = ""
+    enabled: bool | None = None
+    version: str | None = ""
 
 
-class _GpuRootSpec(Struct, frozen=True):
+class _GpuRootSpec(Struct, frozen=True, rename="camel"):
     """The fields of a root resource's spec that the gate compares."""
 
-    driver: _DriverSpec | None = None
+    driver: _PartSwitch | None = None
+    toolkit: _PartSwitch | None = None
+    device_plugin: _PartSwitch | None = None
+    dcgm: _PartSwitch | None = None
+    dcgm_exporter: _PartSwitch | None = None
+    gfd: _PartSwitch | None = None
+    mig_manager: _PartSwitch | None = None
+
+    @property
+    def disabled(self) -> tuple[str, ...]:
+        """Return the names of the parts that are switched off."""
+        fields = zip(self.__struct_fields__, self.__struct_encode_fields__, strict=True)
+        return tuple(name for field, name in fields if (part := getattr(self, field)) is not None and part.enabled is False)
 
 
 class _RootStatus(Struct, frozen=True):
@@ -68,6 +91,9 @@ def control(kube: KubeReader, scope: Scope) -> ControlObservation:
     """Return charts, root resources, operands with their pods' troubles, NFD workers, and the nodes in which NFD found a GPU."""
     operands = probe_workloads.read(kube, NAMESPACE, lambda _: True, ("DaemonSet",))
     settled = all(entry.settled() or entry.desired == 0 for entry in operands)
+    trouble = () if settled else probe_workloads.troubles(probe_workloads.pods(kube, NAMESPACE))
+    # one LIST: a selector cannot ask for one of several labels
+    labelled = {raw.metadata.name: raw.metadata.labels for raw in kube.list("/api/v1/nodes", probe_charts.AnyObject) or ()}
     return ControlObservation(
         now=scope.now,
         releases=probe_charts.observe(kube, probe_charts.scoped_releases(scope)),
@@ -75,10 +101,22 @@ def control(kube: KubeReader, scope: Scope) -> ControlObservation:
         cluster_policies=_roots(kube, "/apis/nvidia.com/v1/clusterpolicies"),
         gpu_clusters=_roots(kube, "/apis/nvidia.com/v1alpha1/gpuclusters"),
         operands=operands,
-        trouble=() if settled else probe_workloads.troubles(probe_workloads.pods(kube, NAMESPACE)),
+        trouble=trouble,
+        driver_log=_driver_log(kube, trouble),
+        instances=probe_instances.instances(kube),
         nfd=named_daemon_sets(kube, is_nfd_worker),
-        gpu_nodes=_gpu_nodes(kube),
+        gpu_nodes=tuple(sorted(name for name, labels in labelled.items() if _has_gpu(labels))),
+        off=_switched_off(labelled),
     )
+
+
+def _driver_log(kube: KubeReader, trouble: Iterable[Trouble]) -> str:
+    """Return the end of the log of the first driver container in trouble, of its run before the last restart if there was one."""
+    bad = next((entry for entry in trouble if entry.pod.startswith(DRIVER_PODS) and entry.container), None)
+    if bad is None:
+        return ""
+    logs = (kube.log(NAMESPACE, bad.pod, bad.container, tail=LOG_LINES, previous=previous) for previous in (True, False))
+    return next(filter(str.strip, logs), "")[-LOG_CHARACTERS:]
 
 
 def nodes(kube: KubeReader, scope: Scope) -> NodesObservation:
@@ -107,7 +145,8 @@ def _roots(kube: KubeReader, path: str) -> tuple[OperatorRoot, ...]:
             name=raw.metadata.name,
             state=raw.status.state,
             changed=probe_workloads.spec_change_time(raw.metadata),
-            driver=raw.spec.driver.version if raw.spec.driver else "",
+            driver=(raw.spec.driver.version or "") if raw.spec.driver else "",
+            disabled=raw.spec.disabled,
             conditions=tuple(
                 RootCondition(type=row.type, status=row.status, reason=row.reason, message=row.message[:500], since=row.since)
                 for row in raw.status.conditions or ()
@@ -117,12 +156,19 @@ def _roots(kube: KubeReader, path: str) -> tuple[OperatorRoot, ...]:
     )
 
 
-def _gpu_nodes(kube: KubeReader) -> tuple[str, ...]:
-    """Return nodes with one of NFD's labels of an NVIDIA GPU, by one LIST: a selector cannot ask for one of several labels."""
-    raw_nodes = kube.list("/api/v1/nodes", probe_charts.AnyObject) or ()
-    return tuple(
-        sorted(raw.metadata.name for raw in raw_nodes if any(raw.metadata.labels.get(label) == "true" for label in GPU_LABELS))
-    )
+def _has_gpu(labels: Mapping[str, str]) -> bool:
+    """Return True if one of NFD's labels of an NVIDIA GPU is set."""
+    return any(labels.get(label) == "true" for label in GPU_LABELS)
+
+
+def _switched_off(labelled: Mapping[str, Mapping[str, str]]) -> dict[str, tuple[str, ...]]:
+    """Return operands whose deploy label is not true on some GPU nodes, with the first of these nodes and the value there."""
+    off: dict[str, list[str]] = {}
+    for node, labels in sorted(labelled.items()):
+        for key, value in labels.items() if _has_gpu(labels) else ():
+            if key.startswith(DEPLOY) and value != "true":
+                off.setdefault(key.removeprefix(DEPLOY), []).append(f"{node}={value}")
+    return {name: tuple(nodes[:MOST_OFF]) for name, nodes in sorted(off.items())}
 
 
 def _daemon_set(kube: KubeReader, name: str) -> Workload | None:
@@ -149,18 +195,20 @@ def _node(raw: probe_workloads.Node, validators: Mapping[str, Validator], device
         name=name,
         ready=raw.ready,
         unschedulable=raw.spec.unschedulable,
+        kernel=raw.status.node_info.kernel_version,
         labels={key: labels[key] for key in sorted(KEPT_LABELS & labels.keys())},
         deployed=sum(value == "true" for value in deploy.values()),
         paused={key: value for key, value in deploy.items() if value != "true"},
         capacity=_resources(raw.status.capacity),
         allocatable=_resources(raw.status.allocatable),
         devices=-1 if devices is None else len(devices.get(name, ())),
-        drivers=probe_devices.driver_versions((devices or {}).get(name, ())),
+        drivers=probe_devices.versions((devices or {}).get(name, ()), "driverVersion"),
+        cuda=probe_devices.versions((devices or {}).get(name, ()), "cudaDriverVersion"),
         validator=validators.get(name),
     )
 
 
 def _resources(quantities: Mapping[str, str]) -> dict[str, int]:
-    """Return NVIDIA's extended resources of a node as numbers; -1 for a quantity that is not a whole number."""
-    counts = {key: probe_workloads.whole_number(text) for key, text in quantities.items() if key.startswith("nvidia.com/")}
+    """Return a node's extended resources that count GPUs, as numbers; -1 for a quantity that is not a whole number."""
+    counts = {key: probe_workloads.whole_number(text) for key, text in quantities.items() if GPU_RESOURCE.search(key)}
     return {key: -1 if count is None else count for key, count in counts.items()}

@@ -65,10 +65,11 @@ class Facts(Struct, frozen=True, kw_only=True, omit_defaults=True):
     `rke2_running` says that RKE2 runs, so that the node was not rebooted. `disks_used`: RKE2 is set up there, and a disk has less
     free space than a first bring-up asks for. `fabric_states` are the states of the GPUs in the NVLink fabric, each once;
     `Completed` is followed by the error if there was one. `nvidia_driver` is the running driver, which may be a container's.
-    `driver_installed`: a driver is installed on the host itself, loaded or not; None if unknown. `nvidia_smi_hangs`: nvidia-smi did
-    not end in time, so facts about GPUs are missing. `nic_firmware` has board and firmware of every RDMA device. `cgroup` is v1 or
-    v2, the version of the kernel's control groups; empty if unknown. `selinux` is its mode, `none` without SELinux, empty if
-    unknown. Fields without a default are those whose absence would read as good.
+    `driver_flavour` is that of its kernel module, `open` or `proprietary`. `driver_installed`: a driver is installed on the host
+    itself, loaded or not; None if unknown. `nvidia_smi_hangs`: nvidia-smi did not end in time, so facts about GPUs are missing.
+    `nic_firmware` has board and firmware of every RDMA device. `cgroup` is v1 or v2, the version of the kernel's control groups;
+    empty if unknown. `selinux` is its mode, `none` without SELinux, empty if unknown. Fields without a default are those whose
+    absence would read as good.
     """
 
     os_id: str
@@ -95,6 +96,7 @@ class Facts(Struct, frozen=True, kw_only=True, omit_defaults=True):
     swap_mib: int = 0
     memlock: str = ""
     nvidia_driver: str = ""
+    driver_flavour: str = ""
     driver_installed: bool | None = None
     fabric_manager: str = ""
     fabric_manager_active: bool = False
@@ -149,7 +151,8 @@ class NodesExpectation(Struct, frozen=True, kw_only=True, omit_defaults=True):
     `ID VERSION` patterns (`debian 12`, `ubuntu 2*`); empty means any. `kernel` is the beginning of `uname -r`. `selinux` is the
     mode that the plan names; empty if it names none that enforces. `clock_synchronized`: the time service must report that it is
     synchronized. `cgroup_v2`: kubelets of the plan do not start with version 1 of control groups. `driver_on_host` is the opposite
-    of the GPU Operator's `driver.enabled`; None without a GPU Operator. `same` are facts that must be equal on all nodes; other
+    of the GPU Operator's `driver.enabled`; None without a GPU Operator. `same` are facts that must be equal on all nodes.
+    `may_differ` are facts of `steps.contract.fleet_facts` that may differ between machines of one kind, with the reason; other
     differences are only noted. Disk space is in MiB.
     """
 
@@ -168,3 +171,4 @@ class NodesExpectation(Struct, frozen=True, kw_only=True, omit_defaults=True):
     driver_on_host: bool | None = None
     disk_free_mib: dict[str, int] = {}
     same: tuple[str, ...] = ("architecture",)
+    may_differ: dict[str, str] = {}

@@ -51,11 +51,11 @@ def nodes(seen: NodesObservation, want: NodesExpectation) -> Verdict:
 
 
 def fleet(seen: FleetObservation, want: NodesExpectation) -> Verdict:
-    """Compare the machines of all shards: facts that must be equal are equal, and no two machines share a machine id."""
+    """Compare the machines of all shards: kernels, firmware and drivers are equal, and no two machines share a machine id."""
     facts = {node.node: node.facts for node in seen.nodes if node.facts is not None}
-    odd = gate_fleet.findings(facts, want.same)
+    odd = gate_fleet.findings(facts, want)
     rows = [_verdict(name, _compared(name, facts, odd), "compared with the others") for name in want.nodes]
-    return of_nodes(FLEET, rows, what="alike where they must be, and no clones", notes=gate_fleet.remarks(facts))
+    return of_nodes(FLEET, rows, what="alike where they must be, and no clones", notes=gate_fleet.remarks(facts, want))
 
 
 def _compared(name: str, facts: Mapping[str, Facts], odd: Mapping[str, list[Finding]]) -> Iterator[Finding]:

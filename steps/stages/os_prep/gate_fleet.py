@@ -1,23 +1,73 @@
-"""Compares machines with each other: it finds those that differ from most of their kind, and clones with one machine id."""
+"""Compares machines with each other: it finds those that differ from most of their kind, and clones with one machine id.
+
+Kernel, NIC firmware and the hosts' own GPU drivers must be equal unless the spec lets them differ; other facts get a remark.
+"""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
+from steps.contract.fleet_facts import FleetFact
 from steps.contract.verdict import FailureClass
-from steps.stages.os_prep.contract import Facts
+from steps.stages.os_prep.contract import Facts, NodesExpectation
+from steps.stages.shared import gate_alike
 from steps.stages.shared.finding import Finding, fail, unknown
 
 COMPARED = (
-    *("os_id", "os_version", "kernel", "architecture", "product", "bios", "cpu_model", "cpus", "memory_gib", "gpus"),
-    *("nvidia_driver", "nic_firmware", "selinux", "apparmor"),
+    *("os_id", "os_version", "architecture", "product", "bios", "cpu_model", "cpus", "memory_gib", "gpus"),
+    *("nic_firmware", "selinux", "apparmor"),
 )
-"""Facts that are usually equal on machines of one kind; a machine that differs gets a remark."""
+"""Facts that are usually equal on machines of one kind; a machine that differs gets a remark. Of NICs this is the number too."""
 NAMED = 5
 """Largest number of differing nodes that a remark names."""
 
 
-def findings(facts: Mapping[str, Facts], same: Sequence[str]) -> dict[str, list[Finding]]:
-    """Return findings by node: facts of `same` that differ from most nodes', and machine ids that two nodes share."""
+KINDS = (("GPU machines", True), ("machines without GPUs", False))
+"""Kinds of machines that are compared with each other, and whether they have GPUs."""
+
+
+def of_kind(facts: Mapping[str, Facts], has_gpus: bool) -> dict[str, Facts]:
+    """Return the facts of the machines that have GPUs, or of those that have none."""
+    return {name: machine for name, machine in facts.items() if bool(machine.gpu_machine or machine.gpus) is has_gpus}
+
+
+def compare(facts: Mapping[str, Facts], want: NodesExpectation) -> list[gate_alike.Comparison]:
+    """Compare kernels, NIC firmware and the hosts' own drivers of machines of one kind, unless the plan lets them differ.
+
+    A driver of the GPU Operator's is compared by stage gpu_operator, because this stage may run before it is loaded.
+    """
+    found: list[gate_alike.Comparison] = []
+    for _, has_gpus in KINDS:
+        alike = of_kind(facts, has_gpus)
+        found.append(gate_alike.compare(FleetFact.KERNEL, _present({name: row.kernel for name, row in alike.items()}), want.may_differ))
+        boards = sorted({board for row in alike.values() for board in _firmware(row)})
+        for board in boards:
+            versions = {name: f"{board} {shown}" for name, row in alike.items() if (shown := _firmware(row).get(board))}
+            found.append(gate_alike.compare(FleetFact.NIC_FIRMWARE, versions, want.may_differ))
+        if want.driver_on_host and has_gpus:
+            drivers = _present({name: row.nvidia_driver for name, row in alike.items()})
+            found.append(gate_alike.compare(FleetFact.DRIVER, drivers, want.may_differ))
+            flavours = _present({name: row.driver_flavour for name, row in alike.items()})
+            found.append(gate_alike.compare(FleetFact.DRIVER_FLAVOUR, flavours, want.may_differ))
+    return found
+
+
+def _present(values: Mapping[str, str]) -> dict[str, str]:
+    """Return the values that machines show; checks of single machines tell what is missing."""
+    return {name: value for name, value in values.items() if value}
+
+
+def _firmware(machine: Facts) -> dict[str, str]:
+    """Return board → firmware of its RDMA devices; several versions of one board on a machine are listed."""
+    by_board: dict[str, set[str]] = {}
+    for text in machine.nic_firmware:
+        board, _, version = text.rpartition(" ")
+        by_board.setdefault(board, set()).add(version)
+    return {board: " and ".join(sorted(versions)) for board, versions in by_board.items()}
+
+
+def findings(facts: Mapping[str, Facts], want: NodesExpectation) -> dict[str, list[Finding]]:
+    """Return findings by node: facts that differ from most nodes', and machine ids that two nodes share."""
+    same = want.same
     by_node: dict[str, list[Finding]] = defaultdict(list)
     for name, machine in facts.items():
         for fact in (fact for fact in ("machine_id", *same) if not getattr(machine, fact)):
@@ -29,6 +79,9 @@ def findings(facts: Mapping[str, Facts], same: Sequence[str]) -> dict[str, list[
         step = "put this node into a group of its own, or reinstall it"
         for name, value in others:
             by_node[name].append(fail(FailureClass.COMPARISON, f"{fact} is {value}", expected, step))
+    for comparison in compare(facts, want):
+        for name, odd_one in comparison.findings.items():
+            by_node[name].append(odd_one)
     step = "empty /etc/machine-id in the image that both were cloned from, and on the nodes, and reboot them"
     for name, twin in _twins(facts):
         by_node[name].append(fail(FailureClass.INPUT, f"same machine id as {twin}", "a machine id of its own", step))
@@ -44,10 +97,11 @@ def odd(fact: str, facts: Mapping[str, Facts]) -> tuple[str, int, list[tuple[str
     return common, count, [(name, value) for name, value in values if value != common]
 
 
-def remarks(facts: Mapping[str, Facts]) -> Iterator[str]:
+def remarks(facts: Mapping[str, Facts], want: NodesExpectation) -> Iterator[str]:
     """Yield one sentence for each fact in which machines differ from most of their kind; GPU machines are compared apart."""
-    for what, kind in (("GPU machines", True), ("machines without GPUs", False)):
-        alike = {name: machine for name, machine in facts.items() if bool(machine.gpu_machine or machine.gpus) is kind}
+    yield from (comparison.note for comparison in compare(facts, want) if comparison.note)
+    for what, kind in KINDS:
+        alike = of_kind(facts, kind)
         for fact in COMPARED:
             common, count, others = odd(fact, alike)
             if others:

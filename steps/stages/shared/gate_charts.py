@@ -40,13 +40,19 @@ def problem(
     want: Iterable[Release],
     root: RootState | None = None,
     wanted_root: RootApplication | None = None,
+    *,
+    dated: bool = True,
 ) -> Finding | None:
-    """Return the problem of the first release that is not deployed and settled, including the stage's root; None if all pass."""
+    """Return the problem of the first release that is not deployed and settled, including the stage's root; None if all pass.
+
+    With `dated` false, the caller asks `undated` itself after checks that tell more.
+    """
     by_name = {state.name: state for state in seen}
     pairs = [(by_name.get(release.name, ReleaseState(name=release.name)), release) for release in want]
     if wanted_root is not None:
         return gate_applications.of_root(root or RootState(), wanted_root, pairs, _release)
-    return next((finding for state, release in pairs if (finding := _release(state, release)) is not None), None)
+    first = next((finding for state, release in pairs if (finding := _release(state, release)) is not None), None)
+    return first or (undated(pairs) if dated else None)
 
 
 def _release(state: ReleaseState, want: Release, commit: str = "") -> Finding | None:
@@ -147,24 +153,20 @@ def _deployed(newest: Revision | None, want: Release) -> Finding | None:
 
 
 def _drifted(state: ReleaseState, want: Release) -> Finding | None:
-    """Return a finding if somebody changed the release since the install Job, or if it has other values than planned."""
+    """Return a failure if somebody changed the release since the install Job, or if it has other values than planned."""
     job, newest = state.job, state.newest
     # the checks before ask for both
     assert job is not None
     assert newest is not None
     again = f"then kubectl -n kube-system delete job helm-install-{want.name}, so that the planned release is installed again"
-    if not job.completed or not newest.deployed:
-        what = f"revision {newest.number}" if job.completed else f"the install Job ({job.uid[:8]})"
-        seen = f"{what} of {want.name} does not tell when it ended"
-        step = f"helm -n {want.namespace} history {want.name}: see whether a revision is newer than the Job"
-        return unknown(FailureClass.COMPARISON, seen, "the time of the Job's end and of the newest revision", step)
-    if newest.deployed > job.completed + JOB_SKEW:
+    if job.completed and newest.deployed > job.completed + JOB_SKEW:
         return _by_hand(job, newest, want, again)
-    if newest.values is None:
-        seen = f"the values of revision {newest.number} of {want.name} cannot be read"
-        return unknown(FailureClass.COMPARISON, seen, "the planned values", f"helm -n {want.namespace} get values {want.name}")
-    odd = sorted(key for key in want.values.keys() | newest.values.keys() if key not in want.values or not newest.values.get(key))
-    if odd:
+    # a first revision is no upgrade, so other findings tell more
+    if newest.number > 1 and (unknown_date := undated([(state, want)])) is not None:
+        return unknown_date
+    values = newest.values or {}
+    odd = sorted(key for key in want.values.keys() | values.keys() if key not in want.values or not values.get(key))
+    if odd and newest.values is not None:
         seen = f"revision {newest.number} of {want.name} has other values than planned in {', '.join(odd)}"
         step = f"see helm -n {want.namespace} get values {want.name} and HelmChartConfig kube-system/{want.name}"
         step += f"; write what shall stay into overrides of the spec, {again}"
@@ -178,6 +180,21 @@ def _by_hand(job: InstallJob, newest: Revision, want: Release, again: str) -> Fi
     seen = f"revision {newest.number} of {want.name} was deployed{by} {age}: somebody changed the release by hand"
     step = f"helm -n {want.namespace} history {want.name}: find who else installs this release (one owner per release), {again}"
     return fail(FailureClass.COMPARISON, seen, "the revision that the install Job made", step, final=True)
+
+
+def undated(pairs: Iterable[tuple[ReleaseState, Release]]) -> Finding | None:
+    """Return an inconclusive finding if a release does not show whether it is what its install Job made; None if all do."""
+    for state, release in pairs:
+        if state.job is None or state.newest is None or release.owner is Owner.ARGO_CD:
+            continue
+        facts = {"when its install Job ended": state.job.completed, "when it was deployed": state.newest.deployed}
+        facts["its values"] = state.newest.values is not None
+        lacking = next((what for what, known in facts.items() if not known), "")
+        if lacking:
+            seen = f"revision {state.newest.number} of {release.name} does not tell {lacking}"
+            step = f"helm -n {release.namespace} history {release.name}: see whether somebody changed it since the install Job"
+            return unknown(FailureClass.COMPARISON, seen, "a revision that the install Job made, with the planned values", step)
+    return None
 
 
 # ---- workloads -----------------------------------------------------------------------------------------------------------------

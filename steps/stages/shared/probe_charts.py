@@ -276,14 +276,18 @@ def _workloads(kube: KubeReader, release: Release) -> tuple[tuple[Workload, ...]
 
 def _belongs(meta: probe_workloads.ObjectMeta, name: str) -> bool:
     """Return True if the chart brought this object. Workloads that an operator makes have an owner, or no label of the release."""
-    if any(owner.controller for owner in meta.owner_references):
-        return False
-    marks = (
-        meta.annotations.get(RELEASE_NAME),
-        meta.labels.get(TRACKING[1]),
-        meta.annotations.get(TRACKING[0], "").partition(":")[0],
-    )
-    return name in marks
+    return not any(owner.controller for owner in meta.owner_references) and name in _marks(meta)
+
+
+def _marks(meta: probe_workloads.ObjectMeta) -> tuple[str, ...]:
+    """Return the names of releases that Helm's annotation, the common label and Argo CD's tracking give; empty for absent ones."""
+    tracked = meta.annotations.get(TRACKING[0], "").partition(":")[0]
+    return meta.annotations.get(RELEASE_NAME, ""), tracked, meta.labels.get(TRACKING[1], "")
+
+
+def release_of(meta: probe_workloads.ObjectMeta) -> str:
+    """Return the name of the release that brought an object, by the mark that is hardest to copy; empty without a mark."""
+    return next(filter(None, _marks(meta)), "")
 
 
 def _is_of_helm(meta: probe_workloads.ObjectMeta, name: str) -> bool:

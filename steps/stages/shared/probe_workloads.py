@@ -1,6 +1,7 @@
 """Reads nodes, pods, Deployments, StatefulSets and DaemonSets, and keeps the fields that gates compare."""
 
 import datetime
+import re
 from collections.abc import Callable, Iterable
 
 import msgspec
@@ -67,7 +68,11 @@ class ObjectMeta(Struct, frozen=True, rename="camel"):
 
 
 class _Image(Struct, frozen=True):
+    """Image and program of a container."""
+
     image: str = ""
+    command: tuple[str, ...] = ()
+    args: tuple[str, ...] = ()
 
 
 class _TemplateSpec(Struct, frozen=True):
@@ -344,9 +349,19 @@ def named_daemon_sets(kube: KubeReader, keep: Keep) -> tuple[str, ...]:
     return tuple(sorted(f"{raw.metadata.namespace}/{raw.metadata.name}" for raw in daemons if keep(raw)))
 
 
+_NFD_IMAGE = re.compile(r"(?:^|[/-])node-feature-discovery(?:-[\w.]+)*(?=[:@]|$)")
+
+
 def is_nfd_worker(raw: Raw) -> bool:
-    """Return True for the DaemonSet of NFD's workers, by its name or by its labels."""
+    """Return True for the DaemonSet of NFD's workers, by its image, its name or its labels.
+
+    The image also has the master and the topology updater, which write no labels of features.
+    """
     meta = raw.metadata
+    runs = [entry for entry in raw.spec.template.spec.containers if _NFD_IMAGE.search(entry.image)]
+    others = ("topology-updater", "nfd-master", "nfd-gc")
+    if any(not any(word in " ".join((*entry.command, *entry.args, meta.name)) for word in others) for entry in runs):
+        return True
     named = "node-feature-discovery-worker" in meta.name or "nfd-worker" in meta.name
     labelled = meta.labels.get("app.kubernetes.io/name") == "node-feature-discovery" and meta.labels.get("role") == "worker"
     return named or labelled

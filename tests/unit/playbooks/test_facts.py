@@ -29,6 +29,7 @@ def test_the_drivers_version_is_read_of_either_kind(tmp_path: Path, text: str, v
     (tmp_path / "proc/driver/nvidia/version").write_text(text)
     assert facts.driver(Machine({}), str(tmp_path)) == {
         "nvidia_driver": version,
+        "driver_flavour": "proprietary" if text == CLOSED else "open",
         "fabric_manager": "",
         "fabric_manager_active": False,
         "fabric_states": [],

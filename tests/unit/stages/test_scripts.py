@@ -2,7 +2,9 @@
 
 import json
 import os
+import socket
 import subprocess
+import threading
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -59,11 +61,70 @@ def shell(tmp_path: Path) -> Shell:
     return Shell(tmp_path)
 
 
+QUERY = """case "$*" in
+  *uuid,vbios_version,driver_version*) printf 'GPU-a, 96.00.74.00.0D, 580.126.20\\nGPU-b, [N/A], 580.126.20\\n';;
+  -L) printf 'GPU 0: NVIDIA H200 (UUID: GPU-a)\\nGPU 1: NVIDIA H200 (UUID: GPU-b)\\n';;
+  *) echo '| NVIDIA-SMI 580.126.20             Driver Version: 580.126.20     CUDA Version: 13.0     |';;
+esac"""
+METRICS = """echo '# HELP DCGM_FI_DEV_GPU_UTIL GPU utilization (in %).'
+echo 'DCGM_FI_DEV_GPU_UTIL{gpu="0",UUID="GPU-a",pci_bus_id="00000000:1B:00.0",device="nvidia0",Hostname="gpu001"} 0'
+echo 'DCGM_FI_DEV_FB_USED{gpu="0",UUID="GPU-a",device="nvidia0"} 1'"""
+OPEN_MODULE = "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.126.20  Release Build\n"
+
+
 def test_cuda_on_every_gpu(shell: Shell) -> None:
     shell.tool("nvidia-smi", SMI.format(listing=WHOLE))
     shell.tool("vectorAdd", "echo Test PASSED")
     report = shell.run("cuda_smoke.sh", env={})
-    assert report == {"node": "gpu001", "uuids": ["GPU-a", "GPU-b"], "devices": 2, "passed": 2, "error": ""}
+    known = {"node": "gpu001", "uuids": ["GPU-a", "GPU-b"], "devices": 2, "passed": 2, "error": ""}
+    nothing = {"vbios": [], "driver": "", "driver_flavour": "", "cuda": "", "exported": -1, "exporter_error": ""}
+    assert report == known | nothing
+
+
+def test_driver_and_firmware_of_every_gpu_and_what_its_exporter_serves(shell: Shell) -> None:
+    shell.tool("nvidia-smi", QUERY)
+    shell.tool("vectorAdd", "echo Test PASSED")
+    shell.tool("curl", METRICS)
+    (shell.folder / "proc/driver/nvidia").mkdir(parents=True)
+    (shell.folder / "proc/driver/nvidia/version").write_text(OPEN_MODULE)
+    env = {"EXPORTER": "nvidia-dcgm-exporter.gpu-operator.svc:9400", "PROC": str(shell.folder / "proc")}
+    report = shell.run("cuda_smoke.sh", env=env)
+    assert (report["uuids"], report["vbios"]) == (["GPU-a", "GPU-b"], ["96.00.74.00.0D", "[N/A]"])
+    assert (report["driver"], report["driver_flavour"], report["cuda"]) == ("580.126.20", "open", "13.0")
+    assert (report["passed"], report["exported"], report["exporter_error"]) == (2, 1, "")
+
+
+def test_an_exporter_that_does_not_answer_is_asked_again_and_told(shell: Shell) -> None:
+    shell.tool("nvidia-smi", QUERY)
+    shell.tool("vectorAdd", "echo Test PASSED")
+    shell.tool("curl", "echo curl: refused; exit 7")
+    shell.tool("wget", "exit 4")
+    shell.tool("bash", "exit 1")
+    shell.tool("sleep", f"echo slept >> {shell.folder}/naps")
+    report = shell.run("cuda_smoke.sh", env={"EXPORTER": "127.0.0.1:9400"})
+    assert (report["exported"], report["exporter_error"]) == (-1, "curl: refused")
+    assert len((shell.folder / "naps").read_text().splitlines()) == 12
+
+
+def test_metrics_come_also_without_curl_and_wget(shell: Shell) -> None:
+    shell.tool("nvidia-smi", QUERY)
+    shell.tool("vectorAdd", "echo Test PASSED")
+    for name in ("curl", "wget"):
+        shell.tool(name, "exit 127")
+    body = b'HTTP/1.0 200 OK\r\n\r\nDCGM_FI_DEV_GPU_UTIL{UUID="GPU-a"} 0\nDCGM_FI_DEV_GPU_UTIL{UUID="GPU-b"} 0\n'
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def answer() -> None:
+            connection, _ = server.accept()
+            with connection:
+                connection.recv(1000)
+                connection.sendall(body)
+
+        thread = threading.Thread(target=answer, daemon=True)
+        thread.start()
+        report = shell.run("cuda_smoke.sh", env={"EXPORTER": f"127.0.0.1:{server.getsockname()[1]}"})
+        thread.join()
+    assert report["exported"] == 2
 
 
 def test_cuda_on_every_mig_instance(shell: Shell) -> None:

@@ -71,4 +71,20 @@ FAULTS = (
         summary="Two machines do not come back from the reboot that applies their kernel parameters.",
         caught_by="The reboot times out; facts from before it do not count, because the play did not reach its end.",
     ),
+    Fault(
+        name="kernel_differs",
+        gate="os_prep/fleet",
+        node="gpus:2",
+        summary="Two machines run an older kernel than the others.",
+        caught_by="Their kernel is not that of most machines of their kind.",
+        false_green="Every setting of the profile is as wanted on each machine.",
+    ),
+    Fault(
+        name="nic_firmware_differs",
+        gate="os_prep/fleet",
+        node="gpus:2",
+        summary="The NICs of two machines have older firmware than those of the others.",
+        caught_by="The firmware of this board is another one on most machines.",
+        false_green="Every setting of the profile is as wanted, and every port is up.",
+    ),
 )

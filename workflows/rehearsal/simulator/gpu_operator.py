@@ -36,8 +36,11 @@ from workflows.rehearsal.simulator.world import Changes, World
 
 RULES = custom("nfd.k8s-sigs.io", "NodeFeatureRule")
 NFD = {"app.kubernetes.io/name": "node-feature-discovery", "role": "worker"}
+NFD_IMAGE = "registry.k8s.io/nfd/node-feature-discovery:v0.18.3"
 WORKER = "node-feature-discovery-worker"
-FOREIGN = Ref("node-feature-discovery", "nfd-worker")
+FOREIGN = Ref("node-feature-discovery", "hardware-labels")
+SECOND_PLUGIN = Ref("kube-system", "nvidia-device-plugin-daemonset")
+SECOND_OPERATOR = Ref("nvidia-operators", "gpu-operator")
 GPU_CLUSTER = "gpu-cluster"
 STATES = (
     ("state-driver", "nvidia-driver-daemonset", "driver"),
@@ -58,6 +61,7 @@ DRA_STATES = (
     ("state-driver", "nvidia-gpu-driver-ubuntu24.04-6c4d7f9b8", "driver"),
     ("state-dra-driver", "nvidia-dra-driver-kubelet-plugin", "dra-driver"),
     ("state-dra-validation", "nvidia-dra-validator", "dra-validator"),
+    ("state-dcgm", "nvidia-dcgm-dra", "dcgm-dra"),
     ("state-dcgm-exporter-dra", "nvidia-dcgm-exporter-dra", "dcgm-exporter-dra"),
 )
 INIT = {
@@ -71,10 +75,28 @@ _SPEC_KEY = {
     "driver": "driver",
     "container-toolkit": "toolkit",
     "device-plugin": "devicePlugin",
+    "gpu-feature-discovery": "gfd",
     "dcgm": "dcgm",
+    "dcgm-dra": "dcgm",
+    "dcgm-exporter": "dcgmExporter",
+    "dcgm-exporter-dra": "dcgmExporter",
     "mig-manager": "migManager",
 }
-_ON = {"dcgm": False}
+_ON = {"dcgm": False, "dcgm-dra": False}
+_IMAGES = {
+    "nvidia-container-toolkit-daemonset": "k8s/container-toolkit",
+    "nvidia-operator-validator": "gpu-operator",
+    "nvidia-dra-validator": "gpu-operator",
+    "nvidia-device-plugin-daemonset": "k8s-device-plugin",
+    "gpu-feature-discovery": "k8s-device-plugin",
+    "nvidia-dcgm": "cloud-native/dcgm",
+    "nvidia-dcgm-dra": "cloud-native/dcgm",
+    "nvidia-dcgm-exporter": "k8s/dcgm-exporter",
+    "nvidia-dcgm-exporter-dra": "k8s/dcgm-exporter",
+    "nvidia-mig-manager": "cloud-native/k8s-mig-manager",
+    "nvidia-dra-driver-kubelet-plugin": "dra-driver-nvidia-gpu",
+}
+"""DaemonSet → image below nvcr.io/nvidia (deployments/gpu-operator/values.yaml of the chart)."""
 
 
 @chart("gpu-operator")
@@ -92,7 +114,7 @@ def gpu_operator(_world: World, release: ChartRelease) -> None:
     release.crds("nvidia.com")
     if release.value("nfd.enabled", True):
         install_nfd(release, "gpu-operator")
-    release.deployment("gpu-operator")
+    release.deployment("gpu-operator", image=f"nvcr.io/nvidia/gpu-operator:{release.version}")
     config = release.value("devicePlugin.config", {})
     if config.get("create"):
         release.put(CONFIG_MAPS, {"metadata": {"name": config["name"]}, "data": config["data"]})
@@ -107,8 +129,8 @@ def install_nfd(release: ChartRelease, prefix: str) -> None:
     """Install the node-feature-discovery chart that an operator's chart contains: CRDs, master, garbage collector and workers."""
     release.crds("nfd.k8s-sigs.io")
     for part in ("master", "gc"):
-        release.deployment(f"{prefix}-node-feature-discovery-{part}", NFD | {"role": part})
-    release.daemon_set(f"{prefix}-{WORKER}", NFD)
+        release.deployment(f"{prefix}-node-feature-discovery-{part}", NFD | {"role": part}, image=NFD_IMAGE)
+    release.daemon_set(f"{prefix}-{WORKER}", NFD, image=NFD_IMAGE)
 
 
 class NodeFeatureDiscovery:
@@ -118,7 +140,7 @@ class NodeFeatureDiscovery:
     kinds = (DAEMON_SETS, NODES, RULES, NAMESPACES)
 
     def reconcile(self, world: World, changed: Changes) -> None:
-        """Schedule the labels of nodes that lack some; create or delete the second NFD of the fault `foreign_nfd`."""
+        """Schedule the labels of nodes that lack some; create or delete what faults about a second instance need."""
         if changed.everything:
             _foreign(world)
         if not any(daemon_set["metadata"]["name"].endswith(WORKER) for daemon_set in world.objects(DAEMON_SETS)):
@@ -147,15 +169,31 @@ def _label(world: World, name: str) -> None:
 
 
 def _foreign(world: World) -> None:
-    """Play the fault `foreign_nfd`: create a second NFD beside the operator's; delete it when the fault has ended."""
-    if world.fault("foreign_nfd"):
-        world.create(NAMESPACES, {"metadata": {"name": FOREIGN.namespace}})
-        pod = {"containers": [{"name": "worker", "image": "nfd:v0.17.0"}]}
-        template = {"metadata": {"labels": NFD | {"app": "nfd"}}, "spec": pod}
-        spec = {"selector": {"matchLabels": {"app": "nfd"}}, "template": template}
-        world.create(DAEMON_SETS, {"metadata": {"name": FOREIGN.name, "namespace": FOREIGN.namespace, "labels": NFD}, "spec": spec})
-    elif world.find(DAEMON_SETS, FOREIGN) is not None:
-        world.delete(DAEMON_SETS, FOREIGN)
+    """Play the faults about a second instance: create what somebody else installed; delete it when the fault has ended.
+
+    The second NFD has none of the usual names and labels, only its image. The device plugin is that of its project's own manifest.
+    """
+    folder = {"name": "device-plugin", "hostPath": {"path": "/var/lib/kubelet/device-plugins"}}
+    plugin = {"volumes": [folder]} | _pod("nvidia-device-plugin-ctr", "nvcr.io/nvidia/k8s-device-plugin:v0.17.1")
+    labels = {"app.kubernetes.io/managed-by": "Helm", "app.kubernetes.io/instance": "gpu-operator-1795000000"}
+    others: tuple[tuple[str, ObjectKind, Ref, Obj, Obj], ...] = (
+        ("foreign_nfd", DAEMON_SETS, FOREIGN, _pod("worker", "nfd/node-feature-discovery:v0.17.0"), {}),
+        ("second_device_plugin", DAEMON_SETS, SECOND_PLUGIN, plugin, {}),
+        ("second_gpu_operator", DEPLOYMENTS, SECOND_OPERATOR, _pod("gpu-operator", "nvcr.io/nvidia/gpu-operator:v25.3.4"), labels),
+    )
+    for fault, kind, at, pod, marks in others:
+        if world.fault(fault):
+            world.create(NAMESPACES, {"metadata": {"name": at.namespace}})
+            template = {"metadata": {"labels": {"app": f"second-{at.name}"}}, "spec": pod}
+            spec = {"selector": {"matchLabels": template["metadata"]["labels"]}, "template": template}
+            spec |= {"replicas": 1} if kind is DEPLOYMENTS else {}
+            world.create(kind, {"metadata": {"name": at.name, "namespace": at.namespace, "labels": marks}, "spec": spec})
+        elif world.find(kind, at) is not None:
+            world.delete(kind, at)
+
+
+def _pod(name: str, image: str) -> Obj:
+    return {"containers": [{"name": name, "image": image}]}
 
 
 class GpuOperator:
@@ -175,6 +213,8 @@ def _look(world: World) -> None:
         return
     if world.fault("both_root_resources"):
         world.create(GPU_CLUSTERS, {"metadata": {"name": GPU_CLUSTER}, "spec": {}})
+    if world.fault("exporter_not_deployed"):
+        _edit_by_hand(world)
     roots = [(kind, root) for kind in (CLUSTER_POLICIES, GPU_CLUSTERS) for root in world.objects(kind)]
     for kind, root in roots:
         if len(roots) > 1:
@@ -185,6 +225,13 @@ def _look(world: World) -> None:
             _status(world, kind, root, ready=("Reconciled", message))
         else:
             _reconcile(world, kind, root)
+
+
+def _edit_by_hand(world: World) -> None:
+    """Play the fault `exporter_not_deployed`: a person switches a part off in the ClusterPolicy itself."""
+    for root in world.objects(CLUSTER_POLICIES):
+        if root["spec"].get("dcgmExporter", {}).get("enabled", True):
+            world.patch(CLUSTER_POLICIES, root, {"spec": {"dcgmExporter": {"enabled": False}}})
 
 
 def _reconcile(world: World, kind: ObjectKind, root: Obj) -> None:
@@ -217,9 +264,11 @@ def _state(world: World, kind: ObjectKind, root: Obj, name: str, deploy: str) ->
     """Create the DaemonSet of one operator state and return True if it is ready; a state that the spec disables is ready."""
     part = root["spec"].get(_SPEC_KEY.get(deploy, ""), {})
     if not part.get("enabled", _ON.get(deploy, True)):
+        if world.find(DAEMON_SETS, name, NAMESPACE) is not None:
+            world.delete(DAEMON_SETS, Ref(NAMESPACE, name))
         return True
     is_driver = deploy == "driver"
-    image = f"driver:{driver_version(world, root)}-ubuntu24.04" if is_driver else f"{name}:simulated"
+    image = f"driver:{driver_version(world, root)}-ubuntu24.04" if is_driver else f"{_IMAGES.get(name, name)}:simulated"
     operand = ensure_daemon_set(
         world,
         (kind, root),

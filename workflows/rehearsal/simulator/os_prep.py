@@ -35,7 +35,7 @@ AWAY = "Timed out waiting for last boot time check (timeout=1380)"
 SKEW = 37.0
 FREE_MIB, SMALL_MIB = 1_600_000, 9_000
 OTHER_MTU = "1500"
-NIC_FIRMWARE = "28.43.2026"
+OLDER_FIRMWARE, OLDER_KERNEL = "28.39.1002", "6.8.0-41-generic"
 
 Item = dict[str, str]
 
@@ -224,14 +224,16 @@ def _facts(machine: PreparedHost, epoch: float) -> dict[str, Any]:
     name, world = machine.name, machine.world
     host, hardware = world.host(name), world.hardware(name)
     digest = hashlib.sha256(name.encode()).hexdigest()
+    kernel = OLDER_KERNEL if machine.suffers("kernel_differs") else hardware.kernel
+    firmware = OLDER_FIRMWARE if machine.suffers("nic_firmware_differs") else hardware.nic_firmware
     rest = f"-{digest[8:12]}-4{digest[12:15]}-8{digest[15:18]}-{digest[18:30]}"
     parameters = machine.want.get("kernel_parameters", ())
     applied = parameters if machine.booted and not machine.suffers("kernel_parameter_lost") else ()
     facts: dict[str, Any] = {
         "os_id": hardware.os_id,
         "os_version": hardware.os_version,
-        "kernel": hardware.kernel,
-        "cmdline": " ".join([f"BOOT_IMAGE=/boot/vmlinuz-{hardware.kernel} ro", *applied]),
+        "kernel": kernel,
+        "cmdline": " ".join([f"BOOT_IMAGE=/boot/vmlinuz-{kernel} ro", *applied]),
         "architecture": "x86_64",
         "python": "3.12.3",
         "init": "systemd",
@@ -242,7 +244,7 @@ def _facts(machine: PreparedHost, epoch: float) -> dict[str, Any]:
         "product": hardware.machine,
         "bios": "Simulated BIOS 1.0",
         "cpu_model": "Simulated CPU",
-        "nic_firmware": [f"{hardware.pci_nic} {NIC_FIRMWARE}"] * hardware.nics,
+        "nic_firmware": [f"{hardware.pci_nic} {firmware}"] * hardware.nics,
         "cgroup": "v2",
         "selinux": machine.want.get("selinux", "none"),
         "apparmor": machine.want.get("apparmor", "enabled"),

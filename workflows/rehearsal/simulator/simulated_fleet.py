@@ -19,6 +19,7 @@ class HardwareProfile(Struct, frozen=True, kw_only=True):
 
     `product` is the label value of GPU feature discovery. GPU memory is in MiB, machine memory in GiB, and `nic_gbit` is the line
     rate of one port in Gbit/s. `pci_nic` is a PCI device id. With `driver_on_host`, `driver` is installed before any operator runs.
+    `vbios` and `nic_firmware` are firmware versions of the GPUs and NICs.
     """
 
     product: str
@@ -30,7 +31,10 @@ class HardwareProfile(Struct, frozen=True, kw_only=True):
     nics: int
     nic_gbit: int
     pci_nic: str = "1021"
+    nic_firmware: str = "28.43.2026"
+    vbios: str = "96.00.74.00.0D"
     driver: str = "580.126.20"
+    driver_flavour: str = "open"
     driver_on_host: bool = False
     cuda: str = "13.0"
     kernel: str = "6.8.0-60-generic"
@@ -46,7 +50,7 @@ class HardwareProfile(Struct, frozen=True, kw_only=True):
 _HGX = {
     "a100": HardwareProfile(
         product="NVIDIA-A100-SXM4-80GB", family="ampere", machine="DGXA100", gpu_memory_mib=81920, compute="8.0", mig_capable=True,
-        nics=8, nic_gbit=200, pci_nic="101b", cpus=128, nvswitches=6,
+        nics=8, nic_gbit=200, pci_nic="101b", cpus=128, nvswitches=6, vbios="92.00.36.00.02",
     ),
     "h100": HardwareProfile(
         product="NVIDIA-H100-80GB-HBM3", family="hopper", machine="DGXH100", gpu_memory_mib=81559, compute="9.0", mig_capable=True,
