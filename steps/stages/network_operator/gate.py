@@ -55,10 +55,14 @@ def control(seen: ControlObservation, want: ControlExpectation) -> Verdict:
 
 
 def nodes(seen: NodesObservation, want: NodesExpectation) -> Verdict:
-    """Check that every expected node has its NICs and their driver, and advertises the RDMA resource."""
+    """Check that every expected node has a NIC and its driver, and advertises the RDMA resource.
+
+    A shared resource has the same count with one NIC as with eight, and the verdict says so: gate `functional` counts the NICs.
+    """
     by_name = {node.name: node for node in seen.nodes}
     rows = [_node(name, by_name.get(name), want) for name in want.nodes]
-    return of_nodes(NODES, rows, what=f"{want.resource} allocatable")
+    shared = "; a shared count tells nothing of the number of NICs, which the bandwidth check counts"
+    return of_nodes(NODES, rows, what=f"{want.resource} allocatable{shared if want.resource.startswith('rdma/') else ''}")
 
 
 def functional(seen: FunctionalObservation, want: FunctionalExpectation) -> Verdict:
