@@ -186,7 +186,13 @@ def build(site: Site) -> Stage | None:
     """Return stage rke2, which puts RKE2 on every machine. A cluster without agents has no task for agents."""
     spec, members = site.spec, "agent" if site.count("agent") else "server"
     plays = (_servers(site), *((_agents(site),) if site.changeable_hosts("agent") else ()))
-    steps = (*plays, _control(site, plays[-1].name), _nodes(site, [play.name for play in plays]), _functional(site))
+    steps = (
+        *plays,
+        _control(site, plays[-1].name),
+        _nodes(site, [play.name for play in plays]),
+        _host_network(site),
+        _functional(site),
+    )
     gates = tuple(f"{ID}/{step.name}" for step in steps)
     return Stage(
         id=ID,
@@ -341,8 +347,25 @@ def _groups(spec: ClusterSpec) -> Object:
     }
 
 
+def _host_network(site: Site) -> Step:
+    name = next(iter(rke2_check.outside_names(site)), "")
+    return manifest_objects.check_step(
+        ID,
+        f"{ID}/host_network",
+        rke2_check.HOST,
+        rke2_check.host_objects(site),
+        name="host_network",
+        deadline=rke2_check.JOB_SECONDS,
+        expectations=({"outside": name} if name else {}) | ({"alone": True} if len(site.machines) == 1 else {}),
+        rules=(manifest_objects.SERVICE_RIGHTS,),
+        select="server",
+        checks=[rke2_check.HOST, rke2_check.ANSWER],
+        namespaces=["kube-system"],
+    )
+
+
 def _functional(site: Site) -> Step:
-    ingress = rke2_check.controller(site)
+    ingress, names = rke2_check.controller(site), rke2_check.outside_names(site)
     further: Object = {"ingress_pods": ingress.pods} if ingress else {}
     return manifest_objects.check_step(
         ID,
@@ -350,7 +373,7 @@ def _functional(site: Site) -> Step:
         rke2_check.CHECK,
         rke2_check.check_objects(site),
         deadline=rke2_check.JOB_SECONDS,
-        expectations={"ingress": True} if ingress else {},
+        expectations=({"ingress": True} if ingress else {}) | ({"outside": list(names)} if names else {}),
         rules=rke2_check.rules(site),
         select="all",
         namespaces=["kube-system"],
@@ -359,7 +382,7 @@ def _functional(site: Site) -> Step:
 
 
 def _judge(site: Site, members: str, names: list[str]) -> Step:
-    about = {"servers": "server", "agents": "agent"}
+    about = {"servers": "server", "agents": "agent", "host_network": "server"}
     checks = [{"task": name, "gate": f"{ID}/{name}"} | ({"select": about[name]} if name in about else {}) for name in names]
     needed = site.needed(ID, members)
     return judge_step(ID, checks, rules=rights.CORDON, needed=needed, members=members, required="server")

@@ -1,12 +1,18 @@
-"""Objects of the check `dns` of stage rke2: a ring of pods, a Service over them, and an Ingress if RKE2 has a controller."""
+"""Objects of the checks `dns` and `host` of stage rke2.
+
+Check `dns` is a ring of pods with a Service over them, and an Ingress if RKE2 has a controller. Check `host` asks from the network
+of each server what API servers and CoreDNS ask there: a Service with pods on other nodes, and the DNS servers of resolv.conf.
+"""
 
 from __future__ import annotations
 
 from typing import NamedTuple
+from urllib.parse import urlsplit
 
 from workflows.spec.accelerators import kubernetes
 from workflows.spec.cluster_spec import ingress_groups
 from workflows.spec.compat.kubernetes import TRAEFIK_SINCE
+from workflows.stage_names import STAGES
 from workflows.stages import manifest_objects
 from workflows.stages.stage import Object, Rule, Site
 
@@ -18,6 +24,12 @@ SERVICE = "vip"
 """Name of the Service that has a cluster address; Kubernetes tells pods this address in VIP_SERVICE_HOST."""
 INGRESS_HOST = "ring.bringup-check.internal"
 MOST_ENTRIES = 3
+HOST, ANSWER = "host", "answer"
+"""Check in the network of the servers, and name of the Service that it asks (in ANSWER_SERVICE_HOST) and of the pods behind it."""
+ANSWERING = 3
+"""Nodes with a pod behind Service `answer`: the asking server's own and one with a broken pod network leave one that can answer."""
+MOST_OUTSIDE = 2
+"""Most outside names that are looked up: each that nothing answers costs a pod several seconds."""
 
 
 class Controller(NamedTuple):
@@ -54,8 +66,28 @@ def entries(site: Site) -> tuple[str, ...]:
     return tuple(machine.address for machine in site.machines if machine.group in groups)[:MOST_ENTRIES]
 
 
+def outside_names(site: Site) -> tuple[str, ...]:
+    """Return host names outside of the cluster that pods of later stages must resolve, those of the earliest stage first.
+
+    Pods behind a proxy resolve the proxy's name alone. A site that names all sources by address has none.
+    """
+    proxy, argo = site.spec.proxy, site.spec.delivery.argo_cd
+    releases = sorted(site.releases.values(), key=lambda release: STAGES.index(release.stage))
+    sources = [url for release in releases for url in (release.repo, release.chart, release.manifest)]
+    urls = [proxy.https or proxy.http or ""] if proxy else [*([argo.repo] if argo else []), *sources]
+    names = dict.fromkeys(filter(None, map(_host_name, urls)))
+    return tuple(names)[:MOST_OUTSIDE]
+
+
+def _host_name(url: str) -> str:
+    """Return the host name in a URL or in Git's short form `git@HOST:PATH`; empty for an address, or a name inside a cluster."""
+    host = (urlsplit(url).hostname or "") if "://" in url else url.partition("@")[2].partition(":")[0]
+    digits = host.replace(".", "").isdigit() or ":" in host
+    return "" if digits or "." not in host or host.endswith((".svc", ".cluster.local")) else host
+
+
 def check_objects(site: Site) -> list[Object]:
-    """Return the check's objects in the order of creation.
+    """Return the objects of check `dns` in the order of creation.
 
     Services come first, because a pod's environment lists only Services that exist before the pod.
     """
@@ -66,6 +98,12 @@ def check_objects(site: Site) -> list[Object]:
     address = {"ports": [{"name": "http", "port": 80, "targetPort": 8080}]}
     services = [manifest_objects.ring_service(STAGE, CHECK, name, spec) for name, spec in ((CHECK, names), (SERVICE, address))]
     return [*services, *([_ingress(ingress)] if ingress else []), _ring(site, ingress)]
+
+
+def host_objects(site: Site) -> list[Object]:
+    """Return the objects of check `host` in the order of creation: the Service that it asks, pods behind that, and its own pods."""
+    address = {"ports": [{"name": "http", "port": 80, "targetPort": 8080}]}
+    return [manifest_objects.ring_service(STAGE, ANSWER, ANSWER, address), _answering(site), _host(site)]
 
 
 def rules(site: Site) -> tuple[Rule, ...]:
@@ -86,6 +124,40 @@ def _ingress(ingress: Controller) -> Object:
     }
 
 
+def _answering(site: Site) -> Object:
+    """Return a Job with pods on a few nodes behind Service `answer`, which run until the check is over."""
+    environment = [manifest_objects.node_name(), {"name": "SECONDS_TO_WAIT", "value": str(JOB_SECONDS)}]
+    apart = {"labelSelector": {"matchLabels": {manifest_objects.CHECK_LABEL: ANSWER}}, "topologyKey": manifest_objects.HOSTNAME}
+    pod = {
+        "containers": [_container(site, "host_answer.sh", environment)],
+        "affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [apart]}},
+    }
+    job = manifest_objects.per_node_job(STAGE, ANSWER, pod, seconds=JOB_SECONDS)
+    number = min(ANSWERING, len(site.machines))
+    job["spec"] |= {"completions": number, "parallelism": number}
+    return job
+
+
+def _host(site: Site) -> Object:
+    """Return a Job with a pod in the network of each server, with the resolv.conf that the kubelet gives to CoreDNS."""
+    environment = [
+        manifest_objects.node_name(),
+        {"name": "SECONDS_TO_WAIT", "value": str(POD_SECONDS)},
+        {"name": "OUTSIDE", "value": " ".join(outside_names(site)[:1])},
+        *([{"name": "ALONE", "value": "true"}] if len(site.machines) == 1 else []),
+    ]
+    pod = {
+        "hostNetwork": True,
+        "dnsPolicy": "Default",
+        "containers": [_container(site, "host_probe.sh", environment)],
+    }
+    return manifest_objects.per_node_job(STAGE, HOST, pod, seconds=JOB_SECONDS)
+
+
+def _container(site: Site, script: str, environment: list[Object]) -> Object:
+    return manifest_objects.container(site.spec.check_image, manifest_objects.script(script), env=environment)
+
+
 def _ring(site: Site, ingress: Controller | None) -> Object:
     """Return a Job with one pod per node, each of which tests the network with its neighbours.
 
@@ -97,6 +169,7 @@ def _ring(site: Site, ingress: Controller | None) -> Object:
         # the verb `job` fills in the number of nodes under test
         {"name": "COUNT", "value": "@count_text"},
         {"name": "SECONDS_TO_WAIT", "value": str(POD_SECONDS)},
+        {"name": "OUTSIDE", "value": " ".join(outside_names(site))},
     ]
     if ingress:
         environment += [
@@ -106,6 +179,6 @@ def _ring(site: Site, ingress: Controller | None) -> Object:
         ]
     pod = {
         "subdomain": CHECK,
-        "containers": [manifest_objects.container(site.spec.check_image, manifest_objects.script("dns_ring.sh"), env=environment)],
+        "containers": [_container(site, "dns_ring.sh", environment)],
     }
     return manifest_objects.per_node_job(STAGE, CHECK, pod, seconds=JOB_SECONDS)

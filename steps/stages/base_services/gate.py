@@ -32,7 +32,7 @@ CONTROL = "base_services/control"
 FUNCTIONAL = "base_services/functional"
 NETWORK_STEP = (
     "the network between servers and nodes is at fault, not the workload: firewall for the pod network (VXLAN: UDP 8472), checksum "
-    "offload of its interface (canal: ethtool -K flannel.1 tx-checksum-ip-generic off), routes; gate rke2/functional tests this way"
+    "offload of its interface (canal: ethtool -K flannel.1 tx-checksum-ip-generic off), routes; gate rke2/host_network tests this"
 )
 QUOTE = 300
 """Most characters of an install log's line in a sentence."""

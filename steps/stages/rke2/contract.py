@@ -266,8 +266,9 @@ class FunctionalObservation(Struct, frozen=True, kw_only=True, omit_defaults=Tru
     Keys of a pod's report: node; resolved and service (addresses of the API service by DNS and from Kubernetes); vip and named
     (nodes of the pods that answered behind the check's Service, asked by address and by name); next (index of the pod that it
     asked), peer (that pod's node), reached, large (True if a file came whole from there in packets of full size); before (node of
-    the previous pod, as that pod answered); ingress and own (node of the pod that answered through an ingress controller, and
-    whether this node's own controller was used); error.
+    the previous pod, as that pod answered); outside (outside name → its address, empty without an answer); caught (the first
+    search domain of the node below which an outside name has an address too); ingress and own (node of the pod that answered
+    through an ingress controller, and whether this node's own controller was used); error.
     """
 
     pods: tuple[CheckPod, ...] = ()
@@ -277,9 +278,34 @@ class FunctionalObservation(Struct, frozen=True, kw_only=True, omit_defaults=Tru
 class FunctionalExpectation(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
     """Expectation of the gate rke2/functional for each of `nodes`.
 
-    A pod must have resolved the API's service, reached a Service by address and by name, and a pod on another node if there is one.
-    With `ingress`, it must also get an answer through the ingress controller: its own node's if one runs there.
+    A pod must have resolved the API's service and each of the names `outside`, reached a Service by address and by name, and a pod
+    on another node if there is one. With `ingress`, it must also get an answer through the ingress controller: its own node's if
+    one runs there.
     """
 
     nodes: tuple[str, ...] = ()
     ingress: bool = False
+    outside: tuple[str, ...] = ()
+
+
+class HostNetworkObservation(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Observation of gate rke2/host_network: the pods of check `host`, and the nodes that run a pod behind the Service they ask.
+
+    Keys of a pod's report: node; upstreams (each DNS server of the kubelet's resolv.conf with its answer about an outside name);
+    answered (nodes whose pods answered behind the Service), unanswered (number of requests without an answer); error.
+    """
+
+    pods: tuple[CheckPod, ...] = ()
+    answers: tuple[str, ...] = ()
+
+
+class HostNetworkExpectation(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """Expectation of the gate rke2/host_network for each of the servers `nodes`.
+
+    From its host's network a server must reach a Service with pods on other nodes (`alone`: there is no other node), and a DNS
+    server that knows the name `outside`; empty if the site needs none.
+    """
+
+    nodes: tuple[str, ...] = ()
+    outside: str = ""
+    alone: bool = False

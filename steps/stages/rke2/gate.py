@@ -3,12 +3,14 @@
 from collections.abc import Iterator, Sequence
 
 from steps.contract.verdict import FailureClass, NodeVerdict, Verdict, of_nodes
-from steps.stages.rke2 import gate_control_plane, gate_etcd, gate_network, gate_registration
+from steps.stages.rke2 import gate_control_plane, gate_etcd, gate_host_network, gate_network, gate_registration
 from steps.stages.rke2.contract import (
     ControlExpectation,
     ControlObservation,
     FunctionalExpectation,
     FunctionalObservation,
+    HostNetworkExpectation,
+    HostNetworkObservation,
     NodesExpectation,
     NodesObservation,
     PlayExpectation,
@@ -43,14 +45,20 @@ def nodes(seen: NodesObservation, want: NodesExpectation) -> Verdict:
     return of_nodes("rke2/nodes", gate_registration.rows(seen, want), what=f"Ready with {want.version}", notes=_strangers(strange))
 
 
+def host_network(seen: HostNetworkObservation, want: HostNetworkExpectation) -> Verdict:
+    """Check that from every server's own network Services on other nodes answer, and the DNS servers that CoreDNS asks."""
+    return gate_host_network.judge(seen, want)
+
+
 def functional(seen: FunctionalObservation, want: FunctionalExpectation) -> Verdict:
-    """Check that on every node a pod resolved the API's name, reached a Service and a pod on another node."""
+    """Check that on every node a pod resolved the API's name and outside names, reached a Service and a pod on another node."""
     return gate_network.judge(seen, want)
 
 
 def _played(gate: str, seen: PlayObservation, want: PlayExpectation) -> Verdict:
     by_name = {node.node: node for node in seen.nodes}
-    members = sum(node.facts is not None and node.facts.ready for node in seen.nodes if node.node in want.nodes)
+    expected = frozenset(want.nodes)
+    members = sum(node.facts is not None and node.facts.ready for node in seen.nodes if node.node in expected)
     rows = [_host(name, by_name.get(name), want, members) for name in want.nodes]
     kept = {node.node: node.facts.aside for node in seen.nodes if node.facts is not None}
     return of_nodes(gate, rows, what=f"{want.service} {want.version} runs", notes=gate_plays.moved_files_notes(kept))

@@ -3,7 +3,8 @@
 The pods form a ring in which each asks the next one. If a request fails, the bad end is found by comparing pairs: a node that its
 own neighbour reached is not blamed if its target reaches nobody. The same holds for packets of full size, which a smaller MTU on
 the way drops silently while short answers pass. Pods that reach each other although a Service's address is dead point to
-kube-proxy's rules; a Service that answers by its address but not by its name points to DNS.
+kube-proxy's rules; a Service that answers by its address but not by its name points to DNS. Outside names are judged
+in `gate_outside`.
 """
 
 from collections.abc import Iterator, Mapping
@@ -14,6 +15,7 @@ from msgspec import Struct
 
 from steps.contract.checks import CheckPod
 from steps.contract.verdict import FailureClass, NodeVerdict, Verdict, of_nodes
+from steps.stages.rke2 import gate_outside
 from steps.stages.rke2.contract import FunctionalExpectation, FunctionalObservation
 from steps.stages.shared.finding import Finding, fail, node_verdict, unknown
 from steps.stages.shared.gate_checks import by_node, silent
@@ -78,8 +80,9 @@ def judge(seen: FunctionalObservation, want: FunctionalExpectation) -> Verdict:
     reached = frozenset(node for pod in pods.values() for node in _seen_by(pod, bare))
     controllers = frozenset(seen.ingress or ()) if want.ingress else None
     ring = Ring(pods, places, reached, bare.names, controllers)
-    rows = [_row(name, ring, seen.pods) for name in want.nodes]
+    rows = [_row(name, ring, seen, want) for name in want.nodes]
     ways = "resolved the API's name, reached a Service and a pod on another node" + (", came in by ingress" if want.ingress else "")
+    ways += f", resolved {', '.join(want.outside)}" if want.outside else ""
     verdict = of_nodes(GATE, rows, what=ways)
     ended = all(name in pods and pods[name].ended for name in want.nodes)
     return msgspec.structs.replace(verdict, final=True) if ended and not verdict.is_pass else verdict
@@ -94,11 +97,14 @@ def _seen_by(pod: CheckPod, ring: Ring) -> Iterator[str]:
             yield pod.report[way]
 
 
-def _row(name: str, ring: Ring, pods: tuple[CheckPod, ...]) -> NodeVerdict:
+def _row(name: str, ring: Ring, seen: FunctionalObservation, want: FunctionalExpectation) -> NodeVerdict:
     pod = ring.pods.get(name)
     if pod is None or not pod.report:
-        return silent(pod, pods, "what a pod on this node resolved and reached").of_node(name)
-    return node_verdict(name, next(_findings(name, pod, ring), None), _good(pod, ring))
+        return silent(pod, seen.pods, "what a pod on this node resolved and reached").of_node(name)
+    finding = next(_findings(name, pod, ring), None) or next(gate_outside.findings(pod.report, want), None)
+    if finding is None and ring.ingress is not None:
+        finding = next(_ingress(name, pod.report, ring, ring.ingress), None)
+    return node_verdict(name, finding, _good(pod, ring))
 
 
 def _good(pod: CheckPod, ring: Ring) -> str:
@@ -117,8 +123,6 @@ def _findings(name: str, pod: CheckPod, ring: Ring) -> Iterator[Finding]:
     yield from _dns(name, report, ring)
     if ring.size > 1:
         yield from _neighbour(name, pod, ring)
-    if ring.ingress is not None:
-        yield from _ingress(name, report, ring, ring.ingress)
 
 
 def _service(name: str, report: Mapping[str, Any], ring: Ring) -> Iterator[Finding]:

@@ -6,13 +6,14 @@ from collections.abc import Iterable, Mapping
 import msgspec
 from msgspec import Struct
 
-from steps.contract.checks import CHECK_NAMESPACE
+from steps.contract.checks import CHECK_LABEL, CHECK_NAMESPACE
 from steps.contract.host_play import HostOutcome
 from steps.contract.quarantine import ANNOTATION, CordonNote
 from steps.stages.rke2 import probe_metrics
 from steps.stages.rke2.contract import (
     ControlObservation,
     FunctionalObservation,
+    HostNetworkObservation,
     NodesObservation,
     PlayObservation,
     RegisteredNode,
@@ -105,6 +106,16 @@ def functional(kube: KubeReader, scope: Scope) -> FunctionalObservation:
     return FunctionalObservation(
         pods=probe_checks.read(kube, "dns", str(scope.arguments.get("namespace", CHECK_NAMESPACE))),
         ingress=None if places is None else tuple(sorted(places)),
+    )
+
+
+def host_network(kube: KubeReader, scope: Scope) -> HostNetworkObservation:
+    """Return the pods of check `host` with their reports, and the nodes of the ready pods behind the Service that they ask."""
+    namespace = str(scope.arguments.get("namespace", CHECK_NAMESPACE))
+    answering = probe_workloads.pods(kube, namespace, f"{CHECK_LABEL}=answer")
+    return HostNetworkObservation(
+        pods=probe_checks.read(kube, "host", namespace),
+        answers=tuple(sorted(pod.spec.node_name for pod in answering if pod.ready)),
     )
 
 

@@ -74,7 +74,7 @@ SILENT_WEBHOOK = (
 """Pattern of the API server's message about a webhook that it did not reach; a group names the webhook."""
 _SILENT_WEBHOOK_STEP = (
     "see whether the Service of webhook {hook} has ready endpoints: if not, make its workload ready first; if it has, the servers' "
-    "host network does not reach pods on other nodes, which gate rke2/functional tests"
+    "host network does not reach pods on other nodes, which gate rke2/host_network tests"
 )
 _FORBIDDEN = (
     r"is forbidden: User |cannot (create|get|list|patch|update|delete) resource|Unauthorized|authentication required"

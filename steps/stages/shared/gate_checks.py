@@ -31,7 +31,7 @@ def uuids(pod: CheckPod) -> tuple[str, ...]:
     return tuple(map(str, reported)) if isinstance(reported, list) else ()
 
 
-class Wait(NamedTuple):
+class WaitReason(NamedTuple):
     """Why a pod waits or failed: the words for it, and what a person does about it if the cause is known."""
 
     text: str
@@ -39,7 +39,7 @@ class Wait(NamedTuple):
     failure_class: FailureClass = FailureClass.RUNTIME
 
 
-def why(pod: CheckPod) -> Wait:
+def why(pod: CheckPod) -> WaitReason:
     """Return why a pod left no report: the first cause in its state and its Warning events, else its newest event, quoted."""
     state = f"{pod.reason} {pod.message}".strip()
     cause = reader_kubelet.cause((state, *pod.events))
@@ -47,7 +47,7 @@ def why(pod: CheckPod) -> Wait:
     # the line that names the cause is quoted; an older event can name it while the newest only repeats that the pod waits
     quoted = next((event for event in pod.events if cause is not None and event.startswith(cause.line[:HEAD])), newest)
     text = "; ".join(filter(None, (state, f"event {quoted}" if quoted and quoted not in state else "")))
-    return Wait(text, cause.next_step, cause.failure_class) if cause else Wait(text)
+    return WaitReason(text, cause.next_step, cause.failure_class) if cause else WaitReason(text)
 
 
 def silent(pod: CheckPod | None, pending: Iterable[CheckPod], what: str) -> Finding:

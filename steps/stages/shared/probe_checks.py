@@ -33,7 +33,7 @@ def read(kube: KubeReader, check: str, namespace: str = CHECK_NAMESPACE, annotat
     return tuple(sorted(with_events(kube, namespace, check_pods), key=lambda pod: (pod.index, pod.name)))
 
 
-class _Event(Struct, frozen=True, rename="camel"):
+class _WarningEvent(Struct, frozen=True, rename="camel"):
     """An event with the times that its writer may have set; API servers write `null` for the others."""
 
     metadata: ObjectMeta = ObjectMeta()
@@ -59,8 +59,8 @@ def with_events(kube: KubeReader, namespace: str, pods: Iterable[CheckPod]) -> l
     known = list(pods)
     if not any(_waits(pod) for pod in known):
         return known
-    events: defaultdict[str, list[_Event]] = defaultdict(list)
-    for event in kube.list(f"/api/v1/namespaces/{namespace}/events", _Event, fields="type=Warning") or ():
+    events: defaultdict[str, list[_WarningEvent]] = defaultdict(list)
+    for event in kube.list(f"/api/v1/namespaces/{namespace}/events", _WarningEvent, fields="type=Warning") or ():
         events[event.involved_object.name].append(event)
     return [msgspec.structs.replace(pod, events=_newest(events[pod.name])) if _waits(pod) else pod for pod in known]
 
@@ -70,7 +70,7 @@ def _waits(pod: CheckPod) -> bool:
     return not pod.report and pod.phase not in ("Running", "Succeeded")
 
 
-def _newest(events: Iterable[_Event]) -> tuple[str, ...]:
+def _newest(events: Iterable[_WarningEvent]) -> tuple[str, ...]:
     texts = [event.text for event in sorted(events, key=lambda event: event.time)]
     # kubelet repeats an event under a new name when its message has another id in it
     return tuple(dict.fromkeys(reversed(texts)))[:MOST_EVENTS][::-1]

@@ -232,7 +232,7 @@ def _waiting(seen: FunctionalObservation, want: FunctionalExpectation) -> Findin
     job, launcher = seen.job, seen.launcher
     pods = (*seen.workers, *([launcher] if launcher else []))
     stuck = next((pod for pod in pods if pod.reason in RUNTIME_REASONS), None) or next((pod for pod in pods if pod.events), None)
-    wait = gate_checks.why(stuck) if stuck else gate_checks.Wait("")
+    wait = gate_checks.why(stuck) if stuck else gate_checks.WaitReason("")
     running = sum(pod.phase == "Running" for pod in seen.workers)
     state = f"{running} of {len(want.nodes)} workers run, launcher {launcher.phase if launcher else 'not started'}"
     if stuck:

@@ -1,4 +1,4 @@
-"""Script `dns_ring.sh` in a shell, with stand-ins for busybox's tools: what a pod tells where one way after the other is dead."""
+"""Scripts `dns_ring.sh` and `host_probe.sh` in a shell, with stand-ins for busybox's tools: what a pod tells of a dead way."""
 
 import json
 import os
@@ -22,8 +22,9 @@ exit 1
 """
 NSLOOKUP = r"""#!/bin/sh
 # A stand-in for busybox's nslookup: dns has a file with the address of each name.
-[ -e "$WEB/../dns/$1" ] || { echo ";; connection timed out; no servers could be reached" >&2; exit 1; }
-printf 'Server:\t10.43.0.10\nAddress:\t10.43.0.10:53\n\nName:\t%s\nAddress: %s\n' "$1" "$(cat "$WEB/../dns/$1")"
+asked=${1%.}
+[ -e "$WEB/../dns/$asked" ] || { echo ";; connection timed out; no servers could be reached" >&2; exit 1; }
+printf 'Server:\t10.43.0.10\nAddress:\t10.43.0.10:53\n\nName:\t%s\nAddress: %s\n' "$1" "$(cat "$WEB/../dns/$asked")"
 """
 API = "kubernetes.default.svc.cluster.local"
 GOOD = {
@@ -103,6 +104,8 @@ def test_everything_answers(pod: Pod) -> None:
         "before": "gpu003",
         "reached": True,
         "large": True,
+        "outside": {},
+        "caught": "",
         "ingress": "",
         "own": False,
         "error": "",
@@ -192,3 +195,101 @@ def test_a_page_of_somebody_else_stays_a_short_word(pod: Pod) -> None:
 def test_one_node_has_no_other_to_ask(pod: Pod) -> None:
     report = pod.run(60, COUNT="1")
     assert (report["peer"], report["before"], report["reached"], report["vip"], report["error"]) == ("", "", False, "gpu002", "")
+
+
+OUTSIDE = {"OUTSIDE": "charts.example.com git.example.com"}
+
+
+def test_outside_names_are_told_with_their_addresses(pod: Pod) -> None:
+    pod.asked()
+    for name in OUTSIDE["OUTSIDE"].split():
+        (pod.folder / "dns" / name).write_text("198.51.100.7")
+    report = pod.run(60, **OUTSIDE)
+    assert report["outside"] == {"charts.example.com": "198.51.100.7", "git.example.com": "198.51.100.7"}
+    assert (report["caught"], report["error"]) == ("", "")
+
+
+def test_an_outside_name_without_an_answer_is_told_with_the_error(pod: Pod) -> None:
+    pod.asked()
+    (pod.folder / "dns/git.example.com").write_text("198.51.100.7")
+    report = pod.run(1, **OUTSIDE)
+    assert report["outside"] == {"charts.example.com": "", "git.example.com": "198.51.100.7"}
+    assert "connection timed out" in report["error"]
+
+
+def test_a_search_domain_that_answers_for_an_outside_name_is_told(pod: Pod) -> None:
+    pod.asked()
+    for name in ("charts.example.com", "git.example.com", "git.example.com.example.org"):
+        (pod.folder / "dns" / name).write_text("198.51.100.7")
+    assert pod.run(60, **OUTSIDE)["caught"] == "example.org"
+
+
+def test_domains_of_the_cluster_are_not_asked_for_outside_names(pod: Pod) -> None:
+    pod.asked()
+    for name in ("charts.example.com", "charts.example.com.cluster.local", "charts.example.com.svc.cluster.local"):
+        (pod.folder / "dns" / name).write_text("198.51.100.7")
+    assert pod.run(60, OUTSIDE="charts.example.com")["caught"] == ""
+
+
+class HostPod(Pod):
+    """A folder for check `host`, whose script asks in the network of a server."""
+
+    def probe(self, *servers: str, seconds: int = 1, **more: str) -> dict[str, Any]:
+        text = manifest_objects.script("host_probe.sh").replace("/tmp/", f"{self.folder}/tmp/")
+        text = text.replace("/dev/termination-log", f"{self.folder}/log").replace("/etc/resolv.conf", f"{self.folder}/resolv.conf")
+        (self.folder / "resolv.conf").write_text("search example.org\n" + "".join(f"nameserver {server}\n" for server in servers))
+        environment = {
+            "PATH": f"{self.folder}/bin:{os.environ['PATH']}",
+            "WEB": f"{self.folder}/web",
+            "NODE_NAME": "sv1",
+            "SECONDS_TO_WAIT": str(seconds),
+            "OUTSIDE": "charts.example.com",
+            "ANSWER_SERVICE_HOST": "10.43.8.8",
+            **more,
+        }
+        subprocess.run(["/bin/sh", "-c", text], env=environment, capture_output=True, check=True, timeout=60)
+        report: dict[str, Any] = json.loads((self.folder / "log").read_text())
+        return report
+
+
+@pytest.fixture
+def host(tmp_path: Path) -> HostPod:
+    return HostPod(tmp_path)
+
+
+SERVICE = "http___10.43.8.8_cgi-bin_name"
+
+
+def test_a_server_tells_its_dns_servers_and_who_answers(host: HostPod) -> None:
+    (host.folder / "dns/charts.example.com").write_text("198.51.100.7")
+    host.answers({SERVICE: "gpu002"})
+    assert host.probe("10.0.0.53", "fe80::1%eth0") == {
+        "node": "sv1",
+        "upstreams": [
+            {"server": "10.0.0.53", "answer": "198.51.100.7"},
+            {"server": "fe80::1%e0", "answer": "198.51.100.7"},
+        ],
+        "answered": ["gpu002"],
+        "unanswered": 0,
+        "error": "",
+    }
+
+
+def test_dns_servers_without_an_answer_and_a_service_that_is_cut_off_are_told(host: HostPod) -> None:
+    (host.folder / "web/silent").touch()
+    report = host.probe("8.8.8.8")
+    assert report["upstreams"] == [{"server": "8.8.8.8", "answer": ""}]
+    assert (report["answered"], report["error"]) == ([], "wget: download timed out")
+    assert report["unanswered"] >= 1
+
+
+def test_only_another_node_proves_the_way_unless_there_is_none(host: HostPod) -> None:
+    host.answers({SERVICE: "sv1"})
+    assert host.probe("10.0.0.53")["answered"] == ["sv1"]
+    alone = host.probe("10.0.0.53", seconds=60, ALONE="true")
+    assert (alone["answered"], alone["error"]) == (["sv1"], "")
+
+
+def test_a_site_without_outside_names_asks_no_dns_server(host: HostPod) -> None:
+    host.answers({SERVICE: "gpu002"})
+    assert host.probe("10.0.0.53", OUTSIDE="")["upstreams"] == [{"server": "10.0.0.53", "answer": ""}]

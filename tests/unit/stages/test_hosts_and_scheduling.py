@@ -151,7 +151,7 @@ def test_servers_come_first_and_hand_their_secrets_to_the_agents() -> None:
 def test_a_cluster_of_servers_alone_has_no_task_for_agents() -> None:
     made = built("rke2", "servers_only")
     judge = made.steps[-1].task.arguments
-    assert [one.name for one in made.steps] == ["servers", "control", "nodes", "functional", "judge"]
+    assert [one.name for one in made.steps] == ["servers", "control", "nodes", "host_network", "functional", "judge"]
     assert (judge["members"], judge["needed"]) == ("server", 1)
     workloads = step("rke2", "control", "servers_only").task.expectations["workloads"]
     assert workloads == [

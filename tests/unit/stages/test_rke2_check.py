@@ -13,6 +13,11 @@ from workflows.stages.stage import Site, Step
 EXAMPLE = Path(__file__).parents[3] / "workflows/examples/h200-16.yaml"
 EXAMPLE_HOSTS = yaml.load(EXAMPLE.read_text(), Loader=yaml.CSafeLoader)["hosts"]
 
+NAMES = ["prometheus-community.github.io", "charts.jetstack.io"]
+"""Hosts of the first chart repositories that the example's stages need."""
+
+GIT = "https://git.example.org/platform/apps.git"
+
 
 def step(name: str, given: dict[str, Any], taint: str = "", also: dict[str, Any] | None = None) -> Step:
     """A step of the example with these fields of `rke2`, this taint on every machine, and these other sections."""
@@ -48,7 +53,7 @@ def ingress(check: Step) -> list[dict[str, Any]]:
 def test_the_controller_follows_from_spec_and_release(given: dict[str, Any], found: str, workload: str) -> None:
     check = step("functional", given)
     assert [one["spec"]["ingressClassName"] for one in ingress(check)] == [found]
-    assert check.task.expectations == {"ingress": True}
+    assert check.task.expectations == {"ingress": True, "outside": NAMES}
     assert environment(check)["INGRESS_AT"].count(" ") == 2, "three machines that any pod may ask"
     assert any("ingresses" in rule.resources for rule in check.rules)
     assert workload in step("control", given).task.expectations["workloads"]
@@ -62,7 +67,7 @@ def test_the_controller_follows_from_spec_and_release(given: dict[str, Any], fou
 def test_without_a_controller_nobody_asks_for_it(given: dict[str, Any], taint: str) -> None:
     check = step("functional", given, taint)
     assert ingress(check) == []
-    assert check.task.expectations == {}
+    assert check.task.expectations == {"outside": NAMES}
     assert "INGRESS_HOST" not in environment(check)
     assert not any("ingresses" in rule.resources for rule in check.rules)
 
@@ -83,6 +88,41 @@ def test_machines_that_sunk_locks_are_no_ways_in() -> None:
 def test_the_service_with_an_address_is_there_before_the_pods_that_are_told_of_it() -> None:
     kinds = [(one["kind"], one["metadata"]["name"]) for one in step("functional", {}).task.arguments["objects"]]
     assert kinds == [("Namespace", "bringup-check"), ("Service", "dns"), ("Service", "vip"), ("Ingress", "dns"), ("Job", "dns")]
+
+
+@pytest.mark.parametrize(
+    ("also", "names"),
+    [
+        ({}, NAMES),
+        ({"proxy": {"http": "http://proxy.example.org:3128"}}, ["proxy.example.org"]),
+        ({"proxy": {"http": "http://10.0.0.9:3128"}}, []),
+        (
+            {"delivery": {"mode": "argo_cd", "argo_cd": {"repo": GIT, "revision": "v1", "project": "platform"}}},
+            ["git.example.org", "argoproj.github.io"],
+        ),
+    ],
+    ids=["chart repositories", "a proxy by name", "a proxy by address", "the Git repository of Argo CD"],
+)
+def test_names_that_later_stages_need_are_asked_for(also: dict[str, Any], names: list[str]) -> None:
+    check = step("functional", {}, also=also)
+    assert check.task.expectations.get("outside", []) == names
+    assert environment(check)["OUTSIDE"] == " ".join(names)
+    host = step("host_network", {}, also=also)
+    assert environment(host)["OUTSIDE"] == "".join(names[:1])
+    assert host.task.expectations.get("outside", "") == "".join(names[:1])
+
+
+def test_servers_ask_in_their_own_network_with_the_dns_servers_of_the_kubelet() -> None:
+    check = step("host_network", {})
+    assert (check.task.arguments["select"], check.task.arguments["checks"]) == ("server", ["host", "answer"])
+    kinds = [(one["kind"], one["metadata"]["name"]) for one in check.task.arguments["objects"]]
+    assert kinds == [("Namespace", "bringup-check"), ("Service", "answer"), ("Job", "answer"), ("Job", "host")]
+    answer, host = (one["spec"] for one in check.task.arguments["objects"][2:])
+    assert answer["completions"] == 3, "one for the asking server, one that may be broken, one that answers"
+    pod = host["template"]["spec"]
+    assert (pod["hostNetwork"], pod["dnsPolicy"], host["completions"]) == (True, "Default", "@count")
+    assert not any("ports" in container for container in pod["containers"]), "nothing listens in a server's network"
+    assert any("services" in rule.resources for rule in check.rules)
 
 
 @pytest.mark.parametrize(

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import ipaddress
+import zlib
 from collections.abc import Iterable
 
 from workflows.rehearsal.simulator import rke2_charts
 from workflows.rehearsal.simulator.api_kinds import CRDS, DAEMON_SETS, HELM_CHARTS, NODES, PODS, Obj, definitions
 from workflows.rehearsal.simulator.node_objects import Nodes
 from workflows.rehearsal.simulator.scheduler import admits
-from workflows.rehearsal.simulator.simulated_pods import Behaviour, Exit, LongRunning, blocked_by, check, pod_program
+from workflows.rehearsal.simulator.simulated_pods import Behaviour, Exit, LongRunning, blocked_by, check, environment, pod_program
 from workflows.rehearsal.simulator.world import Changes, World
 
 STATIC = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "cloud-controller-manager")
 """Static pods of each server. RKE2 gives them the labels `component=NAME` and `tier=control-plane`."""
+
+
+SITE_DNS, FALLBACK_DNS = "192.0.2.53", "8.8.8.8"
+"""DNS server of the site, and the one that RKE2 gives CoreDNS where resolv.conf names only loopback or link-local servers."""
+SEARCH_DOMAIN = "hpc.example.org"
+"""Search domain whose wildcard record answers for every name under fault `search_domain_catches_all`."""
 
 
 class Rke2Servers:
@@ -82,7 +90,11 @@ def dns(world: World, pod: Obj, node: str) -> Behaviour:
 
     The report has the form that `dns_ring.sh` prints; the script always exits with 0.
     """
-    report = _asked(world, pod, node)
+    report = _asked(world, pod, node) | {"caught": ""}
+    lost = not report["resolved"] or bool(world.fault("upstream_dns_dead"))
+    report["outside"] = {name: "" if lost else _address(name) for name in environment(pod).get("OUTSIDE", "").split()}
+    if world.fault("search_domain_catches_all") and not lost:
+        report["caught"] = SEARCH_DOMAIN
     if any(entry["name"] == "INGRESS_HOST" for entry in pod["spec"]["containers"][0].get("env") or ()):
         dead = world.fault("ingress_dead", node)
         report |= {"ingress": report["peer"] if dead else node, "own": not dead}
@@ -106,6 +118,48 @@ def _asked(world: World, pod: Obj, node: str) -> Obj:
     else:
         return report
     return report | {"resolved": "", "named": "", "peer": "", "before": "", "reached": False, "large": False}
+
+
+def _address(name: str) -> str:
+    """Return an address of a name outside of the cluster, from the networks for documentation."""
+    return str(ipaddress.ip_address("198.51.100.0") + zlib.crc32(name.encode()) % 254 + 1)
+
+
+@check("host")
+def host(world: World, pod: Obj, node: str) -> Behaviour:
+    """Play the check `host` on a server: report what its DNS servers and the Service `answer` answered to its own network.
+
+    The report has the form that `host_probe.sh` prints; the script always exits with 0.
+    """
+    dead = world.fault("upstream_dns_dead")
+    name = next(iter(environment(pod).get("OUTSIDE", "").split()), "")
+    upstream = {"server": FALLBACK_DNS if dead else SITE_DNS, "answer": "" if dead or not name else _address(name)}
+    answered = [other for other in _answering(world, pod, node) if not _is_cut(world, node, other)]
+    through = bool(set(answered) - {node}) or "ALONE" in environment(pod)
+    report: Obj = {"node": node, "upstreams": [upstream], "answered": answered, "unanswered": 0 if through else 12}
+    report["error"] = "" if through else "wget: download timed out"
+    return Exit(message=report, log=f"{report}\n", seconds=15)
+
+
+def _answering(world: World, pod: Obj, node: str) -> list[str]:
+    """Return the nodes that have a pod behind Service `answer`; the next node that would take one if none is placed yet."""
+    pods = world.select(PODS, pod["metadata"]["namespace"], {"bringup/check": "answer"})
+    placed = {str(other["spec"]["nodeName"]) for other in pods if other["spec"].get("nodeName")}
+    return sorted(placed) or [name for name in (node, _beside(world, pod, world.fleet.after(node))) if name]
+
+
+def _is_cut(world: World, node: str, other: str) -> bool:
+    """Return True if the host network of a node does not reach a Service's pod on the other node."""
+    if world.fault("kube_proxy_rules_missing", node):
+        return True
+    cut = world.fault("services_cut_from_hosts", node) or any(world.fault("overlay_broken", name) for name in (node, other))
+    return bool(cut) and node != other
+
+
+@check("answer")
+def answer(_world: World, _pod: Obj, _node: str) -> Behaviour:
+    """Play a pod behind Service `answer`: it runs until it is deleted."""
+    return LongRunning()
 
 
 def _beside(world: World, pod: Obj, names: Iterable[str]) -> str:

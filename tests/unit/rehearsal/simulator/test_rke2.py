@@ -15,6 +15,7 @@ from steps.stages.rke2.contract import (
     ControlExpectation,
     EtcdLimits,
     FunctionalExpectation,
+    HostNetworkExpectation,
     NodesExpectation,
     PlayExpectation,
     RegisteredNode,
@@ -24,12 +25,16 @@ from steps.stages.shared.kube_reader import Scope
 from tests.unit.rehearsal.simulator.harness import Make, User, conditions
 from workflows.rehearsal.faults import fault_registry
 from workflows.rehearsal.simulator.api_kinds import NAMESPACES, NODES, Obj
+from workflows.stages import manifest_objects
 
 VERSION = "v1.34.10+rke2r2"
 
 
 LABELS = {"site/pool": "train"}
 INGRESS_PODS = "app.kubernetes.io/name=rke2-ingress-nginx,app.kubernetes.io/component=controller"
+
+OUTSIDE = "charts.example.com"
+OUTSIDE_ENTRY = {"name": "OUTSIDE", "value": OUTSIDE}
 
 
 def up(make: Make, *faults: str, agents: int = 3, servers: int = 3) -> User:
@@ -61,6 +66,7 @@ def judge(user: User) -> dict[str, Verdict]:
     every = tuple(host.name for host in user.world.fleet)
     servers = tuple(host.name for host in user.world.fleet if host.role == "server")
     dns(user)
+    host(user)
     now = user.world.now
     control = ControlExpectation(nodes=servers, workloads=("Deployment rke2-coredns-rke2-coredns", "DaemonSet rke2-canal"))
     asked = {"labels": list(LABELS), "network_pods": "k8s-app=canal", "ingress_pods": INGRESS_PODS}
@@ -72,8 +78,25 @@ def judge(user: User) -> dict[str, Verdict]:
         "rke2/nodes": gates.nodes(
             rke2.nodes(kube, scope), NodesExpectation(nodes=every, version=VERSION, groups=groups, network="canal")
         ),
-        "rke2/functional": gates.functional(rke2.functional(kube, scope), FunctionalExpectation(nodes=every, ingress=True)),
+        "rke2/host_network": gates.host_network(
+            rke2.host_network(kube, scope), HostNetworkExpectation(nodes=servers, outside=OUTSIDE)
+        ),
+        "rke2/functional": gates.functional(
+            rke2.functional(kube, scope), FunctionalExpectation(nodes=every, ingress=True, outside=(OUTSIDE,))
+        ),
     }
+
+
+def host(user: User) -> None:
+    """Run check `host` on the servers, and the pods behind the Service that it asks."""
+    servers = [entry.name for entry in user.world.fleet if entry.role == "server"]
+    for check, names in (("answer", [entry.name for entry in user.world.fleet][:3]), ("host", servers)):
+        spec = {"completions": len(names), "parallelism": len(names), "completionMode": "Indexed", "backoffLimitPerIndex": 0}
+        container = {"name": "check", "image": "i", "env": [OUTSIDE_ENTRY]}
+        affinity = manifest_objects.one_a_node({"bringup/check": check}, manifest_objects.HOSTNAME, names)
+        pod = {"affinity": affinity, "containers": [container], "tolerations": [{"operator": "Exists"}]}
+        user.job(check, check=check, spec=spec, pod=pod, namespace="bringup-check")
+        user.simulator.advance(30)
 
 
 def dns(user: User) -> dict[str, Obj]:
@@ -83,7 +106,7 @@ def dns(user: User) -> dict[str, Obj]:
     count = len(user.world.fleet)
     spec = {"completions": count, "parallelism": count, "completionMode": "Indexed", "backoffLimitPerIndex": 0}
     user.api.create(NAMESPACES, {"metadata": {"name": "bringup-check"}})
-    container = {"name": "check", "image": "i", "env": [{"name": "INGRESS_HOST", "value": "h"}]}
+    container = {"name": "check", "image": "i", "env": [{"name": "INGRESS_HOST", "value": "h"}, OUTSIDE_ENTRY]}
     user.job("dns", check="dns", spec=spec, pod={"affinity": affinity, "containers": [container]}, namespace="bringup-check")
     user.simulator.advance(60)
     states = [pod["status"]["containerStatuses"][0]["state"] for pod in user.pods("bringup-check", labels="bringup/check=dns")]
@@ -215,6 +238,22 @@ def test_causes_of_a_silent_service_are_told_apart(make: Make, fault: str, said:
         "gpu001": said,
     }
     assert verdict.passed_nodes == 4
+
+
+@pytest.mark.parametrize(
+    ("fault", "host_network", "functional"),
+    [
+        ("upstream_dns_dead", "no DNS server that CoreDNS asks (8.8.8.8) answers about", "resolves names of the cluster, and not "),
+        ("search_domain_catches_all", "", "search domain hpc.example.org of this node answers for outside names too"),
+        ("services_cut_from_hosts", "cp00: from the host network of this server, a Service with pods on", ""),
+    ],
+)
+def test_what_the_next_stage_needs_is_told_with_its_own_cause(make: Make, fault: str, host_network: str, functional: str) -> None:
+    """Names of the cluster resolve and pods reach each other under all of them."""
+    verdicts = judge(up(make, fault))
+    for gate, cause in (("rke2/host_network", host_network), ("rke2/functional", functional)):
+        assert verdicts[gate].is_pass is not bool(cause), verdicts[gate].reason
+        assert cause in verdicts[gate].reason
 
 
 def test_the_disk_of_one_server_is_named(make: Make) -> None:
