@@ -30,8 +30,15 @@ class NcclRow(Struct, frozen=True, kw_only=True, omit_defaults=True):
     @property
     def least(self) -> float | None:
         """Return the lower bandwidth of the sides that were printed."""
-        sides = [side for side in (self.out_of_place, self.in_place) if side is not None]
-        return min(sides, default=None)
+        if self.out_of_place is None or self.in_place is None:
+            return self.in_place if self.out_of_place is None else self.out_of_place
+        return min(self.out_of_place, self.in_place)
+
+    @property
+    def speed(self) -> float:
+        """Return the lower bandwidth of both sides for comparisons; a row without a bandwidth counts as the slowest."""
+        least = self.least
+        return -1.0 if least is None else least
 
 
 class NcclRun(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -67,10 +74,11 @@ class NcclRun(Struct, frozen=True, kw_only=True, omit_defaults=True):
     @property
     def largest(self) -> NcclRow | None:
         """Return the row of the largest size; if there are several, the slowest one."""
-        size = max((row.size for row in self.rows), default=0)
-        rows = [row for row in self.rows if row.size == size]
-        # a row without a bandwidth counts as the slowest
-        return min(rows, key=lambda row: -1.0 if row.least is None else row.least, default=None)
+        slowest: NcclRow | None = None
+        for row in self.rows:
+            if slowest is None or row.size > slowest.size or (row.size == slowest.size and row.speed < slowest.speed):
+                slowest = row
+        return slowest
 
     @property
     def fastest(self) -> float | None:

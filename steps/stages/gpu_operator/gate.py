@@ -56,5 +56,5 @@ def functional(seen: FunctionalObservation, want: FunctionalExpectation) -> Verd
             owners.setdefault(uuid, []).append(name)
     fleet = gate_smoke.survey(pods, want)
     rows = [gate_smoke.judge_node(name, pods.get(name), seen, want, owners, fleet) for name in want.nodes]
-    what, notes = "a CUDA kernel ran on every GPU", [comparison.note for comparison in fleet.values() if comparison.note]
+    what, notes = "a CUDA kernel ran on every GPU", [fact.comparison.note for fact in fleet.values() if fact.comparison.note]
     return gate_checks.conclude(of_nodes(FUNCTIONAL, rows, what=what, notes=notes))

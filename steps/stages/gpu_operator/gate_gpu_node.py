@@ -1,6 +1,7 @@
 """Judges GPU nodes, one pass over the fleet. Checks of a node follow the order in which driver, labels, validator and resources
 come up; the first failure wins."""
 
+import functools
 from collections import Counter
 from collections.abc import Callable
 
@@ -25,11 +26,12 @@ MEMORY_SHARE = 0.98
 class Fleet(Struct, frozen=True):
     """Facts about all nodes together, found in one pass: usual GPU memory in MiB, whether all validators are ready, odd nodes.
 
-    `comparisons` are in the order of `COMPARED`.
+    `values` (node → value) and `comparisons` are in the order of `COMPARED`.
     """
 
     usual_memory: int
     validated: bool
+    values: tuple[dict[str, str], ...]
     comparisons: tuple[gate_alike.Comparison, ...]
 
     @property
@@ -58,14 +60,16 @@ def survey(seen: NodesObservation, want: NodesExpectation) -> Fleet:
     """
     right = [node for node in seen.nodes if _odd_driver(node, want) is None]
     memory = Counter(int(text) for node in seen.nodes if (text := node.labels.get("nvidia.com/gpu.memory", "")).isdigit())
-    comparisons = []
-    for fact in COMPARED:
-        nodes = seen.nodes if fact is FleetFact.KERNEL else right
-        values = {node.name: value for node in nodes if (value := _value(node, fact, want))}
-        comparisons.append(gate_alike.compare(fact, values, want.may_differ))
+    fleets = (seen.nodes if fact is FleetFact.KERNEL else right for fact in COMPARED)
+    values = tuple(
+        {node.name: value for node in nodes if (value := _value(node, fact, want))}
+        for fact, nodes in zip(COMPARED, fleets, strict=True)
+    )
+    comparisons = (gate_alike.compare(fact, shown, want.may_differ) for fact, shown in zip(COMPARED, values, strict=True))
     return Fleet(
         usual_memory=max(memory, key=lambda size: (memory[size], size)) if memory else 0,
         validated=gate_validator.all_ready(seen, want),
+        values=values,
         comparisons=tuple(comparisons),
     )
 
@@ -213,25 +217,31 @@ def _odd_driver(node: GpuNode, want: NodesExpectation) -> str | None:
     return next((version for version in versions if _numbers(version)[: len(wanted)] != wanted), None)
 
 
+@functools.cache
 def _numbers(version: str) -> tuple[int, ...]:
     return tuple(int(part) if part.isdigit() else -1 for part in version.split("."))
 
 
 def _alike(look: Look) -> Finding | None:
     """Check that the node has the driver, CUDA version and kernel of most nodes."""
-    source = "device attribute" if _uses_dra(look.want) else "label"
-    names = {
-        FleetFact.DRIVER: (f"{source} driverVersion" if _uses_dra(look.want) else f"{source} {DRIVER_LABEL}"),
-        FleetFact.CUDA: (f"{source} cudaDriverVersion" if _uses_dra(look.want) else f"{source} {CUDA_LABEL}"),
-        FleetFact.KERNEL: "kernel version in status.nodeInfo",
-    }
-    writer = "log of nvidia-dra-driver-kubelet-plugin" if _uses_dra(look.want) else "log of gpu-feature-discovery"
-    for fact, comparison in zip(COMPARED, look.fleet.comparisons, strict=True):
-        if (odd := comparison.findings.get(look.node.name)) is not None:
+    name, fleet = look.node.name, look.fleet
+    for fact, values, comparison in zip(COMPARED, fleet.values, fleet.comparisons, strict=True):
+        if (odd := comparison.findings.get(name)) is not None:
             return odd
-        if fact not in look.want.may_differ and not _value(look.node, fact, look.want):
-            return gate_alike.missing(fact, names[fact], "log of its kubelet" if fact is FleetFact.KERNEL else writer)
+        if name not in values and fact not in look.want.may_differ:
+            return _untold(fact, look)
     return None
+
+
+def _untold(fact: FleetFact, look: Look) -> Finding:
+    """Return the finding on a node that does not show a compared fact."""
+    if fact is FleetFact.KERNEL:
+        return gate_alike.missing(fact, "kernel version in status.nodeInfo", "log of its kubelet")
+    is_driver = fact is FleetFact.DRIVER
+    if _uses_dra(look.want):
+        source = f"device attribute {'driverVersion' if is_driver else 'cudaDriverVersion'}"
+        return gate_alike.missing(fact, source, "log of nvidia-dra-driver-kubelet-plugin")
+    return gate_alike.missing(fact, f"label {DRIVER_LABEL if is_driver else CUDA_LABEL}", "log of gpu-feature-discovery")
 
 
 def _advertised(look: Look) -> Finding | None:

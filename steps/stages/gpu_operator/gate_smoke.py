@@ -1,6 +1,7 @@
 """Judges the report of check `cuda-smoke` on a node: all GPUs, a CUDA kernel on each, alike with other nodes, and exported."""
 
 from collections.abc import Mapping
+from typing import NamedTuple
 
 from steps.contract.checks import CheckPod
 from steps.contract.fleet_facts import FleetFact
@@ -12,17 +13,23 @@ from steps.stages.shared.finding import Finding, fail, node_verdict, unknown
 COMPARED = (FleetFact.DRIVER, FleetFact.DRIVER_FLAVOUR, FleetFact.CUDA, FleetFact.VBIOS)
 """Facts in the report by which nodes are compared; each is a text under its name, but `vbios` is a list in the order of `uuids`."""
 
-Fleet = Mapping[FleetFact, gate_alike.Comparison]
+
+class Compared(NamedTuple):
+    """The values of one fact by node, without nodes that do not report it, and their comparison."""
+
+    values: Mapping[str, str]
+    comparison: gate_alike.Comparison
+
+
+Fleet = Mapping[FleetFact, Compared]
 Owners = Mapping[str, list[str]]
 """UUID of a GPU → nodes whose pod saw it."""
 
 
 def survey(pods: Mapping[str, CheckPod], want: FunctionalExpectation) -> Fleet:
     """Compare the facts in the reports of all nodes, in one pass for each fact."""
-    return {
-        fact: gate_alike.compare(fact, {name: value for name, pod in pods.items() if (value := _value(pod, fact))}, want.may_differ)
-        for fact in COMPARED
-    }
+    shown = {fact: {name: value for name, pod in pods.items() if (value := _value(pod, fact))} for fact in COMPARED}
+    return {fact: Compared(values, gate_alike.compare(fact, values, want.may_differ)) for fact, values in shown.items()}
 
 
 def judge_node(
@@ -58,23 +65,20 @@ def _kernels(name: str, pod: CheckPod, owners: Owners, expected: int, goal: str)
 
 def _alike(name: str, pod: CheckPod, want: FunctionalExpectation, fleet: Fleet) -> Finding | None:
     """Check that driver and firmware are those of most nodes, and of all GPUs of the node."""
-    for fact in COMPARED:
-        value = _value(pod, fact)
-        if not value and fact not in want.may_differ:
+    for fact, (values, comparison) in fleet.items():
+        if name not in values and fact not in want.may_differ:
             label = gate_alike.LABELS[fact]
             return gate_alike.missing(fact, f"{label} in the report of pod {pod.name}", "nvidia-smi -q on the node")
-        if fact is FleetFact.VBIOS and fact not in want.may_differ and (mixed := _mixed(pod)) is not None:
-            return mixed
-        if (odd := fleet[fact].findings.get(name)) is not None:
+        if fact is FleetFact.VBIOS and fact not in want.may_differ and ", " in values[name]:
+            return _mixed(pod)
+        if (odd := comparison.findings.get(name)) is not None:
             return odd
     return None
 
 
-def _mixed(pod: CheckPod) -> Finding | None:
-    """Return a failure if the GPUs of one node have different firmware, naming a GPU of each kind."""
+def _mixed(pod: CheckPod) -> Finding:
+    """Return the failure of a node whose GPUs have different firmware, naming a GPU of each kind."""
     first = dict(zip(reversed(_versions(pod)), reversed(gate_checks.uuids(pod)), strict=False))
-    if len(first) < 2:
-        return None
     shown = ", ".join(f"{version} on {uuid}" for version, uuid in sorted(first.items()))
     step = f"{gate_alike.REPAIRS[FleetFact.VBIOS]}, or list vbios under validation.may_differ with the reason"
     return fail(FailureClass.COMPARISON, f"VBIOS differs between GPUs of the node: {shown}", "the same on all GPUs", step)

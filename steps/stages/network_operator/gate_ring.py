@@ -92,7 +92,8 @@ def _read(seen: FunctionalObservation, want: FunctionalExpectation) -> Ring:
     common = Counter(tuple(sorted(map(_device, _rails(pod)))) for pod in pods.values() if pod.report)
     # of sets that equally many nodes have, the larger one: a node may lack a device, and has none too many
     names = max(common, key=lambda devices: (common[devices], len(devices)), default=())
-    silent = tuple(name for name in want.nodes if name not in nodes.values())
+    reporting = frozenset(nodes.values())
+    silent = tuple(name for name in want.nodes if name not in reporting)
     rails = Counter(rail for pod in pods.values() for rail in _expected(pod, want))
     return Ring(pods=pods, sent=sent, received=received, names=names, owners=owners, silent=silent, rails=rails)
 

@@ -1,5 +1,6 @@
 """Gates of os_prep: each machine has the host settings of the OS profile, and machines are alike where they must be."""
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from fnmatch import fnmatchcase
 
@@ -34,6 +35,7 @@ OF_POLICY = ("rancher-rke2", "rpm.rancher.io")
 """Texts by which an error of dnf shows that the repository of RKE2's SELinux policy does not answer."""
 IN_PLACE = {"package manager": ("package *",), "services": ("service *", "time service")}
 """Host setting that stands for a tool of the machine → patterns of the settings that cannot be checked if the tool is broken."""
+WILDCARD = re.compile(r"[*?\[]")
 TOLD = {
     "hosts over a boot": "whose /etc/hosts does not last",
     "firewall": "with a firewall that bringup does not change",
@@ -115,10 +117,12 @@ def _lacking(node: NodeObservation, want: NodesExpectation) -> Iterator[Finding]
         yield unknown(FailureClass.RUNTIME, seen, "the fact gpu_machine", f"play os_prep on {node.node} again")
     # a broken package manager hides all packages: one failure is told, not one for each package
     broken = [pattern for item in node.items if item.status is ItemStatus.FAILED for pattern in IN_PLACE.get(item.name, ())]
+    names = frozenset(item.name for item in node.items)
     for pattern in (*want.items, *(want.gpu_items if is_gpu_machine else ())):
-        if any(fnmatchcase(pattern, covered) for covered in broken):
+        # most patterns are plain names: matching each of them with every item would cost a hundred times more
+        if pattern in names or any(fnmatchcase(pattern, covered) for covered in broken):
             continue
-        if not any(fnmatchcase(item.name, pattern) for item in node.items):
+        if not (WILDCARD.search(pattern) and any(fnmatchcase(name, pattern) for name in names)):
             step = "let the profile of the play hold what the gate expects"
             yield unknown(FailureClass.RUNTIME, f"no item '{pattern}'", f"an item '{pattern}'", step)
 
@@ -174,9 +178,10 @@ def _notes(observed: tuple[NodeObservation, ...], want: NodesExpectation) -> Ite
     old = [name for name, fact in facts.items() if want.cgroup_v2 and fact.cgroup == "v1"]
     if old:
         yield f"{count(len(old), 'node')} with version 1 of control groups, first {old[0]}: {OLD_CGROUP}"
-    as_wanted = [(node, item) for node in observed for item in node.items if item.status in (ItemStatus.OK, ItemStatus.CHANGED)]
+    good = (ItemStatus.OK, ItemStatus.CHANGED)
+    as_wanted = [(node, item) for node in observed for item in node.items if item.why and item.status in good]
     for pattern, what in TOLD.items():
-        remarks = ((node.node, item.why) for node, item in as_wanted if fnmatchcase(item.name, pattern) and item.why)
+        remarks = ((node.node, item.why) for node, item in as_wanted if fnmatchcase(item.name, pattern))
         if rows := list(dict(remarks).items()):
             yield f"{count(len(rows), 'node')} {what}, first {rows[0][0]}: {rows[0][1]}"
     strangers = sorted({node.node for node in observed} - set(want.nodes))

@@ -1,19 +1,21 @@
 """Judges the output of sinfo and srun in the check pod, node by node: idle in sinfo, srun hostname, srun --gres."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 
 from steps.contract.verdict import FailureClass, NodeVerdict, Verdict, of_nodes
 from steps.stages.shared import gate_checks
 from steps.stages.shared.causes import RUNTIME_REASONS
 from steps.stages.shared.finding import Finding, fail, node_verdict, unknown
 from steps.stages.slurm import gate_states
-from steps.stages.slurm.contract import FunctionalExpectation, FunctionalObservation, Srun
+from steps.stages.slurm.contract import FunctionalExpectation, FunctionalObservation, SlurmNode, Srun
 
 
 def jobs(gate: str, srun: Srun, node_of: Mapping[str, str], want: FunctionalExpectation) -> Verdict:
     """Return the verdict on every expected node; `node_of` maps Slurm nodes to Kubernetes nodes."""
     names = {node: name for name, node in node_of.items()}
-    rows = [_job(node, names.get(node), srun, want) for node in want.nodes]
+    states = {state.name: state for state in reversed(srun.nodes)}
+    reached = frozenset(srun.hosts)
+    rows = [_job(node, names.get(node), srun, want, states, reached) for node in want.nodes]
     verdict = gate_checks.conclude(of_nodes(gate, rows, what=f"ran a job with {want.gpus} GPUs" if want.gpus else "ran a job"))
     finding = _exits(srun, want) if verdict.is_pass else None
     return finding.verdict(gate) if finding else verdict
@@ -54,20 +56,27 @@ def no_report(seen: FunctionalObservation) -> Finding:
     return unknown(FailureClass.HEALTH, state, expected, "wait for the check pod")
 
 
-def _job(node: str, name: str | None, srun: Srun, want: FunctionalExpectation) -> NodeVerdict:
-    known = next((node_state for node_state in srun.nodes if node_state.name == name), None)
+def _job(
+    node: str,
+    name: str | None,
+    srun: Srun,
+    want: FunctionalExpectation,
+    states: Mapping[str, SlurmNode],
+    reached: Set[str],
+) -> NodeVerdict:
+    known = states.get(name or "")
     if name is None:
         seen = "which Slurm node runs here is not known"
         finding: Finding | None = unknown(FailureClass.HEALTH, seen, "a pod that runs slurmd", "see gate slurm/nodes")
     elif known is None:
         finding = fail(FailureClass.HEALTH, f"Slurm knows no node {name}", "a state in sinfo", "read slurmd's log on the node")
     else:
-        finding = gate_states.problem(known, want.gpus) or _reached(name, srun) or _saw(name, srun, want)
+        finding = gate_states.problem(known, want.gpus) or _reached(name, srun, reached) or _saw(name, srun, want)
     return node_verdict(node, finding, f"job ran on {name}")
 
 
-def _reached(name: str, srun: Srun) -> Finding | None:
-    if name in srun.hosts:
+def _reached(name: str, srun: Srun, reached: Set[str]) -> Finding | None:
+    if name in reached:
         return None
     error = next((candidate for candidate in srun.errors if candidate.host == name), srun.errors[0] if srun.errors else None)
     cause = error.cause if error else f"exit code {srun.exits.get('hosts', 'unknown')}"

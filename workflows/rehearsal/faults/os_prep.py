@@ -73,7 +73,7 @@ FAULTS = (
     ),
     Fault(
         name="kernel_differs",
-        gate="os_prep/fleet",
+        gate="os_prep/nodes",
         node="gpus:2",
         summary="Two machines run an older kernel than the others.",
         caught_by="Their kernel is not that of most machines of their kind.",
@@ -81,7 +81,7 @@ FAULTS = (
     ),
     Fault(
         name="nic_firmware_differs",
-        gate="os_prep/fleet",
+        gate="os_prep/nodes",
         node="gpus:2",
         summary="The NICs of two machines have older firmware than those of the others.",
         caught_by="The firmware of this board is another one on most machines.",
