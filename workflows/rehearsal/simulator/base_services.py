@@ -37,6 +37,16 @@ CERT_MANAGER, WEBHOOK = "cert-manager", "cert-manager-webhook"
 FOREIGN_CLASS = "vendor-default"
 CA_BUNDLE = "c2ltdWxhdGVkIENB"
 
+_INDEX = 'Get "https://charts.jetstack.io/index.yaml"'
+_LOOKUP = "dial tcp: lookup charts.jetstack.io"
+_OTHER_NAMES = "x509: certificate is valid for *.hpc.example.org, hpc.example.org, not charts.jetstack.io"
+_NOT_FETCHED = {
+    "chart_repo_unreachable": f"{_LOOKUP}: no such host",
+    "chart_name_unanswered": f"{_INDEX}: {_LOOKUP} on 10.43.0.10:53: read udp 10.42.0.7:51044->10.43.0.10:53: i/o timeout",
+    "chart_from_another_server": f"{_INDEX}: tls: failed to verify certificate: {_OTHER_NAMES}",
+}
+"""Fault → Helm's words why it does not fetch cert-manager's chart."""
+
 
 # ---- charts ------------------------------------------------------------------------------------------------------------------
 
@@ -51,14 +61,13 @@ def prometheus_crds(_world: World, release: ChartRelease) -> None:
 def cert_manager(world: World, release: ChartRelease) -> None:
     """Install the simulated chart cert-manager: three Deployments, a Service, and webhooks whose CA bundle is still empty.
 
-    The webhooks have no rules, because a real API server would call them and nothing would answer. Raises ChartError for the fault
-    `chart_repo_unreachable`.
+    The webhooks have no rules, because a real API server would call them and nothing would answer. Raises ChartError under faults
+    by which Helm cannot fetch the chart, or the API server cannot reach the webhook.
     """
-    if world.fault("chart_repo_unreachable"):
-        raise ChartError(
-            'Error: looks like "https://charts.jetstack.io" is not a valid chart repository or cannot be reached: '
-            "dial tcp: lookup charts.jetstack.io: no such host"
-        )
+    for fault, why in _NOT_FETCHED.items():
+        if world.fault(fault):
+            place = 'looks like "https://charts.jetstack.io" is not a valid chart repository or cannot be reached'
+            raise ChartError(f"Error: INSTALLATION FAILED: {place}: {why}")
     if release.value("crds.enabled", False):
         release.crds("cert-manager.io")
     for name in (CERT_MANAGER, "cert-manager-cainjector", WEBHOOK):
@@ -71,6 +80,10 @@ def cert_manager(world: World, release: ChartRelease) -> None:
         if world.read(kind, WEBHOOK) is None:
             hooks = [hook | {"failurePolicy": "Ignore", "clientConfig": config}]
             release.put(kind, {"metadata": {"name": WEBHOOK}, "webhooks": hooks})
+    if world.fault("webhook_not_reached"):
+        call = f'Post "https://{WEBHOOK}.{release.namespace}.svc:443/validate?timeout=30s": context deadline exceeded'
+        failed = f'failed calling webhook "webhook.cert-manager.io": failed to call webhook: {call}'
+        raise ChartError(f"Error: INSTALLATION FAILED: Internal error occurred: {failed}")
 
 
 @chart("local-path-provisioner")
