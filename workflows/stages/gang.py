@@ -1,11 +1,11 @@
-"""Stage gang: a gang scheduler, quotas, or both, proven by a gang of pods that must not start and by one that must start.
+"""Stage gang: a gang scheduler, quotas, or both, proven by a gang of pods that must not start and by one that must run.
 
 The gang that must not start has one member more than all GPUs of the plan can hold (`steps/docs/facts/gpu.md`, Functional gate of a
 gang scheduler). It stays too large whatever part of the nodes is cordoned or busy, and it exposes a scheduler that binds pods one
-by one.
+by one. Each member of the gang that must run executes a CUDA kernel on its GPUs and ends.
 
-If pods cannot request GPUs, members are spread one a node. This is so with DRA, where nodes advertise no GPU resource, and with
-Slurm, whose node pods hold every GPU, so that a second run would find none free.
+If pods cannot request GPUs, members are spread one a node, and report only where they ran. This is so with DRA, where nodes
+advertise no GPU resource, and with Slurm, whose node pods hold every GPU, so that a second run would find none free.
 """
 
 from __future__ import annotations
@@ -47,13 +47,24 @@ RULES: dict[str, tuple[Rule, ...]] = {
 class Gang:
     """A gang of `count` pods that the check `check` creates, with the size of each member.
 
-    The pods end by themselves after `seconds` if nobody deletes them.
+    The pods end by themselves after `seconds` if nobody deletes them. Members of a gang that `runs` report what they did.
     """
 
     check: str
     count: int
     seconds: int
     sizes: Sizes
+    runs: bool = False
+
+    @property
+    def units(self) -> int:
+        """Units of the resource that each member takes."""
+        return 1 if self.runs and self.sizes.single else self.sizes.units
+
+    @property
+    def quota(self) -> int:
+        """Amount of a queue's quota that the whole gang takes; members that request nothing are counted as pods."""
+        return self.count * (1 if self.sizes.apart else self.units)
 
 
 def check_objects(gang: Gang, spec: ClusterSpec) -> list[Object]:
@@ -119,7 +130,7 @@ def _cluster_queue(gang: Gang, spec: ClusterSpec) -> Object:
     If members request nothing, the quota counts pods.
     """
     sizes = gang.sizes
-    quota = gang.count * (1 if sizes.apart else sizes.units) - (1 if gang.check == "gang-oversize" else 0)
+    quota = gang.quota if gang.runs else gang.quota - 1
     flavors = [{"name": spec.scheduler.flavor.name, "resources": [{"name": sizes.resource, "nominalQuota": quota}]}]
     return {
         "apiVersion": "kueue.x-k8s.io/v1beta2",
@@ -130,12 +141,12 @@ def _cluster_queue(gang: Gang, spec: ClusterSpec) -> Object:
 
 
 def _pod(gang: Gang, spec: ClusterSpec) -> Object:
-    """Return the pod spec of a gang member, which sleeps on a node of the GPU groups.
+    """Return the pod spec of a gang member on a node of the GPU groups.
 
     The pod requests its units of the resource; a member that is spread one a node has an anti-affinity instead.
     """
     groups = sorted(name.replace("_", "-") for name, group in spec.hosts.items() if group.gpu)
-    apart, limits = gang.sizes.apart, {gang.sizes.resource: gang.sizes.units}
+    apart, limits = gang.sizes.apart, {gang.sizes.resource: gang.units}
     spread = {"affinity": manifest_objects.one_a_node({manifest_objects.CHECK_LABEL: gang.check}, GROUP_LABEL, groups)}
     resources: Object = {} if apart else {"resources": {"limits": limits}}
     taints = sorted({taint for group in spec.hosts.values() if group.gpu for taint in group.taints})
@@ -147,15 +158,33 @@ def _pod(gang: Gang, spec: ClusterSpec) -> Object:
         "activeDeadlineSeconds": gang.seconds,
         "tolerations": [*map(toleration, taints), *({"key": key, "operator": "Exists"} for key in keys)],
         **(spread if apart else {}),
-        "containers": [manifest_objects.container(spec.check_image, f"sleep {gang.seconds}", **resources)],
+        "containers": [_container(gang, spec, resources)],
     }
+
+
+def _container(gang: Gang, spec: ClusterSpec, resources: Object) -> Object:
+    """Return the container of a gang member: it sleeps, or holds its place for a while and then reports.
+
+    A member with GPUs runs a CUDA kernel on each, which takes the image of the validation: the check image has no CUDA.
+    """
+    if not gang.runs:
+        return manifest_objects.container(spec.check_image, f"sleep {gang.seconds}", **resources)
+    image, name = (spec.check_image, "gang_member.sh") if gang.sizes.apart else (spec.validation.image, "cuda_smoke.sh")
+    hold = {"name": "SECONDS_TO_HOLD", "value": str(HOLD_SECONDS)}
+    # members that start some seconds apart still run at the same time
+    script = f'sleep "$SECONDS_TO_HOLD"\n{manifest_objects.script(name)}'
+    return manifest_objects.container(image, script, env=[manifest_objects.node_name(), hold], **resources)
 
 
 CONTROL, NODES, OVERSIZE, FIT = "gang/control", "gang/nodes", "gang/oversize", "gang/functional"
 MARGIN_SECONDS = 300
 NODES_SECONDS = 300
 CHECK_SECONDS = 420
-"""Time limit in seconds of one gang: 60 s to watch the gang that must not start, and time to create thousands of pods."""
+"""Time limit in seconds of the gang that must not start: 60 s to watch it, and time to create thousands of pods."""
+RUN_SECONDS = 900
+"""Time limit in seconds of the gang that must run, which may have to pull the image of the validation."""
+HOLD_SECONDS = 30
+"""Seconds for which each member of the gang that must run holds its place before it reports."""
 PODS = "pods"
 """Resource name by which spread members are counted: each counts as all pods that its node can take."""
 MOST_PODS = 1024
@@ -184,7 +213,8 @@ QUEUES = {"volcano": "Queue default", "kai_scheduler": "Queue default-queue"}
 class Sizes:
     """Number of members of the oversized gang and of the gang that fits, and the `units` of `resource` that each member takes.
 
-    With `apart`, members are spread one a node and request nothing.
+    With `apart`, members are spread one a node and request nothing. With `single`, members of the gang that fits take one unit
+    each, because kubelets refuse pods that request several shares of GPUs.
     """
 
     oversize: int
@@ -192,6 +222,7 @@ class Sizes:
     units: int
     resource: str
     apart: bool = False
+    single: bool = False
 
 
 def build(site: Site) -> Stage | None:
@@ -205,13 +236,13 @@ def build(site: Site) -> Stage | None:
     gates = {"charts": CONTROL, "control": CONTROL} if quota_objects else {"control": CONTROL}
     steps = [
         # the gate for reuse leaves out the objects that a later task applies
-        manifest_objects.apply_step(site, STAGE, chosen, CONTROL, _expectations(site, chosen, []), _READS),
+        manifest_objects.apply_step(site, STAGE, chosen, CONTROL, _expectations(site, chosen, []), _CONTROL),
         *_configure(site, chosen, quota_objects),
         _wait(site, chosen, "control", "configure" if quota_objects else "apply", _expectations(site, chosen, quota_objects)),
     ]
     sizes = gang_sizes(site)
     oversize = Gang(check="gang-oversize", count=sizes.oversize, seconds=CHECK_SECONDS + MARGIN_SECONDS, sizes=sizes)
-    fit = Gang(check="gang-fit", count=sizes.fit, seconds=CHECK_SECONDS + MARGIN_SECONDS, sizes=sizes)
+    fit = Gang(check="gang-fit", count=sizes.fit, seconds=RUN_SECONDS + MARGIN_SECONDS, sizes=sizes, runs=True)
     # one after the other: the second gang needs the room that a failing first one would hold
     steps += [_nodes(spec, sizes), _check(spec, oversize, "oversize", OVERSIZE, "nodes")]
     steps += [_check(spec, fit, "functional", FIT, "oversize")]
@@ -247,7 +278,10 @@ def gang_sizes(site: Site) -> Sizes:
     units = 1
     if total >= MOST_PODS and spec.accelerator is not None:
         units = spec.accelerator.per_node * per_gpu
-    return Sizes(oversize=total // units + 1, fit=min(needed, total // units), units=units, resource=advertised(spec)[0])
+    single = spec.sharing.mode in ("time_slicing", "mps")
+    return Sizes(
+        oversize=total // units + 1, fit=min(needed, total // units), units=units, resource=advertised(spec)[0], single=single
+    )
 
 
 def _changes(chosen: tuple[PlannedRelease, ...], made: list[Object]) -> tuple[Change, ...]:
@@ -275,8 +309,14 @@ def _expectations(site: Site, chosen: tuple[PlannedRelease, ...], made: list[Obj
         for queue in (item for item in made if item["kind"] in ("ClusterQueue", "LocalQueue")):
             space, name = queue["metadata"].get("namespace"), queue["metadata"]["name"]
             expectations["queues"].append(f"{queue['kind']} {f'{space}/{name}' if space else name}")
-        expectations |= {"flavors": _flavors(spec), "covered": list(advertised(spec) or (GPU,))}
+        expectations |= {"flavors": _flavors(spec), "covered": list(advertised(spec) or (GPU,)), "spare": _spare_units(site)}
     return expectations
+
+
+def _spare_units(site: Site) -> int:
+    """Return how many units the nodes advertise that the stage's quorum forgives, if they are the largest ones."""
+    units = max(allocatable(site.spec).values(), default=0)
+    return manifest_objects.spare_nodes(site, STAGE) * units
 
 
 def _flavors(spec: ClusterSpec) -> dict[str, dict[str, str]]:
@@ -303,7 +343,7 @@ def _wait(site: Site, chosen: tuple[PlannedRelease, ...], name: str, after: str,
     return Step(
         task=task(STAGE, name, Verb.WAIT, deadline=deadline, arguments=arguments, expectations=expectations),
         after=(after,),
-        rules=(*rights.gate_rules(site, chosen), *_READS),
+        rules=(*rights.gate_rules(site, chosen), *_CONTROL),
     )
 
 
@@ -326,7 +366,7 @@ def _configure(site: Site, chosen: tuple[PlannedRelease, ...], made: list[Object
             Rule(groups=("",), resources=("namespaces",), verbs=verbs),
             *rights.CLAIM,
             *rights.gate_rules(site, chosen),
-            *_READS,
+            *_CONTROL,
         ),
     )
     return charts, configure
@@ -334,8 +374,22 @@ def _configure(site: Site, chosen: tuple[PlannedRelease, ...], made: list[Object
 
 _READS = (
     Rule(groups=("scheduling.volcano.sh", "scheduling.run.ai"), resources=("queues", "podgroups"), verbs=("list",)),
-    Rule(groups=("kueue.x-k8s.io",), resources=("clusterqueues", "localqueues", "resourceflavors", "workloads"), verbs=("list",)),
+    Rule(
+        groups=("kueue.x-k8s.io",),
+        resources=("clusterqueues", "localqueues", "resourceflavors", "workloads", "cohorts"),
+        verbs=("list",),
+    ),
 )
+_ANYBODY = (
+    Rule(groups=("apps",), resources=("deployments", "statefulsets", "daemonsets"), verbs=("list",)),
+    Rule(
+        groups=("admissionregistration.k8s.io",),
+        resources=("validatingwebhookconfigurations", "mutatingwebhookconfigurations"),
+        verbs=("list",),
+    ),
+)
+"""Rights to look for a second scheduler, which can run in any namespace."""
+_CONTROL = (*_READS, *_ANYBODY)
 _WORLD = (Rule(groups=("",), resources=("nodes", "pods"), verbs=("list",)),)
 """Rights to read every node and every pod, from which the free units are counted."""
 
@@ -353,13 +407,18 @@ def _nodes(spec: ClusterSpec, sizes: Sizes) -> Step:
 
 
 def _check(spec: ClusterSpec, gang: Gang, name: str, gate: str, after: str) -> Step:
+    expectations: Object = {"scheduler": scheduler(spec), "count": gang.count, "units": gang.units}
+    if gang.sizes.apart:
+        expectations["quota"] = gang.quota
+    elif gang.runs:
+        expectations["devices"] = gang.units
     return manifest_objects.check_step(
         STAGE,
         gate,
         gang.check,
         check_objects(gang, spec),
-        deadline=CHECK_SECONDS,
-        expectations={"scheduler": scheduler(spec), "count": gang.count, "units": gang.sizes.units},
+        deadline=RUN_SECONDS if gang.runs else CHECK_SECONDS,
+        expectations=expectations,
         name=name,
         waits_for=(after,),
         rules=(*RULES[scheduler(spec)], *_WORLD, *_READS),

@@ -1,10 +1,10 @@
-"""Gates of gang: queues are active, nodes belong to them, an oversized gang binds no pod, and one that fits is bound as a whole."""
+"""Gates of gang: queues are active, nodes belong to them, an oversized gang binds no pod, and one that fits runs as a whole."""
 
 from collections.abc import Iterator
 from itertools import chain
 
 from steps.contract.verdict import FailureClass, NodeVerdict, Verdict, of_nodes, passed
-from steps.stages.gang import gate_gangs
+from steps.stages.gang import gate_fit, gate_oversize, gate_parts, gate_quota
 from steps.stages.gang.contract import (
     ControlExpectation,
     ControlObservation,
@@ -22,9 +22,10 @@ CONTROL = "gang/control"
 
 
 def control(seen: ControlObservation, want: ControlExpectation) -> Verdict:
-    """Check releases, Deployments, flavors and queues; the first problem is the verdict."""
+    """Check releases, Deployments, second schedulers, flavors, queues and quotas; the first problem is the verdict."""
     releases = gate_charts.problem(seen.releases, want.releases, seen.root_app, want.root_app)
-    findings = chain(_deployments(seen, want), _flavors(seen, want), _queues(seen, want), _covered(seen, want))
+    schedulers = chain(_deployments(seen, want), gate_parts.judge_parts(seen, want))
+    findings = chain(schedulers, _flavors(seen, want), _queues(seen, want), gate_quota.judge_quotas(seen, want))
     if first := releases or next(findings, None):
         return first.verdict(CONTROL)
     summary = f"Deployments ready: {len(want.deployments)}"
@@ -40,12 +41,12 @@ def nodes(seen: NodesObservation, want: NodesExpectation) -> Verdict:
 
 def oversize(seen: GangObservation, want: OversizeExpectation) -> Verdict:
     """Check that a gang larger than the free GPUs binds no pod, and that the scheduler reported that it considered the gang."""
-    return gate_gangs.judge_oversize(seen, want)
+    return gate_oversize.judge_oversize(seen, want)
 
 
 def functional(seen: GangObservation, want: FitExpectation) -> Verdict:
-    """Check that a test gang that fits is bound as a whole, within the time that the spec allows."""
-    return gate_gangs.judge_fit(seen, want)
+    """Check that a test gang that fits is bound as a whole in time, and that every member's container ran and reported."""
+    return gate_fit.judge_fit(seen, want)
 
 
 def _deployments(seen: ControlObservation, want: ControlExpectation) -> Iterator[Finding]:
@@ -80,16 +81,6 @@ def _queues(seen: ControlObservation, want: ControlExpectation) -> Iterator[Find
             yield _open(f"there is no {name}", "it, active", "apply this stage again, and see the scheduler's log")
         elif not queue.active:
             yield _open(f"{name} is not active: {queue.why or 'it does not say why'}", "active", "correct what it names")
-
-
-def _covered(seen: ControlObservation, want: ControlExpectation) -> Iterator[Finding]:
-    wanted = {name.partition(" ")[2] for name in want.queues if name.startswith("ClusterQueue ")}
-    for name in sorted(wanted):
-        missing = [resource for resource in want.covered if resource not in seen.covered.get(name, ())]
-        if missing:
-            problem = f"ClusterQueue {name} covers {', '.join(seen.covered.get(name, ())) or 'nothing'}"
-            step = "correct scheduler.flavor.covered_resources: the quota would govern nothing"
-            yield fail(FailureClass.COMPARISON, problem, f"{missing[0]}, which the nodes advertise", step)
 
 
 def _node(name: str, node: SchedulableNode | None, want: NodesExpectation) -> NodeVerdict:

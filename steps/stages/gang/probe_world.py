@@ -1,6 +1,7 @@
 """Reads nodes and pods as a gang scheduler sees them: units of a resource on each node, and those that no pod has requested."""
 
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Mapping
 
 from msgspec import Struct
 
@@ -10,6 +11,10 @@ from steps.stages.shared import probe_workloads
 from steps.stages.shared.kube_reader import KubeReader
 
 _ENDED = ("Succeeded", "Failed")
+_QUANTITY = re.compile(r"([0-9]*\.?[0-9]+(?:[eE][-+]?[0-9]+)?)(m|k|[KMGTPE]i|[MGTPE])?")
+_FACTORS = {"": 1.0, "m": 1e-3, "k": 1e3, **{unit: 1000.0**power for power, unit in enumerate("MGTPE", start=2)}}
+_FACTORS |= {f"{unit}i": 1024.0**power for power, unit in enumerate("KMGTPE", start=1)}
+"""Suffix of a Kubernetes quantity → factor. Source: https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/quantity/"""
 
 
 class _ResourceRequests(Struct, frozen=True):
@@ -54,6 +59,28 @@ def nodes(kube: KubeReader, resource: str, labels: Iterable[str] = ()) -> tuple[
 def free(nodes: Iterable[SchedulableNode]) -> int:
     """Return the number of units that no pod has requested, summed over the nodes that accept new pods."""
     return sum(max(node.free, 0) for node in nodes if node.schedulable)
+
+
+def capacity(kube: KubeReader, flavors: Mapping[str, Mapping[str, str]], names: Iterable[str]) -> dict[str, dict[str, float]]:
+    """Return flavor → resource → allocatable amount, summed over the named nodes with the flavor's labels.
+
+    `flavors` maps flavors to labels; without flavors no node is read. Amounts that are no quantity are left out.
+    """
+    wanted = frozenset(names)
+    nodes = [node for node in probe_workloads.nodes(kube) if node.metadata.name in wanted] if flavors else []
+    totals: dict[str, dict[str, float]] = {}
+    for flavor, labels in flavors.items():
+        total = totals.setdefault(flavor, {})
+        for node in nodes:
+            for resource, text in node.status.allocatable.items() if labels.items() <= node.metadata.labels.items() else ():
+                total[resource] = total.get(resource, 0.0) + (quantity(text) or 0.0)
+    return totals
+
+
+def quantity(value: str | float) -> float | None:
+    """Return a Kubernetes quantity as a number: `500m` → 0.5, `2Gi` → 2147483648.0; None if it is not one."""
+    match = _QUANTITY.fullmatch(str(value))
+    return float(match[1]) * _FACTORS[match[2] or ""] if match else None
 
 
 def _node(node: probe_workloads.Node, resource: str, keys: tuple[str, ...], taken: dict[str, int]) -> SchedulableNode:

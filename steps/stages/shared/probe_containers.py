@@ -18,11 +18,12 @@ class _Waiting(Struct, frozen=True):
 
 
 class ContainerEnd(Struct, frozen=True, rename="camel"):
-    """State of a container that ended: reason, message and exit code."""
+    """State of a container that ended: reason, message, exit code and times."""
 
     reason: str = ""
     message: str = ""
     exit_code: int = 0
+    started_at: str | None = None
     finished_at: str | None = None
 
     @property

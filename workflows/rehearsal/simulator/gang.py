@@ -1,20 +1,125 @@
-"""Stage gang: the simulated schedulers Volcano, KAI and Kueue. Importing this module registers their charts and pods."""
+"""Stage gang: the simulated schedulers Volcano, KAI and Kueue, the pods of the check's gangs, and schedulers of somebody else.
+
+Importing this module registers their charts and pods.
+"""
 
 from __future__ import annotations
 
-from workflows.rehearsal.simulator.api_kinds import Obj
+from typing import Any
+
+from workflows.rehearsal.simulator import gang_kai, gang_kueue, gang_volcano, gpu_operator_nodes, simulated_pods
+from workflows.rehearsal.simulator.api_kinds import DEPLOYMENTS, NAMESPACES, NODES, PODS, Obj, ObjectKind, labels_of
 from workflows.rehearsal.simulator.gang_kai import Kai
 from workflows.rehearsal.simulator.gang_kueue import Kueue
 from workflows.rehearsal.simulator.gang_volcano import Volcano
-from workflows.rehearsal.simulator.simulated_pods import LongRunning, check
-from workflows.rehearsal.simulator.world import World
+from workflows.rehearsal.simulator.scheduler import quantity, requests
+from workflows.rehearsal.simulator.simulated_pods import Behaviour, BlockedStart, Exit, LongRunning, NeverStarted, check
+from workflows.rehearsal.simulator.world import Changes, World
+
+KERNEL_SECONDS = 12.0
+"""Virtual seconds that a member needs to build and run its CUDA kernel."""
+NO_DEVICE = (
+    "Allocate failed due to requested number of devices unavailable for {0}. Requested: {1}, Available: 0, which is unexpected"
+)
+NO_ROOM = "Node didn't have enough resource: pods, requested: 1, used: 110, capacity: 110"
+NO_TASK = (
+    "failed to create containerd task: failed to create shim task: OCI runtime create failed: runc create failed: unable to start "
+    "container process: error during container init: exec: operation not permitted"
+)
+NO_SPEC = "failed to generate container spec: failed to apply OCI options: failed to mkdir: read-only file system"
 
 
 @check("gang-oversize")
-@check("gang-fit")
-def member(_world: World, _pod: Obj, _node: str) -> LongRunning:
-    """Play a pod of a gang in the checks `gang-oversize` and `gang-fit`: it sleeps until it is deleted."""
+def waiting(_world: World, _pod: Obj, _node: str) -> LongRunning:
+    """Play a pod of the gang that cannot fit: it sleeps until it is deleted."""
     return LongRunning()
 
 
-ROLES = (Volcano, Kai, Kueue)
+@check("gang-fit")
+def member(world: World, pod: Obj, node: str) -> Behaviour:
+    """Play a pod of the gang that fits: it holds its place, runs a CUDA kernel if it requested GPUs, and reports.
+
+    The report has the form that `workflows/stages/scripts/cuda_smoke.sh` and `gang_member.sh` print.
+    """
+    resource, units = _gpus(pod)
+    if world.fault("gang_members_refused", node):
+        if resource:
+            return NeverStarted(reason="UnexpectedAdmissionError", message=NO_DEVICE.format(resource, units))
+        return NeverStarted(reason="OutOfpods", message=NO_ROOM)
+    if world.fault("gang_members_fail_to_start", node):
+        return NeverStarted(reason="StartError", message=NO_TASK, code=128)
+    if world.fault("gang_members_wait_to_start", node):
+        return BlockedStart(reason="CreateContainerError", message=NO_SPEC)
+    hold = float(simulated_pods.environment(pod).get("SECONDS_TO_HOLD", "0"))
+    report: dict[str, Any] | str = {"node": node, "time": int(world.now)}
+    if resource:
+        hold += KERNEL_SECONDS
+        report = _cuda_report(world, pod, node, resource, units)
+    return Exit(message="" if world.fault("gang_members_say_nothing", node) else report, seconds=hold)
+
+
+def _gpus(pod: Obj) -> tuple[str, int]:
+    """Return the GPU resource that a pod requests, and how many units; an empty name if it requests none."""
+    wanted = ((name, int(amount)) for name, amount in requests(pod).items() if name.startswith("nvidia.com/") and amount)
+    return next(wanted, ("", 0))
+
+
+def _cuda_report(world: World, pod: Obj, node: str, resource: str, units: int) -> dict[str, Any]:
+    """Return what the CUDA script of a member reports, whose devices come after those of the members before it on the node."""
+    name, check_name = pod["metadata"]["name"], labels_of(pod)[simulated_pods.CHECK]
+    gang = world.select(PODS, pod["metadata"]["namespace"], {simulated_pods.CHECK: check_name})
+    before = (other for other in gang if simulated_pods.node(other) == node and other["metadata"]["name"] < name)
+    first = sum(_gpus(other)[1] for other in before)
+    status = (world.find(NODES, node) or {}).get("status") or {}
+    gpus = gpu_operator_nodes.visible_gpus(world, node)
+    # a node with MIG instances or shares has several units on each GPU
+    per_gpu = max(int(quantity(status.get("allocatable", {}).get(resource, gpus))) // max(gpus, 1), 1)
+    numbers = sorted({unit // per_gpu for unit in range(first, first + units)})
+    uuids = [gpu_operator_nodes.gpu_uuid(world, node, number) for number in numbers]
+    passed = 0 if world.fault("gang_members_without_cuda", node) else units
+    error = "" if passed else f"{uuids[0]}: CUDA driver version is insufficient for CUDA runtime version"
+    return {"node": node, "uuids": uuids, "devices": units, "passed": passed, "error": error}
+
+
+# ---- schedulers of somebody else -----------------------------------------------------------------------------------------------
+
+FOREIGN = "ml-tools"
+"""Namespace of a platform team that runs a scheduler of its own."""
+PRODUCTS: tuple[tuple[ObjectKind, str, str], ...] = (
+    (gang_volcano.GROUPS, "docker.io/volcanosh/vc-scheduler:v1.9.0", "volcano"),
+    (gang_kai.GROUPS, "ghcr.io/nvidia/kai-scheduler/scheduler:v0.9.1", "kai-scheduler"),
+    (gang_kueue.WORKLOADS, "registry.k8s.io/kueue/kueue:v0.11.4", ""),
+)
+"""Kind by which a product is known to be installed → image of its older release, and the scheduler name that its pods serve."""
+
+
+class ForeignSchedulers:
+    """Schedulers that somebody else installed: the faults `gang_second_scheduler` and `gang_second_by_arguments`."""
+
+    name = "foreign_schedulers"
+    kinds = (DEPLOYMENTS,)
+
+    def reconcile(self, world: World, changed: Changes) -> None:
+        """Create the foreign Deployments of the active faults, for each product that the cluster serves."""
+        faults = [name for name in ("gang_second_scheduler", "gang_second_by_arguments") if world.fault(name)]
+        if not faults or not changed.concern(*self.kinds):
+            return
+        for kind, image, scheduler_name in PRODUCTS:
+            if not world.served(kind):
+                continue
+            world.create(NAMESPACES, {"metadata": {"name": FOREIGN}})
+            if "gang_second_scheduler" in faults:
+                _deploy(world, "batch-scheduling", {"image": image})
+            elif scheduler_name:
+                rebuilt = {"image": "registry.example.org/ml/placer:7", "args": [f"--scheduler-name={scheduler_name}"]}
+                _deploy(world, "placer", rebuilt)
+
+
+def _deploy(world: World, name: str, container: Obj) -> None:
+    labels = {"app": name}
+    template = {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "main", **container}]}}
+    spec = {"replicas": 1, "selector": {"matchLabels": labels}, "template": template}
+    world.ensure(DEPLOYMENTS, {"metadata": {"name": name, "namespace": FOREIGN, "labels": labels}, "spec": spec})
+
+
+ROLES = (Volcano, Kai, Kueue, ForeignSchedulers)

@@ -11,13 +11,27 @@ from workflows.rehearsal.simulator import gang_placement, simulated_pods
 from workflows.rehearsal.simulator.api_kinds import DEPLOYMENTS, JOBS, NODES, PODS, Obj, annotations_of, custom, labels_of
 from workflows.rehearsal.simulator.chart_installers import ChartRelease, chart
 from workflows.rehearsal.simulator.operators import ensure_deployment, has_ready_pod
+from workflows.rehearsal.simulator.scheduler import requests
 from workflows.rehearsal.simulator.world import Changes, World
 
 GROUPS = custom("scheduling.run.ai", "PodGroup")
 QUEUES = custom("scheduling.run.ai", "Queue")
 SYSTEM, NAME = "kai-scheduler", "kai-scheduler"
 OPERATOR, SCHEDULER, GROUPER = "kai-operator", "kai-scheduler-default", "pod-grouper"
-MADE = (SCHEDULER, "admission", "binder", GROUPER, "podgroup-controller", "queue-controller")
+IMAGES = "ghcr.io/kai-scheduler/kai-scheduler"
+MADE = {
+    SCHEDULER: "scheduler",
+    "admission": "admission",
+    "binder": "binder",
+    GROUPER: "podgrouper",
+    "podgroup-controller": "podgroupcontroller",
+    "queue-controller": "queuecontroller",
+}
+"""Deployment that the operator creates → name of its image."""
+UNLIMITED = {"quota": 0, "limit": -1, "overQuotaWeight": 1}
+"""Share of each resource that the chart gives its two queues (deployments/kai-scheduler/values.yaml of KAI)."""
+LIMIT = 2
+"""GPUs that the queue admits while the fault `gang_queue_limited` is active."""
 LEAST = "kai.scheduler/batch-min-member"
 CYCLE = 1.0
 
@@ -27,7 +41,7 @@ def install(_world: World, release: ChartRelease) -> None:
     """Install the simulated chart kai-scheduler: its CRDs and the operator's Deployment. The operator creates everything else."""
     release.crds("scheduling.run.ai")
     release.crds("kai.scheduler")
-    release.deployment(OPERATOR)
+    release.deployment(OPERATOR, image=f"{IMAGES}/operator:{release.version}")
 
 
 class Kai:
@@ -55,10 +69,14 @@ def _operate(world: World) -> None:
 
     KAI's operator creates them and not the chart, so they carry none of the labels and annotations of a Helm release.
     """
-    for name in MADE:
-        ensure_deployment(world, SYSTEM, name, f"simulated/{name}:1")
-    world.ensure(QUEUES, {"metadata": {"name": "default-parent-queue"}, "spec": {}})
-    world.ensure(QUEUES, {"metadata": {"name": "default-queue"}, "spec": {"parentQueue": "default-parent-queue"}})
+    for name, image in MADE.items():
+        ensure_deployment(world, SYSTEM, name, f"{IMAGES}/{image}:v0.16.8")
+    resources = {"resources": dict.fromkeys(("cpu", "gpu", "memory"), UNLIMITED)}
+    world.ensure(QUEUES, {"metadata": {"name": "default-parent-queue"}, "spec": resources})
+    if world.fault("gang_queue_limited"):
+        resources = {"resources": resources["resources"] | {"gpu": UNLIMITED | {"limit": LIMIT}}}
+    child = resources | {"parentQueue": "default-parent-queue"}
+    world.ensure(QUEUES, {"metadata": {"name": "default-queue"}, "spec": child})
 
 
 def _jobs(world: World) -> Iterator[Obj]:
@@ -96,19 +114,35 @@ def _cycle(world: World) -> None:
 
 def _place(world: World, group: Obj | None, waiting: list[Obj]) -> None:
     least = group["spec"]["minMember"] if group else 1
+    wanted = sum(requests(pod).get("nvidia.com/gpu", 0.0) for pod in waiting[:least])
+    if group is not None and world.fault("gang_queue_limited") and wanted > LIMIT:
+        message = f"OverLimit: default-queue quota has reached the allowable limit of GPUs. Limit is {LIMIT} GPUs"
+        _explain(world, group, "OverLimit", message)
+        return
     placed = gang_placement.place(world, waiting)
     if len(placed) >= min(least, len(waiting)) and placed:
-        for pod in waiting:
-            if pod["metadata"]["name"] in placed:
-                gang_placement.bind(world, pod, placed[pod["metadata"]["name"]])
+        by_name = {pod["metadata"]["name"]: pod for pod in waiting}
+        if world.fault("gang_bind_refused"):
+            # the binder reports by event and by the condition PodBound, and leaves PodScheduled alone
+            for name, node in placed.items():
+                world.event(PODS, by_name[name], "BindingError", gang_placement.denied(by_name[name], node), warning=True)
+            return
+        for name, node in placed.items():
+            gang_placement.bind(world, by_name[name], node)
     if group is None or len(placed) == len(waiting):
         return
     message = f"Resources were found for {len(placed)} pods while {least} are required for gang scheduling"
-    wanted = {"type": "UnschedulableOnNodePool", "status": "True", "reason": "Unschedulable", "message": message}
+    _explain(world, group, "PodSchedulingErrors", message)
+    for pod in waiting:
+        if pod["metadata"]["name"] not in placed or len(placed) < least:
+            gang_placement.refuse(world, pod, message)
+
+
+def _explain(world: World, group: Obj, reason: str, message: str) -> None:
+    """Set the condition of a PodGroup that is left out; KAI states the cause in its `reasons`, and always the same reason above."""
+    wanted: Obj = {"type": "UnschedulableOnNodePool", "status": "True", "reason": "Unschedulable", "message": message}
+    wanted["reasons"] = [{"reason": reason, "message": message}]
     wanted |= {"nodePool": "default", "lastTransitionTime": world.stamp()}
     present = (group.get("status", {}).get("schedulingConditions") or [{}])[0]
     if present.get("message") != message:
         world.patch(GROUPS, group, {"status": {"schedulingConditions": [wanted]}}, status=True)
-    for pod in waiting:
-        if pod["metadata"]["name"] not in placed or len(placed) < least:
-            gang_placement.refuse(world, pod, message)

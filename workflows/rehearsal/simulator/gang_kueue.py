@@ -2,9 +2,20 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator
 
-from workflows.rehearsal.simulator.api_kinds import DEPLOYMENTS, JOBS, Obj, ObjectKind, custom, labels_of
+from workflows.rehearsal.simulator import simulated_pods
+from workflows.rehearsal.simulator.api_kinds import (
+    DEPLOYMENTS,
+    JOBS,
+    Obj,
+    ObjectKind,
+    annotations_of,
+    custom,
+    has_condition,
+    labels_of,
+)
 from workflows.rehearsal.simulator.chart_installers import ChartRelease, chart
 from workflows.rehearsal.simulator.operators import has_ready_pod
 from workflows.rehearsal.simulator.scheduler import quantity, requests
@@ -22,7 +33,7 @@ QUEUE = "kueue.x-k8s.io/queue-name"
 def install(_world: World, release: ChartRelease) -> None:
     """Install the simulated chart kueue: its CRDs and the controller's Deployment."""
     release.crds("kueue.x-k8s.io")
-    release.deployment(CONTROLLER)
+    release.deployment(CONTROLLER, image=f"registry.k8s.io/kueue/kueue:v{release.version}")
 
 
 class Kueue:
@@ -36,6 +47,8 @@ class Kueue:
         if not world.served(WORKLOADS) or not has_ready_pod(world, SYSTEM, CONTROLLER) or not changed.concern(*self.kinds):
             return
         for queue in world.objects(CLUSTER_QUEUES):
+            _change_quota(world, queue)
+        for queue in world.objects(CLUSTER_QUEUES):
             _cluster_queue(world, queue)
         for queue in world.objects(LOCAL_QUEUES):
             missing = world.find(CLUSTER_QUEUES, queue["spec"]["clusterQueue"]) is None
@@ -48,6 +61,32 @@ class Kueue:
 
 def _flavors(queue: Obj) -> Iterator[Obj]:
     return (flavor for group in queue["spec"].get("resourceGroups") or () for flavor in group["flavors"])
+
+
+CHANGED = "simulated/quota-changed"
+
+
+def _change_quota(world: World, queue: Obj) -> None:
+    """Let somebody change the quotas of a queue, once, if a fault says so."""
+    if CHANGED in annotations_of(queue):
+        return
+    groups = copy.deepcopy(queue["spec"].get("resourceGroups") or [])
+    for resource in (resource for group in groups for flavor in group["flavors"] for resource in flavor["resources"]):
+        planned = int(quantity(resource["nominalQuota"]))
+        changed = _changed_quota(world, labels_of(queue).get(simulated_pods.CHECK, ""), planned)
+        if changed == planned:
+            return
+        resource["nominalQuota"] = str(changed)
+    world.patch(CLUSTER_QUEUES, queue, {"metadata": {"annotations": {CHANGED: "done"}}, "spec": {"resourceGroups": groups}})
+
+
+def _changed_quota(world: World, check_name: str, planned: int) -> int:
+    """Return a quota of a check's queue (empty name: of a tenant's queue) as the active faults leave it, in units."""
+    if not check_name:
+        return planned * 10 if world.fault("gang_quota_above_fleet") else planned
+    if check_name == "gang-oversize" and world.fault("gang_check_quota_zero"):
+        return 0
+    return min(planned, 2) if world.fault("gang_queue_limited") else planned
 
 
 def _cluster_queue(world: World, queue: Obj) -> None:
@@ -71,6 +110,9 @@ def _job(world: World, job: Obj) -> None:
     pod_set = {"name": "main", "count": count, "template": job["spec"]["template"]}
     place = {"name": name, "namespace": meta["namespace"], "ownerReferences": [JOBS.owner(job)]}
     workload = world.create(WORKLOADS, {"metadata": place, "spec": {"podSets": [pod_set], "queueName": meta["labels"][QUEUE]}})
+    if has_condition(job, "Complete") or has_condition(job, "Failed"):
+        reason = "Succeeded" if has_condition(job, "Complete") else "Failed"
+        world.set_condition(WORKLOADS, workload, "Finished", "True", reason, "Job finished")
     if queue is None or not job["spec"].get("suspend"):
         return
     short = _short(queue, job, count)
@@ -92,6 +134,7 @@ def _short(queue: Obj, job: Obj, count: int) -> str:
         for resource in flavor["resources"]:
             wanted, most = requested.get(resource["name"], 0.0) * count, quantity(resource["nominalQuota"])
             if wanted > most:
-                why = f"insufficient quota for {resource['name']} in flavor {flavor['name']}"
-                return f"couldn't assign flavors to pod set main: {why}, request > maximum capacity ({wanted:g} > {most:g})"
+                why = f"insufficient quota for {resource['name']} in flavor {flavor['name']}, previously considered podsets"
+                sums = f"requests (0) + current podset request ({wanted:g}) > maximum capacity ({most:g})"
+                return f"couldn't assign flavors to pod set main: {why} {sums}"
     return ""

@@ -51,6 +51,13 @@ def refuse(world: World, pod: Obj, message: str) -> None:
     world.patch_soon(PODS, pod, {"status": {"phase": "Pending", "conditions": conditions}}, status=True)
 
 
+def denied(pod: Obj, node: str) -> str:
+    """Return the words of a scheduler whose binding of a pod to a node was refused by the site's admission."""
+    name = f"{pod['metadata']['namespace']}/{pod['metadata']['name']}"
+    policy = 'admission webhook "validate.kyverno.svc-fail" denied the request'
+    return f"failed to bind pod {name} to node {node}: {policy}: resource Pod/{name} was blocked by policy restrict-binding"
+
+
 def capacity(world: World, resource: str) -> float:
     """Return the allocatable amount of a resource on all nodes that are not cordoned, pods on them not subtracted."""
     nodes = Occupancy((node for node in world.objects(NODES) if not node["spec"].get("unschedulable")), ())

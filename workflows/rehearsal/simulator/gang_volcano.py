@@ -5,13 +5,14 @@ Its controllers create PodGroups and pods; its scheduler lets gangs into the que
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 
 from workflows.rehearsal.simulator import gang_placement, simulated_pods
 from workflows.rehearsal.simulator.api_kinds import DEPLOYMENTS, NODES, PODS, Obj, Ref, annotations_of, custom, ref
 from workflows.rehearsal.simulator.chart_installers import ChartRelease, chart
 from workflows.rehearsal.simulator.operators import has_ready_pod
-from workflows.rehearsal.simulator.scheduler import requests
+from workflows.rehearsal.simulator.scheduler import quantity, requests
 from workflows.rehearsal.simulator.simulated_pods import blocked_by
 from workflows.rehearsal.simulator.world import Changes, World
 
@@ -21,10 +22,10 @@ QUEUES = custom("scheduling.volcano.sh", "Queue")
 SYSTEM = "volcano-system"
 SCHEDULER, CONTROLLERS, ADMISSION = "volcano-scheduler", "volcano-controllers", "volcano-admission"
 GROUP_NAME = "scheduling.k8s.io/group-name"
-OVERCOMMIT = 1.2
-"""Factor of the plugin overcommit: a gang that wants more than 1.2 × the cluster's resources gets no pods."""
 CYCLE = 1.0
 MOMENT = "simulated/moment"
+ENDED = ("Completed", "Failed")
+"""Phases of a Job none of whose pods will run again."""
 
 
 @chart("volcano")
@@ -32,8 +33,9 @@ def install(_world: World, release: ChartRelease) -> None:
     """Install the simulated chart volcano: CRDs and three Deployments. Its scheduler creates the queue `default` once it runs."""
     for group in ("batch.volcano.sh", "bus.volcano.sh", "scheduling.volcano.sh"):
         release.crds(group)
-    for name in (ADMISSION, CONTROLLERS, SCHEDULER):
-        release.deployment(name)
+    images = {ADMISSION: "vc-webhook-manager", CONTROLLERS: "vc-controller-manager", SCHEDULER: "vc-scheduler"}
+    for name, image in images.items():
+        release.deployment(name, image=f"docker.io/volcanosh/{image}:v{release.version}")
 
 
 blocked_by("gang_scheduler_crashes", "app", SCHEDULER, f"back-off 5m0s restarting failed container={SCHEDULER}")
@@ -51,8 +53,7 @@ class Volcano:
             return
         _cordon(world)
         if has_ready_pod(world, SYSTEM, SCHEDULER):
-            state = "Closed" if world.fault("gang_queue_closed") else "Open"
-            world.ensure(QUEUES, {"metadata": {"name": "default"}, "spec": {"weight": 1}, "status": {"state": state}})
+            _queue(world)
         if has_ready_pod(world, SYSTEM, CONTROLLERS):
             for job in world.objects(JOBS):
                 if "deletionTimestamp" not in job["metadata"]:
@@ -60,6 +61,13 @@ class Volcano:
         hangs = world.fault("gang_scheduler_hangs") is not None
         if has_ready_pod(world, SYSTEM, SCHEDULER) and not hangs and any(_open_groups(world)):
             world.later("volcano/cycle", CYCLE, CYCLE, lambda: _cycle(world))
+
+
+def _queue(world: World) -> None:
+    """Write the queue `default`: open, or closed or with a limit where a fault says so."""
+    closed = world.fault("gang_queue_closed") or (world.fault("gang_queue_closes_later") and world.objects(JOBS))
+    spec: Obj = {"weight": 1} | ({"capability": {"nvidia.com/gpu": "2"}} if world.fault("gang_queue_limited") else {})
+    world.ensure(QUEUES, {"metadata": {"name": "default"}, "spec": spec, "status": {"state": "Closed" if closed else "Open"}})
 
 
 def _cordon(world: World) -> None:
@@ -74,10 +82,17 @@ def _cordon(world: World) -> None:
 
 
 def _control(world: World, job: Obj) -> None:
-    """Create the PodGroup of a Volcano Job, then its pods once the scheduler has let the group into the queue; write its state."""
+    """Create the PodGroup of a Volcano Job, then its pods once the scheduler has let the group into the queue; write its state.
+
+    The PodGroup of a Job that has ended is deleted: https://github.com/volcano-sh/volcano/blob/master/pkg/controllers/job/state/finished.go
+    """
     at = ref(job)
     name = f"{at.name}-{job['metadata']['uid']}"
     group = world.find(GROUPS, name, at.namespace)
+    if job.get("status", {}).get("state", {}).get("phase") in ENDED:
+        if group is not None:
+            world.delete(GROUPS, group)
+        return
     if group is None:
         spec = {"minMember": job["spec"]["minAvailable"], "queue": job["spec"].get("queue", "default")}
         spec["minResources"] = _least_resources(job)
@@ -115,9 +130,13 @@ def _pods(job: Obj, group: str) -> Iterator[Obj]:
 
 def _state(world: World, job: Obj) -> Obj:
     own = [pod for pod in world.objects(PODS) if simulated_pods.owner_uid(pod) == job["metadata"]["uid"]]
-    running = sum(simulated_pods.phase(pod) == "Running" for pod in own)
-    phase = "Running" if running >= job["spec"]["minAvailable"] else "Pending"
-    counts = {"minAvailable": job["spec"]["minAvailable"], "pending": len(own) - running, "running": running}
+    phases = Counter(map(simulated_pods.phase, own))
+    least, replicas = job["spec"]["minAvailable"], sum(task["replicas"] for task in job["spec"]["tasks"])
+    if phases["Succeeded"] + phases["Failed"] == replicas:
+        phase = "Completed" if phases["Succeeded"] >= least else "Failed"
+    else:
+        phase = "Running" if phases["Running"] + phases["Succeeded"] >= least else "Pending"
+    counts = {"minAvailable": least, **{name.lower(): phases[name] for name in ("Pending", "Running", "Succeeded", "Failed")}}
     present = job.get("status", {}).get("state", {})
     since = present.get("lastTransitionTime") if present.get("phase") == phase else None
     return {"state": {"phase": phase, "lastTransitionTime": since or world.stamp()}, **counts}
@@ -142,6 +161,8 @@ def _cycle(world: World) -> None:
     for group in list(_open_groups(world)):
         queue = world.find(QUEUES, group["spec"].get("queue", "default"))
         if queue is None or queue.get("status", {}).get("state") != "Open":
+            if group.get("status", {}).get("phase") != "Inqueue":
+                _refuse(world, group, "")
             continue
         if group.get("status", {}).get("phase") != "Inqueue":
             _enqueue(world, group)
@@ -150,11 +171,36 @@ def _cycle(world: World) -> None:
 
 
 def _enqueue(world: World, group: Obj) -> None:
-    wanted = group["spec"].get("minResources") or {}
-    fits = all(float(amount) <= OVERCOMMIT * gang_placement.capacity(world, name) for name, amount in wanted.items())
+    """Let a gang into its queue, or write the events of a refusal: its pods are not created, so that it gets no condition.
+
+    The plugin proportion refuses what exceeds the queue's capability, which is at most the cluster's resources:
+    https://github.com/volcano-sh/volcano/blob/master/pkg/scheduler/plugins/proportion/proportion.go
+    """
+    queue = world.find(QUEUES, group["spec"].get("queue", "default")) or {}
+    capability = queue.get("spec", {}).get("capability") or {}
+    short = [
+        name
+        for name, amount in (group["spec"].get("minResources") or {}).items()
+        if float(amount) > min(gang_placement.capacity(world, name), quantity(capability.get(name, "1e12")))
+    ]
+    # these faults are of a scheduler that is configured without the action enqueue
+    if not short or world.fault("gang_binds_partially") or world.fault("gang_binds_for_a_moment"):
+        world.patch(GROUPS, group, {"status": {"phase": "Inqueue"}})
+        return
+    _refuse(world, group, f"queue resource quota insufficient: insufficient {', '.join(sorted(short))}")
+
+
+def _refuse(world: World, group: Obj, why: str) -> None:
+    """Write the events of a group that is not let in. From Volcano 1.12 on a group without pods gets no condition.
+
+    `why` is the plugin's reason; empty if it gives none, as for a queue that is not open.
+    """
     least = group["spec"]["minMember"]
-    message = f"{least}/0 tasks in gang unschedulable: pod group is not ready, {least} minAvailable."
-    _say(world, group, "Inqueue" if fits else "Pending", message)
+    if why:
+        world.event(GROUPS, group, "Unschedulable", why)
+    message = f"0/0 tasks in gang unschedulable: pod group is not ready, {least} minAvailable"
+    world.event(GROUPS, group, "Unschedulable", message, warning=True)
+    world.patch(GROUPS, group, {"status": {"phase": "Pending"}})
 
 
 def _allocate(world: World, group: Obj) -> None:
@@ -166,6 +212,9 @@ def _allocate(world: World, group: Obj) -> None:
     if world.fault("gang_starves") and least * 2 <= gang_placement.capacity(world, "nvidia.com/gpu"):
         placed = dict(list(placed.items())[: least // 2])  # the fault makes half of the GPUs count as taken
     complete = bool(waiting) and bound + len(placed) >= least
+    if complete and world.fault("gang_bind_refused"):
+        _bind_refused(world, waiting, placed)
+        return
     if complete or (placed and world.fault("gang_binds_partially")):
         for pod in waiting:
             if pod["metadata"]["name"] in placed:
@@ -192,6 +241,14 @@ def _bind_for_a_moment(world: World, group: Obj, pod: Obj, node: str) -> None:
     world.patch(GROUPS, group, {"metadata": {"annotations": {MOMENT: "done"}}})
     gang_placement.bind(world, pod, node)
     world.later(f"volcano/unbind/{at.namespace}/{at.name}", CYCLE, CYCLE, lambda: world.delete(PODS, at))
+
+
+def _bind_refused(world: World, waiting: list[Obj], placed: gang_placement.Placement) -> None:
+    """Play the fault `gang_bind_refused`: the API server's admission refuses every binding, and the scheduler tries again."""
+    for pod in waiting:
+        message = gang_placement.denied(pod, placed[pod["metadata"]["name"]])
+        gang_placement.refuse(world, pod, message)
+        world.event(PODS, pod, "FailedScheduling", message, warning=True)
 
 
 def _say(world: World, group: Obj, phase: str, message: str) -> None:

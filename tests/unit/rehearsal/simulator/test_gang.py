@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ from steps.contract.verdict import Status
 from tests.unit.rehearsal.simulator.harness import Make, User
 from tests.unit.rehearsal.simulator.stage_runner import NODES, run, stage
 from workflows.rehearsal.faults import gang as faults
-from workflows.rehearsal.faults.fault_registry import Fault
+from workflows.rehearsal.faults.fault_registry import Fault, find_fault
 from workflows.rehearsal.simulator import api_kinds
 
 VOLCANO: dict[str, Any] = {"gang": "volcano"}
@@ -40,20 +41,31 @@ def test_a_healthy_cluster_passes_every_gate(make: Make, scheduler: dict[str, An
 
 
 UNDECIDED = {
-    "gang_scheduler_hangs": "has not said why the gang waits",
+    "gang_scheduler_hangs": "has not said that the gang is too large",
     "gang_scheduler_crashes": "",
     "gang_queue_closed": "state Closed",
+    "gang_queue_closes_later": "state Closed",
+    "gang_queue_limited": "admits at most 2 units",
+    "gang_check_quota_zero": "admits at most 0 units",
 }
 """Faults that leave a gate inconclusive; with any other it fails."""
+NEEDED = {"scheduler.quota=kueue": VOLCANO | KUEUE, "scheduler.gang=none": KUEUE}
+"""Section `scheduler` by what a fault needs; any other fault can show with Volcano."""
 
 
 @pytest.mark.sampled_rows(2)
 @pytest.mark.parametrize("fault", faults.FAULTS, ids=lambda fault: fault.name)
 def test_a_fault_is_caught_by_its_gate_and_by_none_before(make: Make, fault: Fault) -> None:
-    verdicts = list(run(cluster(make, fault.name), stage("gang", scheduler=VOLCANO)).values())
-    assert all(verdict.is_pass for verdict in verdicts[:-1])
+    caught(make, fault, NEEDED.get(fault.needs, VOLCANO))
+
+
+def caught(make: Make, fault: Fault, scheduler: dict[str, Any]) -> None:
+    """Assert that the gates pass up to the fault's own, which names the fault's cause."""
+    verdicts = list(run(cluster(make, fault.name), stage("gang", scheduler=scheduler)).values())
+    assert all(verdict.is_pass for verdict in verdicts[:-1]), verdicts
     last = verdicts[-1]
     assert last.gate == fault.gate, last
+    assert re.search(fault.cause, last.reason), last
     if fault.name in UNDECIDED:
         assert not last.is_pass
         assert UNDECIDED[fault.name] in last.reason
@@ -76,4 +88,37 @@ def test_a_gang_larger_than_the_cluster_can_queue_waits_without_pods(make: Make)
     kept = [step for step in made.steps if step.name != "nodes"]
     verdicts = run(user, type(made)(**{**vars(made), "steps": tuple(kept)}))
     assert verdicts["oversize"].is_pass, verdicts["oversize"]
-    assert "(Pending)" in verdicts["oversize"].reason
+    assert "Unschedulable (Pending): queue resource quota insufficient" in verdicts["oversize"].reason
+
+
+ANY_SCHEDULER = ("gang_second_scheduler", "gang_queue_limited", "gang_members_refused", "gang_members_without_cuda")
+
+
+@pytest.mark.sampled_rows(2)
+@pytest.mark.parametrize("name", ANY_SCHEDULER)
+@pytest.mark.parametrize("scheduler", [KAI, KUEUE], ids=["kai", "kueue"])
+def test_the_other_schedulers_show_these_faults_too(make: Make, scheduler: dict[str, Any], name: str) -> None:
+    caught(make, find_fault(name), scheduler)
+
+
+def test_kai_reports_a_refused_binding_by_event_alone(make: Make) -> None:
+    verdict = run(cluster(make, "gang_bind_refused"), stage("gang", scheduler=KAI))["functional"]
+    assert "event about Pod gang-fit-" in verdict.reason
+    assert "BindingError failed to bind pod" in verdict.reason
+    assert "let the policy or webhook that the message names" in verdict.next_step
+
+
+SHARED: dict[str, Any] = {"mode": "time_slicing", "replicas": 4}
+
+
+def test_members_take_one_share_each_where_kubelets_refuse_several(make: Make) -> None:
+    user = cluster(make)
+    for name in NODES:
+        amounts = {"nvidia.com/gpu": "0", "nvidia.com/gpu.shared": "32"}
+        user.api.merge(
+            api_kinds.NODES, api_kinds.Ref("", name), {"status": {"capacity": amounts, "allocatable": amounts}}, "status"
+        )
+    user.simulator.settle()
+    verdicts = run(user, stage("gang", scheduler=VOLCANO, sharing=SHARED))
+    assert [verdict.reason for verdict in verdicts.values() if not verdict.is_pass] == []
+    assert "ran a CUDA kernel on 1 each" in verdicts["functional"].reason
