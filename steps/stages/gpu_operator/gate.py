@@ -54,7 +54,7 @@ def functional(seen: FunctionalObservation, want: FunctionalExpectation) -> Verd
     for name, pod in pods.items():
         for uuid in gate_checks.uuids(pod):
             owners.setdefault(uuid, []).append(name)
-    fleet = gate_smoke.survey(pods, want)
-    rows = [gate_smoke.judge_node(name, pods.get(name), seen, want, owners, fleet) for name in want.nodes]
+    fleet, pending = gate_smoke.survey(pods, want), gate_checks.unplaced(seen.pods)
+    rows = [gate_smoke.judge_node(name, pods.get(name), pending, want, owners, fleet) for name in want.nodes]
     what, notes = "a CUDA kernel ran on every GPU", [fact.comparison.note for fact in fleet.values() if fact.comparison.note]
     return gate_checks.conclude(of_nodes(FUNCTIONAL, rows, what=what, notes=notes))

@@ -1,12 +1,12 @@
 """Judges the report of check `cuda-smoke` on a node: all GPUs, a CUDA kernel on each, alike with other nodes, and exported."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from steps.contract.checks import CheckPod
 from steps.contract.fleet_facts import FleetFact
 from steps.contract.verdict import FailureClass, NodeVerdict
-from steps.stages.gpu_operator.contract import FunctionalExpectation, FunctionalObservation
+from steps.stages.gpu_operator.contract import FunctionalExpectation
 from steps.stages.shared import gate_alike, gate_checks
 from steps.stages.shared.finding import Finding, fail, node_verdict, unknown
 
@@ -33,13 +33,13 @@ def survey(pods: Mapping[str, CheckPod], want: FunctionalExpectation) -> Fleet:
 
 
 def judge_node(
-    name: str, pod: CheckPod | None, seen: FunctionalObservation, want: FunctionalExpectation, owners: Owners, fleet: Fleet
+    name: str, pod: CheckPod | None, pending: Iterable[CheckPod], want: FunctionalExpectation, owners: Owners, fleet: Fleet
 ) -> NodeVerdict:
-    """Return the verdict on one expected node."""
+    """Return the verdict on one expected node. `pending` are pods of the check without a node."""
     expected = want.others.get(name, want.gpus)
     goal = f"{expected} GPUs visible and a CUDA kernel on each"
     if pod is None or not pod.report:
-        return gate_checks.silent(pod, seen.pods, goal).of_node(name)
+        return gate_checks.silent(pod, pending, goal).of_node(name)
     finding = _kernels(name, pod, owners, expected, goal) or _alike(name, pod, want, fleet) or _exported(pod, want, expected)
     return node_verdict(name, finding, f"{expected} GPUs, CUDA ran on {pod.report.get('passed', 0)} devices")
 

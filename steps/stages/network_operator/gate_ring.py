@@ -43,26 +43,28 @@ class Attached(Struct, frozen=True):
 
 
 class Ring(Struct, frozen=True, kw_only=True):
-    """The reports of all pods, ordered for the judgement of single nodes.
+    """The reports of all pods, ordered for the judgement of single nodes; `pending` are pods without a node.
 
     `sent` and `received` are directions by (node, rail). `names` are the device names that most nodes have. `owners` maps
     each secondary address to the nodes whose pods have it, once all pods have reported. `silent` are nodes without a report.
-    `rails` counts the nodes that have each rail.
+    `expected` are the rails of each node that must be fast, as rail → device; `rails` counts the nodes that have each rail.
     """
 
     pods: Mapping[str, CheckPod]
+    pending: tuple[CheckPod, ...]
     sent: Mapping[tuple[str, str], list[Direction]]
     received: Mapping[tuple[str, str], list[Direction]]
     names: tuple[str, ...]
     owners: Mapping[str, list[str]]
     silent: tuple[str, ...]
+    expected: Mapping[str, Mapping[str, str]]
     rails: Mapping[str, int]
 
 
 def judge_ring(seen: FunctionalObservation, want: FunctionalExpectation) -> list[NodeVerdict]:
     """Return the verdict on each expected node, first those with most slow directions, which are the likeliest cause."""
     ring = _read(seen, want)
-    rows = [_node(name, seen, want, ring) for name in want.nodes]
+    rows = [_node(name, want, ring) for name in want.nodes]
     slow = Counter(
         node
         for directions in ring.sent.values()
@@ -71,7 +73,8 @@ def judge_ring(seen: FunctionalObservation, want: FunctionalExpectation) -> list
         for node in (direction.source, direction.target)
     )
     # a node whose pod left no report says why its partners could not measure
-    return sorted(rows, key=lambda row: (1 if row.status is Status.PASS else -slow[row.node], row.node not in ring.silent))
+    silent = frozenset(ring.silent)
+    return sorted(rows, key=lambda row: (1 if row.status is Status.PASS else -slow[row.node], row.node not in silent))
 
 
 # ---- reports -----------------------------------------------------------------------------------------------------------------
@@ -94,8 +97,20 @@ def _read(seen: FunctionalObservation, want: FunctionalExpectation) -> Ring:
     names = max(common, key=lambda devices: (common[devices], len(devices)), default=())
     reporting = frozenset(nodes.values())
     silent = tuple(name for name in want.nodes if name not in reporting)
-    rails = Counter(rail for pod in pods.values() for rail in _expected(pod, want))
-    return Ring(pods=pods, sent=sent, received=received, names=names, owners=owners, silent=silent, rails=rails)
+    expected = {name: _expected(pod, want) for name, pod in pods.items()}
+    rails = Counter(rail for rails_of_node in expected.values() for rail in rails_of_node)
+    pending = gate_checks.unplaced(seen.pods)
+    return Ring(
+        pods=pods,
+        pending=pending,
+        sent=sent,
+        received=received,
+        names=names,
+        owners=owners,
+        silent=silent,
+        expected=expected,
+        rails=rails,
+    )
 
 
 def _directions(pod: CheckPod, nodes: Mapping[int, str], want: FunctionalExpectation) -> Iterator[Direction]:
@@ -149,13 +164,13 @@ def _secondary_addresses(pod: CheckPod) -> list[str]:
 # ---- nodes -------------------------------------------------------------------------------------------------------------------
 
 
-def _node(name: str, seen: FunctionalObservation, want: FunctionalExpectation, ring: Ring) -> NodeVerdict:
+def _node(name: str, want: FunctionalExpectation, ring: Ring) -> NodeVerdict:
     goal = f"{count(want.rails, 'rail')} at {want.floor:g} Gbit/s or more in both directions"
     pod = ring.pods.get(name)
     if pod is None or not pod.report:
-        return gate_checks.silent(pod, seen.pods, goal).of_node(name)
-    finding = _attachment(pod, want, ring) or _mtu(pod, want) or _ports(pod, want, ring) or _speed(name, pod, want, ring, goal)
-    measured = [direction for rail in _expected(pod, want) for direction in _both(name, rail, ring)]
+        return gate_checks.silent(pod, ring.pending, goal).of_node(name)
+    finding = _attachment(pod, want, ring) or _mtu(pod, want) or _ports(pod, want, ring) or _speed(name, want, ring, goal)
+    measured = [direction for rail in ring.expected[name] for direction in _both(name, rail, ring)]
     slowest = min((direction.gbit for direction in measured), default=0.0)
     return node_verdict(name, finding, f"{count(want.rails, 'rail')}, the slowest {slowest:g} Gbit/s")
 
@@ -170,10 +185,10 @@ def _both(name: str, rail: str, ring: Ring) -> list[Direction]:
     return [*ring.sent.get((name, rail), ()), *ring.received.get((name, rail), ())]
 
 
-def _speed(name: str, pod: CheckPod, want: FunctionalExpectation, ring: Ring, goal: str) -> Finding | None:
+def _speed(name: str, want: FunctionalExpectation, ring: Ring, goal: str) -> Finding | None:
     slow: list[Direction] = []
     unmeasured: list[str] = []
-    for rail, device in _expected(pod, want).items():
+    for rail, device in ring.expected[name].items():
         for verb, directions in (("sends", ring.sent.get((name, rail), [])), ("receives", ring.received.get((name, rail), []))):
             # a partner without a report, or without this rail, is no reason to doubt this node: its own row says what is wrong
             lacking = len(want.nodes) - ring.rails[rail]
@@ -183,7 +198,7 @@ def _speed(name: str, pod: CheckPod, want: FunctionalExpectation, ring: Ring, go
                 direction for direction in directions if not _is_good(direction, want) and _is_blamed(name, direction, want, ring)
             ]
     if slow:
-        return _slow(name, slow, goal, unnamed=not want.names and len(_expected(pod, want)) > want.rails)
+        return _slow(name, slow, goal, unnamed=not want.names and len(ring.expected[name]) > want.rails)
     if unmeasured:
         away = f": no report of {', '.join(ring.silent[:MOST_NAMED])}" if ring.silent else ""
         seen = f"{', '.join(unmeasured[:MOST_NAMED])} was measured with too few partners{away}"

@@ -5,16 +5,17 @@ the next stage's chart would get the blame, with ready endpoints. CoreDNS asks t
 gives it, which need not be the host's own: RKE2 gives 8.8.8.8 where that names only loopback or link-local servers.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from typing import Any
 
 import msgspec
 
+from steps.contract.checks import CheckPod
 from steps.contract.plain_text import count, some
 from steps.contract.verdict import FailureClass, NodeVerdict, Verdict, of_nodes
 from steps.stages.rke2.contract import HostNetworkExpectation, HostNetworkObservation
 from steps.stages.shared.finding import Finding, fail, node_verdict, unknown
-from steps.stages.shared.gate_checks import by_node, silent
+from steps.stages.shared.gate_checks import by_node, silent, unplaced
 
 GATE = "rke2/host_network"
 MOST_NAMED = 3
@@ -27,18 +28,21 @@ _DNS_STEP = (
 def judge(seen: HostNetworkObservation, want: HostNetworkExpectation) -> Verdict:
     """Return the verdict on all expected servers. A fail is final once the pod of every server has ended."""
     pods = by_node(seen.pods)
-    rows = [_row(name, seen, want) for name in want.nodes]
+    running = frozenset(seen.answers)
+    pending = unplaced(seen.pods)
+    rows = [_row(name, pods.get(name), pending, running, want) for name in want.nodes]
     what = "reached a Service on another node from the host's network" if not want.alone else "reached a Service from its network"
     verdict = of_nodes(GATE, rows, what=f"{what}, and {want.outside} by DNS" if want.outside else what)
     ended = all(name in pods and pods[name].ended for name in want.nodes)
     return msgspec.structs.replace(verdict, final=True) if ended and not verdict.is_pass else verdict
 
 
-def _row(name: str, seen: HostNetworkObservation, want: HostNetworkExpectation) -> NodeVerdict:
-    pod = by_node(seen.pods).get(name)
+def _row(
+    name: str, pod: CheckPod | None, pending: tuple[CheckPod, ...], running: Set[str], want: HostNetworkExpectation
+) -> NodeVerdict:
     if pod is None or not pod.report:
-        return silent(pod, seen.pods, "what this server reached from its own network").of_node(name)
-    finding = next(_upstreams(pod.report, want), None) or next(_service(name, pod.report, seen, want), None)
+        return silent(pod, pending, "what this server reached from its own network").of_node(name)
+    finding = next(_upstreams(pod.report, want), None) or next(_service(name, pod.report, running, want), None)
     dead = [server for server, answer in _servers(pod.report) if not answer]
     note = f"; no answer of DNS server {some(dead, MOST_NAMED)}" if dead and want.outside else ""
     return node_verdict(name, finding, f"reached {', '.join(_answered(pod.report))}{note}")
@@ -69,9 +73,9 @@ def _upstreams(report: Mapping[str, Any], want: HostNetworkExpectation) -> Itera
         yield fail(FailureClass.DEPENDENCY, seen, "an answer from one of them", _DNS_STEP)
 
 
-def _service(name: str, report: Mapping[str, Any], seen: HostNetworkObservation, want: HostNetworkExpectation) -> Iterator[Finding]:
+def _service(name: str, report: Mapping[str, Any], running: Set[str], want: HostNetworkExpectation) -> Iterator[Finding]:
     """Yield a problem unless a pod on another node answered behind a Service's address, asked from the network of a server."""
-    answered, running = set(_answered(report)), set(seen.answers)
+    answered = set(_answered(report))
     # another server of the site could answer at a Service's address: only nodes with a pod of the check count
     if any(node != name or want.alone for node in answered & running):
         return

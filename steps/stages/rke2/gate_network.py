@@ -7,7 +7,7 @@ kube-proxy's rules; a Service that answers by its address but not by its name po
 in `gate_outside`.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -18,7 +18,7 @@ from steps.contract.verdict import FailureClass, NodeVerdict, Verdict, of_nodes
 from steps.stages.rke2 import gate_outside
 from steps.stages.rke2.contract import FunctionalExpectation, FunctionalObservation
 from steps.stages.shared.finding import Finding, fail, node_verdict, unknown
-from steps.stages.shared.gate_checks import by_node, silent
+from steps.stages.shared.gate_checks import by_node, silent, unplaced
 
 GATE = "rke2/functional"
 
@@ -80,7 +80,8 @@ def judge(seen: FunctionalObservation, want: FunctionalExpectation) -> Verdict:
     reached = frozenset(node for pod in pods.values() for node in _seen_by(pod, bare))
     controllers = frozenset(seen.ingress or ()) if want.ingress else None
     ring = Ring(pods, places, reached, bare.names, controllers)
-    rows = [_row(name, ring, seen, want) for name in want.nodes]
+    pending = unplaced(seen.pods)
+    rows = [_row(name, ring, pending, want) for name in want.nodes]
     ways = "resolved the API's name, reached a Service and a pod on another node" + (", came in by ingress" if want.ingress else "")
     ways += f", resolved {', '.join(want.outside)}" if want.outside else ""
     verdict = of_nodes(GATE, rows, what=ways)
@@ -97,10 +98,10 @@ def _seen_by(pod: CheckPod, ring: Ring) -> Iterator[str]:
             yield pod.report[way]
 
 
-def _row(name: str, ring: Ring, seen: FunctionalObservation, want: FunctionalExpectation) -> NodeVerdict:
+def _row(name: str, ring: Ring, pending: Iterable[CheckPod], want: FunctionalExpectation) -> NodeVerdict:
     pod = ring.pods.get(name)
     if pod is None or not pod.report:
-        return silent(pod, seen.pods, "what a pod on this node resolved and reached").of_node(name)
+        return silent(pod, pending, "what a pod on this node resolved and reached").of_node(name)
     finding = next(_findings(name, pod, ring), None) or next(gate_outside.findings(pod.report, want), None)
     if finding is None and ring.ingress is not None:
         finding = next(_ingress(name, pod.report, ring, ring.ingress), None)

@@ -50,6 +50,11 @@ def why(pod: CheckPod) -> WaitReason:
     return WaitReason(text, cause.next_step, cause.failure_class) if cause else WaitReason(text)
 
 
+def unplaced(pods: Iterable[CheckPod]) -> tuple[CheckPod, ...]:
+    """Return the pods of a check that have no node yet; a gate asks once for all its nodes."""
+    return tuple(pod for pod in pods if not pod.node)
+
+
 def silent(pod: CheckPod | None, pending: Iterable[CheckPod], what: str) -> Finding:
     """Return the finding on a node whose check left no report. `pending` are pods of the check that have no node yet."""
     if pod is None:

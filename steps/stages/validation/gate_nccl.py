@@ -7,7 +7,7 @@ nothing about the largest one. A run on one host, on sockets, or cut in the midd
 
 import msgspec
 
-from steps.contract.nccl import NcclLog, NcclRun, NcclTransport, NcclWant
+from steps.contract.nccl import NcclLog, NcclRow, NcclRun, NcclTransport, NcclWant
 from steps.contract.plain_text import count, truncate
 from steps.contract.verdict import CauseRank, FailureClass, Status, ToolError, by_cause
 from steps.stages.shared.finding import Finding, fail, unknown
@@ -118,7 +118,8 @@ def _last_words(log: NcclLog) -> str:
 
 
 def _run(run: NcclRun, want: NcclWant) -> Finding | None:
-    return _shape(run, want) or _truth(run) or _bandwidth(run, want) or _certainty(run, want)
+    largest = run.largest
+    return _shape(run, want) or _truth(run) or _bandwidth(run, largest, want) or _certainty(run, largest, want)
 
 
 def _shape(run: NcclRun, want: NcclWant) -> Finding | None:
@@ -174,8 +175,7 @@ def _truth(run: NcclRun) -> Finding | None:
     return None
 
 
-def _bandwidth(run: NcclRun, want: NcclWant) -> Finding | None:
-    largest = run.largest
+def _bandwidth(run: NcclRun, largest: NcclRow | None, want: NcclWant) -> Finding | None:
     # the average covers all sizes and says nothing about the largest one
     busbw = largest.least if largest else None
     if largest is None or busbw is None or want.floor is None or busbw >= want.floor:
@@ -189,7 +189,7 @@ def _bandwidth(run: NcclRun, want: NcclWant) -> Finding | None:
     )
 
 
-def _certainty(run: NcclRun, want: NcclWant) -> Finding | None:
+def _certainty(run: NcclRun, largest: NcclRow | None, want: NcclWant) -> Finding | None:
     """Return a finding if a run is fast enough but proves nothing, because its data were not checked or its end is missing."""
     if want.checked and not run.checked:
         return unknown(
@@ -213,7 +213,7 @@ def _certainty(run: NcclRun, want: NcclWant) -> Finding | None:
             "a complete log",
             "read the whole log of the check",
         )
-    if run.largest is None or run.largest.least is None:
+    if largest is None or largest.least is None:
         return unknown(FailureClass.RUNTIME, "no bandwidth at the largest size", "a number", "read the whole log of the check")
     return None
 
