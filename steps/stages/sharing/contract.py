@@ -6,6 +6,7 @@ from msgspec import Struct
 
 from steps.contract.charts import Release, ReleaseState, RootApplication, RootState, Trouble, Workload
 from steps.contract.checks import CheckPod
+from steps.contract.verdict import ToolError
 
 
 class SharingMode(StrEnum):
@@ -87,7 +88,7 @@ class SharedNode(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     `devices` counts those of type `gpu` in complete pools of driver gpu.nvidia.com; None if there is no such pool. `drivers` are
     the versions that they report. `tainted` are devices with a taint, by which the driver marks an unhealthy one (`NAME: KEY=VALUE
-    EFFECT`); None if taints were not read.
+    EFFECT`); None if taints were not read. `mig_errors` are those in the MIG manager's log, read while its state is no success.
     """
 
     name: str
@@ -97,6 +98,7 @@ class SharedNode(Struct, frozen=True, kw_only=True, omit_defaults=True):
     devices: int | None = None
     drivers: tuple[str, ...] = ()
     tainted: tuple[str, ...] | None = None
+    mig_errors: tuple[ToolError, ...] = ()
 
 
 class NodesObservation(Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -5,7 +5,7 @@ See `steps/docs/facts/gpu.md`, Sharing: MIG can report success for a profile tha
 
 from collections.abc import Iterator
 
-from steps.contract.verdict import FailureClass, NodeVerdict
+from steps.contract.verdict import FailureClass, NodeVerdict, by_cause
 from steps.stages.shared.finding import Finding, fail, node_verdict, unknown
 from steps.stages.sharing.contract import NodesExpectation, SharedNode, SharingMode
 
@@ -61,11 +61,19 @@ def _mig_state(node: SharedNode, want: NodesExpectation) -> Iterator[Finding]:
     state = node.labels.get(STATE, "")
     if want.mode is not SharingMode.MIG or state == "success":
         return
+    cause = next(iter(by_cause(node.mig_errors)), None)
+    why = f": {cause.cause}{f' (GPU {cause.device})' if cause.device else ''}" if cause else ""
     log = f"read the log of nvidia-mig-manager on {node.name}"
+    step = cause.next_step if cause and cause.next_step else log
     if state == "failed":
-        yield fail(FailureClass.INPUT, f"MIG configuration {want.mig} failed", "mig.config.state success", log)
-    step = f"{log}: pods that still hold a GPU keep it pending, and so do errors on the way"
-    yield unknown(FailureClass.HEALTH, f"MIG state is {state or 'not told'}", "success", step)
+        # a failed state alone does not tell a wrong profile from a GPU that could not be reset
+        failure_class = cause.failure_class if cause else FailureClass.RUNTIME
+        seen = f"MIG configuration {want.mig} failed{why}"
+        yield fail(failure_class, seen, "mig.config.state success", step)
+    if cause is None:
+        step = f"{log}: pods that still hold a GPU keep it pending, and so do errors on the way"
+    failure_class = cause.failure_class if cause else FailureClass.HEALTH
+    yield unknown(failure_class, f"MIG state is {state or 'not told'}{why}", "success", step)
 
 
 def _wrong_count(node: SharedNode, gpus: int, units: int, want: NodesExpectation) -> Finding:

@@ -1,13 +1,16 @@
 """Reads how GPUs are shared: the operator's root object, the plugin's configurations, resources of nodes, and the check's pods."""
 
+from collections.abc import Iterable
 from typing import Any
 
 from msgspec import Struct
 
 from steps.contract.checks import CHECK_NAMESPACE
+from steps.contract.verdict import ToolError
 from steps.stages.shared import probe_charts, probe_checks, probe_devices, probe_workloads
 from steps.stages.shared.kube_reader import KubeReader, Scope
 from steps.stages.shared.probe_workloads import ManagedMeta
+from steps.stages.sharing import reader_mig
 from steps.stages.sharing.contract import (
     ControlObservation,
     FunctionalObservation,
@@ -70,6 +73,9 @@ LABELS = (
     "nvidia.com/dra-kubelet-plugin",
 )
 MOST_STALE = 8
+MIG_MANAGER = "nvidia-mig-manager"
+MOST_LOGS, MIG_LINES = 4, 200
+"""Most logs of MIG managers that are read in one look, and lines of each: nodes of one product fail alike."""
 
 
 class _PluginConfig(Struct, frozen=True):
@@ -122,9 +128,27 @@ def control(kube: KubeReader, scope: Scope) -> ControlObservation:
 
 
 def nodes(kube: KubeReader, scope: Scope) -> NodesObservation:
-    """Return the GPU resources, labels and DRA devices of every expected node that is registered."""
+    """Return the GPU resources, labels and DRA devices of every expected node that is registered.
+
+    Of some nodes whose MIG configuration is pending or failed, the errors in the MIG manager's log are returned too.
+    """
     pools, raw_nodes = probe_devices.by_node(kube), probe_workloads.expected_nodes(kube, scope)
-    return NodesObservation(nodes=tuple(_node(node, pools.get(node.metadata.name)) for node in raw_nodes))
+    errors = _mig_errors(kube, raw_nodes)
+    return NodesObservation(
+        nodes=tuple(_node(node, pools.get(node.metadata.name), errors.get(node.metadata.name, ())) for node in raw_nodes)
+    )
+
+
+def _mig_errors(kube: KubeReader, raw_nodes: Iterable[probe_workloads.Node]) -> dict[str, tuple[ToolError, ...]]:
+    """Return node → errors in the MIG manager's log there, for a few nodes whose configuration has failed or is pending."""
+    states = {node.metadata.name: node.metadata.labels.get("nvidia.com/mig.config.state", "") for node in raw_nodes}
+    # the failed ones first: a pending one may only need time
+    unfinished = sorted((name for name, state in states.items() if state in ("failed", "pending")), key=lambda name: states[name])
+    if not unfinished:
+        return {}
+    managers = {pod.spec.node_name: pod.metadata.name for pod in probe_workloads.pods(kube, OPERATOR, f"app={MIG_MANAGER}")}
+    read = [name for name in unfinished if name in managers][:MOST_LOGS]
+    return {name: reader_mig.errors(kube.log(OPERATOR, managers[name], tail=MIG_LINES)) for name in read}
 
 
 def limit(kube: KubeReader, scope: Scope) -> FunctionalObservation:
@@ -176,7 +200,9 @@ def _stale(kube: KubeReader, meta: ManagedMeta) -> tuple[str, ...]:
     return tuple(old[:MOST_STALE])
 
 
-def _node(node: probe_workloads.Node, devices: tuple[probe_devices.Device, ...] | None) -> SharedNode:
+def _node(
+    node: probe_workloads.Node, devices: tuple[probe_devices.Device, ...] | None, errors: tuple[ToolError, ...]
+) -> SharedNode:
     return SharedNode(
         name=node.metadata.name,
         capacity=_nvidia(node.status.capacity),
@@ -185,6 +211,7 @@ def _node(node: probe_workloads.Node, devices: tuple[probe_devices.Device, ...] 
         devices=None if devices is None else len(devices),
         drivers=probe_devices.driver_versions(devices or ()),
         tainted=probe_devices.tainted(devices or ()),
+        mig_errors=errors,
     )
 
 

@@ -62,6 +62,16 @@ FAULTS = (
         source="https://github.com/NVIDIA/mig-parted",
     ),
     Fault(
+        name="mig_waits_for_a_client",
+        gate="sharing/nodes",
+        needs="sharing.mode=mig",
+        node="gpus:2",
+        summary="On two nodes a monitoring agent of the host holds the GPUs, so MIG mode waits and the manager fails.",
+        caught_by="mig.config.state is failed, and the MIG manager's log names the client.",
+        cause=r"MIG configuration \S+ failed: a client of the host holds the GPU, so MIG mode waits for a reset \(GPU \S+\)",
+        source="https://github.com/NVIDIA/gpu-operator/issues/1726",
+    ),
+    Fault(
         name="cuda_never_runs",
         gate="sharing/functional",
         node="gpus:2",

@@ -86,12 +86,37 @@ def _look(world: World, policy: Obj | None, node: Obj) -> None:
     if ignored or wanted == annotations_of(node).get(DONE, "whole"):
         return
     slow = wanted.startswith("mig:") and policy is not None
-    if slow and labels.get(gpu_shares.MIG_STATE) != "pending":
+    if slow and labels.get(gpu_shares.MIG_STATE) not in ("pending", "failed"):
         world.patch(NODES, node, {"metadata": {"labels": {gpu_shares.MIG_STATE: "pending"}}})
     if slow and world.fault("mig_pending_for_ever", name):
         return
+    if slow and world.fault("mig_waits_for_a_client", name):
+        world.later(f"sharing/{name}/refused", 30.0, 60.0, functools.partial(_refuse_mig, world, name))
+        return
     low, high = (60.0, 180.0) if slow else (5.0, 20.0)
     world.later(f"sharing/{name}/{wanted}", low, high, functools.partial(_apply, world, name, wanted))
+
+
+_BUS = "00000000:07:00.0"
+_CLIENT = f"""time="2026-11-28T10:00:01Z" level=info msg="Applying the MIG mode change from the selected config to the node"
+Warning: MIG mode is in pending enable state for GPU {_BUS}:In use by another client
+{_BUS} is currently being used by one or more other processes (e.g. CUDA application or a monitoring application such as another \
+instance of nvidia-smi). Please first kill all processes using the device and retry the command or reboot the system to make MIG \
+mode effective.
+time="2026-11-28T10:00:09Z" level=error msg="Error: error setting MIGMode: error resetting all GPUs: exit status 255"
+"""
+"""Log of nvidia-mig-manager on a node where a monitoring agent holds the GPU (NVIDIA/mig-parted, nvidia-smi)."""
+
+
+def _refuse_mig(world: World, name: str) -> None:
+    """Set a node's MIG state to failed, with the reason in the log of the MIG manager there."""
+    managers = world.select(PODS, NAMESPACE, {"app": "nvidia-mig-manager"})
+    manager = next((pod for pod in managers if simulated_pods.node(pod) == name), None)
+    node = world.find(NODES, name)
+    if manager is None or node is None or labels_of(node).get(gpu_shares.MIG_STATE) == "failed":
+        return
+    world.log(manager, manager["spec"]["containers"][0]["name"], _CLIENT)
+    world.patch(NODES, node, {"metadata": {"labels": {gpu_shares.MIG_STATE: "failed"}}})
 
 
 def _wanted(labels: dict[str, str]) -> str:
