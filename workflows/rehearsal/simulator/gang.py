@@ -5,6 +5,7 @@ Importing this module registers their charts and pods.
 
 from __future__ import annotations
 
+import zlib
 from typing import Any
 
 from workflows.rehearsal.simulator import gang_kai, gang_kueue, gang_volcano, gpu_operator_nodes, simulated_pods
@@ -14,7 +15,7 @@ from workflows.rehearsal.simulator.gang_kueue import Kueue
 from workflows.rehearsal.simulator.gang_volcano import Volcano
 from workflows.rehearsal.simulator.scheduler import quantity, requests
 from workflows.rehearsal.simulator.simulated_pods import Behaviour, BlockedStart, Exit, LongRunning, NeverStarted, check
-from workflows.rehearsal.simulator.world import Changes, World
+from workflows.rehearsal.simulator.world import SAMPLE_ABOVE, Changes, World
 
 KERNEL_SECONDS = 12.0
 """Virtual seconds that a member needs to build and run its CUDA kernel."""
@@ -66,19 +67,29 @@ def _gpus(pod: Obj) -> tuple[str, int]:
 
 def _cuda_report(world: World, pod: Obj, node: str, resource: str, units: int) -> dict[str, Any]:
     """Return what the CUDA script of a member reports, whose devices come after those of the members before it on the node."""
-    name, check_name = pod["metadata"]["name"], labels_of(pod)[simulated_pods.CHECK]
-    gang = world.select(PODS, pod["metadata"]["namespace"], {simulated_pods.CHECK: check_name})
-    before = (other for other in gang if simulated_pods.node(other) == node and other["metadata"]["name"] < name)
-    first = sum(_gpus(other)[1] for other in before)
+    first = _first_unit(world, pod, node)
     status = (world.find(NODES, node) or {}).get("status") or {}
     gpus = gpu_operator_nodes.visible_gpus(world, node)
     # a node with MIG instances or shares has several units on each GPU
     per_gpu = max(int(quantity(status.get("allocatable", {}).get(resource, gpus))) // max(gpus, 1), 1)
-    numbers = sorted({unit // per_gpu for unit in range(first, first + units)})
+    numbers = sorted({unit // per_gpu % max(gpus, 1) for unit in range(first, first + units)})
     uuids = [gpu_operator_nodes.gpu_uuid(world, node, number) for number in numbers]
     passed = 0 if world.fault("gang_members_without_cuda", node) else units
     error = "" if passed else f"{uuids[0]}: CUDA driver version is insufficient for CUDA runtime version"
     return {"node": node, "uuids": uuids, "devices": units, "passed": passed, "error": error}
+
+
+def _first_unit(world: World, pod: Obj, node: str) -> int:
+    """Return the number of the first GPU unit of a member on its node: those of members before it by name are taken.
+
+    In large fleets, where members take whole nodes or shares, it is a number drawn from the name: counting would be quadratic.
+    """
+    name, check_name = pod["metadata"]["name"], labels_of(pod)[simulated_pods.CHECK]
+    if len(world.fleet) > SAMPLE_ABOVE:
+        return zlib.crc32(name.encode()) % 2**16
+    gang = world.select(PODS, pod["metadata"]["namespace"], {simulated_pods.CHECK: check_name})
+    before = (other for other in gang if simulated_pods.node(other) == node and other["metadata"]["name"] < name)
+    return sum(_gpus(other)[1] for other in before)
 
 
 # ---- schedulers of somebody else -----------------------------------------------------------------------------------------------
