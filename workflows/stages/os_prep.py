@@ -133,6 +133,8 @@ MELLANOX = "15b3"
 """PCI vendor id of the NICs whose device ids a spec names."""
 POLICY = "rke2-selinux"
 """Name of the package with RKE2's SELinux policy, and of its entry under `repositories` in the profile."""
+POLICY_MODULE = "SELinux module rke2"
+"""Name of that policy's module in a host report (`playbooks/module_utils/nodeprofile/confinement.py`)."""
 
 ITEMS = (
     "root",
@@ -216,6 +218,11 @@ def _play(spec: ClusterSpec) -> Step:
         fan_out="shards",
         rules=rights.CLAIM,  # the machines may belong to a cluster whose lease another run holds
     )
+
+
+def _policy_items(node: Object) -> list[str]:
+    """Return the names of the SELinux modules in a host report: a package can be installed without its module."""
+    return [POLICY_MODULE] if node.get("selinux") == "enforcing" and POLICY in node.get("packages", ()) else []
 
 
 def _asks_for_time(spec: ClusterSpec) -> bool:
@@ -309,7 +316,7 @@ def _expectations(spec: ClusterSpec) -> Object:
     expectations: Object = {
         # a version without a dot stands for all its minor releases
         "systems": [system] if "." in spec.os.version else [system, f"{system}.*"],
-        "items": list(dict.fromkeys([*ITEMS, *proving_items(node)])),
+        "items": list(dict.fromkeys([*ITEMS, *proving_items(node), *_policy_items(node)])),
         "gpu_items": proving_items(node.get("gpu", {})),
         "disk_free_mib": {path: gib * MIB for path, gib in sorted(spec.os.free_disk_gib.items())},
         "tolerate": list(spec.os.tolerate),

@@ -10,6 +10,9 @@ from ansible.module_utils.nodeprofile.item import CannotChange, NodeAccess, Rebo
 ENFORCE = "/sys/fs/selinux/enforce"
 CONFIG = "/etc/selinux/config"
 PARSER = "apparmor_parser"
+LOADED = "loaded"
+POLICIES = {"rke2-selinux": ("rke2", "/usr/share/selinux/packages/rke2.pp")}
+"""Package → the SELinux policy module that it brings, and the module's file."""
 
 
 def selinux(node: NodeAccess, wanted: str, root: str = "") -> list:
@@ -36,6 +39,36 @@ def selinux(node: NodeAccess, wanted: str, root: str = "") -> list:
             out.write("1" if wanted == "enforcing" else "0")
 
     return [settle(node, "SELinux", wanted, read, change)]
+
+
+def policy_modules(node: NodeAccess, packages: list, wanted: str, root: str = "") -> list:
+    """Return a setting result for each SELinux policy module that a package of the profile brings; none unless SELinux enforces.
+
+    Such a package loads its module in a script after its files are there. If that fails, as with an older container-selinux, the
+    package counts as installed and the module is missing (rancher/rke2-selinux#58).
+    """
+    return [
+        _policy_module(node, package, *POLICIES[package], root=root)
+        for package in packages
+        if package in POLICIES and wanted == "enforcing" and selinux_mode(root)
+    ]
+
+
+def _policy_module(node: NodeAccess, package: str, module: str, path: str, root: str) -> dict:
+    def read() -> str:
+        modules = [line.split()[0] for line in node.must("semodule", "-l").splitlines() if line.strip()]
+        return LOADED if module in modules else "not loaded"
+
+    def change() -> None:
+        there = "package %s is there, and its policy module is not loaded" % package
+        if not os.path.exists(root + path):
+            raise CannotChange("%s: it has no %s" % (there, path))
+        try:
+            node.must("semodule", "-i", root + path)
+        except CannotChange as reason:
+            raise CannotChange("%s: %s" % (there, reason)) from reason
+
+    return settle(node, "SELinux module %s" % module, LOADED, read, change)
 
 
 def selinux_mode(root: str = "") -> str:

@@ -99,6 +99,7 @@ def settle_all(node: NodeAccess, want: dict) -> list:
         *parameters,
         *boot_parameters.hugepages(want["hugepages"], waiting),
         *confinement.selinux(node, want["selinux"]),
+        *confinement.policy_modules(node, want["packages"], want["selinux"]),
         *confinement.apparmor(node, want["apparmor"], waiting, rebooted),
         *user_accounts.system_users(node, want["system_users"]),
         *user_accounts.users(node, want["users"]),

@@ -31,6 +31,10 @@ OLD_CGROUP = (
 )
 POLICY = ("package rke2-selinux", "repository of rke2-selinux")
 """Host settings that install RKE2's SELinux policy, which no distribution ships."""
+POLICY_MODULE = "SELinux module "
+"""First words of host settings about a policy module that a package should have loaded."""
+PROVIDED = ("disk ", "mount ", "package ", "repository ", "link", "route ", "default route", "DNS", POLICY_MODULE)
+"""First words of host settings that depend on what the site provides."""
 OF_POLICY = ("rancher-rke2", "rpm.rancher.io")
 """Texts by which an error of dnf shows that the repository of RKE2's SELinux policy does not answer."""
 IN_PLACE = {"package manager": ("package *",), "services": ("service *", "time service")}
@@ -152,6 +156,8 @@ def _advice(item: Item, name: str) -> str:
         return f"decide which for {name}"
     if item.name in POLICY or any(word in item.why for word in OF_POLICY):
         return f"see that {name} reaches the repository of rke2-selinux, or name a mirror in os.rke2_repository (baseurl, gpgkey)"
+    if item.name.startswith(POLICY_MODULE):
+        return f"update container-selinux on {name}, then reinstall rke2-selinux"
     return f"repair it on {name}"
 
 
@@ -162,7 +168,7 @@ def _is_unbootable(item: Item) -> bool:
 
 def _class(item: Item) -> FailureClass:
     """Return the failure class of a host setting: dependency (the site provides it), input (it decides), hardware, runtime."""
-    if item.name.startswith(("disk ", "mount ", "package ", "repository ", "link", "route ", "default route", "DNS")):
+    if item.name.startswith(PROVIDED):
         return FailureClass.DEPENDENCY
     if LOCKED in item.why:
         return FailureClass.INPUT

@@ -114,3 +114,60 @@ def test_the_command_line_says_it_only_where_it_is_not_so_by_itself(
         (tmp_path / "sys/module/apparmor/parameters").mkdir(parents=True)
         (tmp_path / "sys/module/apparmor/parameters/enabled").write_text(now)
     assert confinement.apparmor_parameters(wanted, str(tmp_path)) == words
+
+
+RKE2 = confinement.POLICIES["rke2-selinux"][1]
+
+
+def policy(root: Path, loaded: list[str], *, check_mode: bool = False, error: str = "") -> tuple[Machine, list[dict[str, Any]]]:
+    """A machine that enforces SELinux with rke2-selinux installed, and its setting results. `loaded` are its policy modules."""
+
+    def semodule(command: tuple[str, ...]) -> tuple[int, str, str]:
+        if command[1] == "-i" and not error:
+            loaded.append("rke2")
+        return (1, "", error) if command[1] == "-i" and error else (0, "\n".join(loaded) + "\n", "")
+
+    machine(root, enforce="1", config="SELINUX=enforcing\n")
+    node = Machine({"semodule": semodule}, root=root, check_mode=check_mode)
+    return node, confinement.policy_modules(node, ["container-selinux", "rke2-selinux"], "enforcing", str(root))
+
+
+def with_module(root: Path) -> Path:
+    (root / RKE2[1:]).parent.mkdir(parents=True)
+    (root / RKE2[1:]).write_text("module")
+    return root
+
+
+@pytest.mark.parametrize("listed", ["rke2", "rke2\t1.0"], ids=["semodule 3", "semodule 2"])
+def test_a_module_that_is_loaded_is_left_alone(tmp_path: Path, listed: str) -> None:
+    node, (row,) = policy(tmp_path, ["container", listed])
+    assert (row["name"], row["status"], row["after"]) == ("SELinux module rke2", "ok", "loaded")
+    assert node.said == [("semodule", "-l")]
+
+
+def test_a_module_that_its_package_did_not_load_is_loaded(tmp_path: Path) -> None:
+    _, (row,) = policy(with_module(tmp_path), ["container"])
+    assert (row["status"], row["before"], row["after"]) == ("changed", "not loaded", "loaded")
+
+
+def test_a_check_loads_nothing(tmp_path: Path) -> None:
+    node, (row,) = policy(with_module(tmp_path), ["container"], check_mode=True)
+    assert (row["status"], node.said) == ("differs", [("semodule", "-l")])
+
+
+def test_a_module_that_cannot_be_loaded_is_told_with_the_tools_words(tmp_path: Path) -> None:
+    _, (row,) = policy(with_module(tmp_path), ["rke2-other"], error="Failed to resolve typeattributeset statement")
+    assert row["status"] == "failed"
+    assert row["why"].startswith("package rke2-selinux is there, and its policy module is not loaded: ")
+    assert "Failed to resolve typeattributeset" in row["why"]
+
+
+def test_a_package_without_its_file_is_told(tmp_path: Path) -> None:
+    _, (row,) = policy(tmp_path, [])
+    assert row["why"] == f"package rke2-selinux is there, and its policy module is not loaded: it has no {RKE2}"
+
+
+def test_modules_are_not_asked_for_where_selinux_does_not_enforce_or_no_package_brings_one(tmp_path: Path) -> None:
+    node = machine(tmp_path, enforce="0", config="SELINUX=permissive\n")
+    assert confinement.policy_modules(node, ["rke2-selinux"], "permissive", str(tmp_path)) == []
+    assert confinement.policy_modules(node, ["container-selinux"], "enforcing", str(tmp_path)) == []

@@ -87,4 +87,15 @@ FAULTS = (
         caught_by="The firmware of this board is another one on most machines.",
         false_green="Every setting of the profile is as wanted, and every port is up.",
     ),
+    Fault(
+        name="selinux_module_absent",
+        gate="os_prep/nodes",
+        node="gpus:2",
+        summary="On two machines the policy module of package rke2-selinux could not be built: only the package is there.",
+        caught_by="`semodule -l` lists no module rke2, and the module's file cannot be loaded.",
+        cause="package rke2-selinux is there, and its policy module is not loaded",
+        false_green="The package is installed, and SELinux enforces.",
+        needs="os.selinux=enforcing",
+        source="https://github.com/rancher/rke2-selinux/issues/58",
+    ),
 )

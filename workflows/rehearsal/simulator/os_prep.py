@@ -33,6 +33,10 @@ KEPT = {
 CHANGE_SECONDS, READ_SECONDS, REBOOT_SECONDS = 45.0, 4.0, 420.0
 AWAY = "Timed out waiting for last boot time check (timeout=1380)"
 SKEW = 37.0
+NOT_LOADED = (
+    "package rke2-selinux is there, and its policy module is not loaded: semodule -i ended with 1: Failed to resolve "
+    "typeattributeset statement at /var/lib/selinux/targeted/tmp/modules/400/rke2/cil:64"
+)
 FREE_MIB, SMALL_MIB = 1_600_000, 9_000
 OTHER_MTU = "1500"
 OLDER_FIRMWARE, OLDER_KERNEL = "28.39.1002", "6.8.0-41-generic"
@@ -175,6 +179,7 @@ def _items(machine: PreparedHost) -> list[Item]:
         *((f"link {name}", "present", "ok") for name in links.get("names", ())),
         *((f"MTU of {name}", str(links["mtu"]), new) for name in links.get("names", ["ibs1"]) if links.get("mtu")),
         *((name, str(want[key]), "ok") for key, name in CONFIGURED.items() if want.get(key)),
+        *([("SELinux module rke2", "loaded", "ok")] if _has_policy(want) else []),
         *([("default route", "present", "ok")] if want.get("default_route") else []),
         *([("firewall", "lets in what the cluster needs", new)] if want.get("firewall") else []),
         *([("PCIe ACS", "off", new)] if want.get("pcie_acs") else []),
@@ -184,6 +189,11 @@ def _items(machine: PreparedHost) -> list[Item]:
     items = [{"name": name, "want": wanted, "after": wanted, "status": status} for name, wanted, status in lines]
     items += [_disk(machine, path, least) for path, least in want.get("disks", {}).items()]
     return [_disturbed(machine, item) for item in items]
+
+
+def _has_policy(want: dict[str, Any]) -> bool:
+    """Return True if the profile has RKE2's SELinux policy and enforces SELinux, so that its module is looked for."""
+    return want.get("selinux") == "enforcing" and "rke2-selinux" in want.get("packages", ())
 
 
 def _memlock(limit: str) -> str:
@@ -203,6 +213,8 @@ def _disturbed(machine: PreparedHost, item: Item) -> Item:
     name = item["name"]
     if name == "module nouveau" and machine.suffers("nouveau_loaded"):
         return _failed(item, "loaded", "modprobe --remove: module is in use")
+    if name == "SELinux module rke2" and machine.suffers("selinux_module_absent"):
+        return _failed(item, "not loaded", NOT_LOADED)
     if name == "PCIe ACS" and machine.suffers("acs_on"):
         return _failed(item, "on: 0000:3a:00.0 0x1d", "changed, but it reads the same as before or another value")
     if name.startswith("MTU of ") and machine.suffers("fabric_mtu"):

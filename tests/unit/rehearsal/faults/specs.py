@@ -20,6 +20,9 @@ QUOTA = "quota: kueue, queues: [{name: research, namespace: team-a, gpus: 128}]"
 WITHIN = {
     "scheduler.quota=kueue": {"scheduler: {gang: volcano}": f"scheduler: {{gang: volcano, {QUOTA}}}"},
     "scheduler.gang=none": {"scheduler: {gang: volcano}": f"scheduler: {{{QUOTA}}}"},
+    "os.selinux=enforcing": {
+        'os: {distribution: ubuntu, version: "24.04"}': 'os: {distribution: rocky, version: "9.6", selinux: enforcing}'
+    },
     "fabric.mtu=9000": {"  rate_gbit: 400": "  rate_gbit: 400\n  interfaces: [ibs1]\n  mtu: 9000"},
     "slurm.kind=none": {
         "slurm:\n  kind: slinky\n  partitions:\n": "",
