@@ -23,7 +23,7 @@ MEMORY_SHARE = 0.98
 """Least share of the usual GPU memory; a GPU with less has lost some of it. Firmware versions differ by a few MiB."""
 
 
-class Fleet(Struct, frozen=True):
+class FleetSurvey(Struct, frozen=True):
     """Facts about all nodes together, found in one pass: usual GPU memory in MiB, whether all validators are ready, odd nodes.
 
     `values` (node → value) and `comparisons` are in the order of `COMPARED`.
@@ -45,7 +45,7 @@ class Look(Struct, frozen=True):
 
     node: GpuNode
     want: NodesExpectation
-    fleet: Fleet
+    fleet: FleetSurvey
 
     @property
     def gpus(self) -> int:
@@ -53,7 +53,7 @@ class Look(Struct, frozen=True):
         return self.want.others.get(self.node.name, self.want.gpus)
 
 
-def survey(seen: NodesObservation, want: NodesExpectation) -> Fleet:
+def survey(seen: NodesObservation, want: NodesExpectation) -> FleetSurvey:
     """Return what is known of all nodes together, so that the check of one node does not look at the others again.
 
     Nodes without the driver that the plan names fail by themselves; they have no say in which driver is the usual one.
@@ -66,7 +66,7 @@ def survey(seen: NodesObservation, want: NodesExpectation) -> Fleet:
         for fact, nodes in zip(COMPARED, fleets, strict=True)
     )
     comparisons = (gate_alike.compare(fact, shown, want.may_differ) for fact, shown in zip(COMPARED, values, strict=True))
-    return Fleet(
+    return FleetSurvey(
         usual_memory=max(memory, key=lambda size: (memory[size], size)) if memory else 0,
         validated=gate_validator.all_ready(seen, want),
         values=values,
@@ -74,7 +74,7 @@ def survey(seen: NodesObservation, want: NodesExpectation) -> Fleet:
     )
 
 
-def judge_node(name: str, node: GpuNode | None, want: NodesExpectation, fleet: Fleet) -> NodeVerdict:
+def judge_node(name: str, node: GpuNode | None, want: NodesExpectation, fleet: FleetSurvey) -> NodeVerdict:
     """Return the verdict on one expected node."""
     if node is None:
         step = "see stage rke2: the agent has not joined, or was deleted"

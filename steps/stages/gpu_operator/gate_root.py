@@ -139,8 +139,8 @@ def _first_trouble(seen: ControlObservation, states: tuple[str, ...]) -> Trouble
 def _quoted(cause: Trouble, seen: ControlObservation) -> str:
     """Return what a pod shows of its trouble, and for a driver pod what its container's log says, as one clause."""
     text = f"pod {cause.pod} on {cause.node or 'no node'}: {cause.container} {cause.reason} {cause.message}".rstrip()
-    said = reader_driver.last_words(seen.driver_log) if cause.pod.startswith(DRIVER_PODS) else ""
-    return f"{text}; its log: {said}" if said else text
+    log_cause = reader_driver.last_words(seen.driver_log) if cause.pod.startswith(DRIVER_PODS) else ""
+    return f"{text}; its log: {log_cause}" if log_cause else text
 
 
 def _look_at(cause: Trouble | None, seen: ControlObservation) -> str:

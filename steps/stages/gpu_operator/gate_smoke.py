@@ -21,19 +21,19 @@ class Compared(NamedTuple):
     comparison: gate_alike.Comparison
 
 
-Fleet = Mapping[FleetFact, Compared]
+Survey = Mapping[FleetFact, Compared]
 Owners = Mapping[str, list[str]]
 """UUID of a GPU → nodes whose pod saw it."""
 
 
-def survey(pods: Mapping[str, CheckPod], want: FunctionalExpectation) -> Fleet:
+def survey(pods: Mapping[str, CheckPod], want: FunctionalExpectation) -> Survey:
     """Compare the facts in the reports of all nodes, in one pass for each fact."""
     shown = {fact: {name: value for name, pod in pods.items() if (value := _value(pod, fact))} for fact in COMPARED}
     return {fact: Compared(values, gate_alike.compare(fact, values, want.may_differ)) for fact, values in shown.items()}
 
 
 def judge_node(
-    name: str, pod: CheckPod | None, pending: Iterable[CheckPod], want: FunctionalExpectation, owners: Owners, fleet: Fleet
+    name: str, pod: CheckPod | None, pending: Iterable[CheckPod], want: FunctionalExpectation, owners: Owners, fleet: Survey
 ) -> NodeVerdict:
     """Return the verdict on one expected node. `pending` are pods of the check without a node."""
     expected = want.others.get(name, want.gpus)
@@ -63,7 +63,7 @@ def _kernels(name: str, pod: CheckPod, owners: Owners, expected: int, goal: str)
     return None
 
 
-def _alike(name: str, pod: CheckPod, want: FunctionalExpectation, fleet: Fleet) -> Finding | None:
+def _alike(name: str, pod: CheckPod, want: FunctionalExpectation, fleet: Survey) -> Finding | None:
     """Check that driver and firmware are those of most nodes, and of all GPUs of the node."""
     for fact, (values, comparison) in fleet.items():
         if name not in values and fact not in want.may_differ:

@@ -4,7 +4,7 @@ Kernel, NIC firmware and the hosts' own GPU drivers must be equal unless the spe
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 
 from steps.contract.fleet_facts import FleetFact
 from steps.contract.verdict import FailureClass
@@ -35,20 +35,22 @@ def compare(facts: Mapping[str, Facts], want: NodesExpectation) -> list[gate_ali
 
     A driver of the GPU Operator's is compared by stage gpu_operator, because this stage may run before it is loaded.
     """
-    found: list[gate_alike.Comparison] = []
+    comparisons: list[gate_alike.Comparison] = []
     for _, has_gpus in KINDS:
         alike = of_kind(facts, has_gpus)
-        found.append(gate_alike.compare(FleetFact.KERNEL, _present({name: row.kernel for name, row in alike.items()}), want.may_differ))
+        comparisons.append(
+            gate_alike.compare(FleetFact.KERNEL, _present({name: row.kernel for name, row in alike.items()}), want.may_differ)
+        )
         boards = sorted({board for row in alike.values() for board in _firmware(row)})
         for board in boards:
             versions = {name: f"{board} {shown}" for name, row in alike.items() if (shown := _firmware(row).get(board))}
-            found.append(gate_alike.compare(FleetFact.NIC_FIRMWARE, versions, want.may_differ))
+            comparisons.append(gate_alike.compare(FleetFact.NIC_FIRMWARE, versions, want.may_differ))
         if want.driver_on_host and has_gpus:
             drivers = _present({name: row.nvidia_driver for name, row in alike.items()})
-            found.append(gate_alike.compare(FleetFact.DRIVER, drivers, want.may_differ))
+            comparisons.append(gate_alike.compare(FleetFact.DRIVER, drivers, want.may_differ))
             flavours = _present({name: row.driver_flavour for name, row in alike.items()})
-            found.append(gate_alike.compare(FleetFact.DRIVER_FLAVOUR, flavours, want.may_differ))
-    return found
+            comparisons.append(gate_alike.compare(FleetFact.DRIVER_FLAVOUR, flavours, want.may_differ))
+    return comparisons
 
 
 def _present(values: Mapping[str, str]) -> dict[str, str]:

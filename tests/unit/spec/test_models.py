@@ -2,15 +2,16 @@
 
 import json
 from datetime import timedelta
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 import yaml
 from pydantic import ValidationError
 
+from steps.contract.fleet_facts import FleetFact
 from workflows import spec
 from workflows.examples import path
-from workflows.spec import cluster_spec
+from workflows.spec import cluster_spec, services
 from workflows.spec.governance import Share
 
 BASE: dict[str, Any] = yaml.safe_load(path("h200-16").read_text(encoding="utf-8"))
@@ -339,6 +340,19 @@ def test_floors_come_from_the_spec_or_the_published_table() -> None:
     assert cluster_spec.ib_write_bw_floor(slow) == 180.0
     own = load(validation={"nccl": {"intra_node_floor_gb_s": 400, "inter_node_floor_gb_s": 1}, "ib_write_bw_floor_gbit_s": 300})
     assert (cluster_spec.intra_node_floor(own), cluster_spec.ib_write_bw_floor(own)) == (400.0, 300.0)
+
+
+def test_facts_may_differ_with_a_reason() -> None:
+    assert load().validation.allowed_differences == {}
+    wanted = [{"fact": name, "reason": "why"} for name in get_args(services.FactName)]
+    found = load(validation=BASE["validation"] | {"may_differ": wanted}).validation.allowed_differences
+    assert set(found) == {fact.value for fact in FleetFact}, "the gates compare these"
+    for entry, sentence in (
+        ([{"fact": "vbios"}], "reason"),
+        ([{"fact": "bios", "reason": "x"}], "vbios"),
+        ([{"fact": "vbios", "reason": "x"}, {"fact": "vbios", "reason": "y"}], "lists a fact twice"),
+    ):
+        refused(sentence, validation=BASE["validation"] | {"may_differ": entry})
 
 
 def test_a_spec_is_frozen() -> None:

@@ -9,13 +9,14 @@ import pytest
 import yaml
 
 from steps.contract.canonical import canonical
+from steps.contract.charts import value_digests
 from steps.contract.delivery import Publication
 from steps.contract.task import Task, Verb, encode
 from steps.runtime import gating
 from steps.verbs import job
 from workflows import catalog, spec
 from workflows.stages import ORDER as STAGE_ORDER
-from workflows.stages import base_services, gpu_operator, manifest_objects, network_operator
+from workflows.stages import base_services, gpu_operator, manifest_objects, network_operator, os_prep
 from workflows.stages.stage import Site, Stage, Step
 
 EXAMPLE = Path(__file__).parents[3] / "workflows/examples/h200-16.yaml"
@@ -211,6 +212,63 @@ def test_operator_driver_is_an_operand_and_host_driver_is_not() -> None:
     assert "nvidia-driver-daemonset" in step("gpu_operator", "control").task.expectations["operands"]
     assert "nvidia-driver-daemonset" not in step("gpu_operator", "control", "host_driver").task.expectations["operands"]
     assert step("gpu_operator", "nodes", "host_driver").task.expectations["driver"] == "580.126.20"
+
+
+def test_every_part_that_the_values_switch_on_is_expected() -> None:
+    operands = step("gpu_operator", "control").task.expectations["operands"]
+    assert {"nvidia-dcgm", "nvidia-mig-manager", "gpu-feature-discovery"} <= set(operands)
+    dra = step("gpu_operator", "control", "gpu_cluster").task.expectations
+    assert dra["operands"] == ["nvidia-gpu-driver-", "nvidia-dra-driver-kubelet-plugin", "nvidia-dcgm-dra", "nvidia-dra-validator"]
+    assert dra["exporter"] == "nvidia-dcgm-exporter-dra"
+    less = {"gpu_operator": {"values": {"dcgmExporter": {"enabled": False}, "dcgm": {"enabled": False}}}}
+    made = gpu_operator.build(
+        site(
+            overrides=less,
+            accelerator={"product": "L40S"},
+            validation={"nccl": {"inter_node_floor_gb_s": 9, "intra_node_floor_gb_s": 9}},
+        )
+    )
+    assert made is not None
+    steps = {one.name: one.task for one in made.steps}
+    assert steps["control"].expectations["exporter"] == ""
+    assert not {"nvidia-dcgm", "nvidia-mig-manager"} & set(steps["control"].expectations["operands"])
+    unused = {"dcgm", "dcgm-dra", "dcgm-exporter", "dcgm-exporter-dra", "mig-manager", "node-status-exporter"}
+    assert set(steps["nodes"].expectations["unused"]) == unused
+    assert steps["functional"].expectations["exporter"] is False
+
+
+def test_gates_know_a_host_driver_and_the_resources_of_the_fabric() -> None:
+    for name in ("control", "nodes"):
+        assert step("gpu_operator", name, "host_driver").task.expectations["host_driver"] is True
+        assert "host_driver" not in step("gpu_operator", name).task.expectations
+    assert "driver" in step("gpu_operator", "nodes", "host_driver").task.expectations["unused"]
+    assert step("gpu_operator", "nodes", "sriov").task.expectations["resources"] == ["nvidia.com/rdma_shared_device_a"]
+
+
+def test_facts_that_may_differ_reach_every_gate_that_compares_them() -> None:
+    written = yaml.load(EXAMPLE.read_text(), Loader=yaml.CSafeLoader)["validation"]
+    allowed = site(validation=written | {"may_differ": [{"fact": "vbios", "reason": "two batches"}]})
+    made = [gpu_operator.build(allowed), os_prep.build(allowed)]
+    tasks = {(one.task.stage, one.name): one.task for stage in made if stage for one in stage.steps}
+    for place in (("gpu_operator", "nodes"), ("gpu_operator", "functional"), ("os_prep", "play")):
+        assert tasks[place].expectations["may_differ"] == {"vbios": "two batches"}
+
+
+def test_the_check_asks_the_exporter_of_its_own_node() -> None:
+    pod = step("gpu_operator", "functional").task.arguments["objects"][-1]["spec"]["template"]["spec"]
+    env = {entry["name"]: entry.get("value") for entry in pod["containers"][0]["env"]}
+    assert env["EXPORTER"] == "nvidia-dcgm-exporter.gpu-operator.svc:9400"
+    chart = next(item for item in step("gpu_operator", "apply").task.arguments["objects"] if item["kind"] == "HelmChart")
+    values = yaml.safe_load(chart["spec"]["valuesContent"])
+    assert values["dcgmExporter"]["service"] == {"internalTrafficPolicy": "Local"}
+
+
+def test_a_release_is_expected_with_digests_of_its_values() -> None:
+    (release,) = step("gpu_operator", "control").task.expectations["releases"]
+    chart = next(item for item in step("gpu_operator", "apply").task.arguments["objects"] if item["kind"] == "HelmChart")
+    assert release["values"] == value_digests(yaml.safe_load(chart["spec"]["valuesContent"]))
+    (release,) = step("gpu_operator", "control", "argo_cd").task.expectations["releases"]
+    assert "values" not in release
 
 
 def test_flapping_operator_versions_get_a_stability_window() -> None:

@@ -383,10 +383,10 @@ NO_CDI = (
 def _exported(world: World, node: str) -> int:
     """Return how many GPUs the metrics exporter on a node serves; -1 if none runs there."""
     names = ("nvidia-dcgm-exporter", "nvidia-dcgm-exporter-dra")
-    daemons = [found for name in names if (found := world.find(DAEMON_SETS, name, NAMESPACE)) is not None]
+    daemons = [daemon for name in names if (daemon := world.find(DAEMON_SETS, name, NAMESPACE)) is not None]
     selectors = [daemon["spec"]["template"]["spec"].get("nodeSelector") or {} for daemon in daemons]
-    found = world.find(NODES, node)
-    labels = labels_of(found) if found else {}
+    node_object = world.find(NODES, node)
+    labels = labels_of(node_object) if node_object else {}
     if not any(selector.items() <= labels.items() for selector in selectors):
         return -1
     return visible_gpus(world, node) - (1 if world.fault("exporter_misses_gpu", node) else 0)
