@@ -92,8 +92,8 @@ class MachineBoot(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     `ended` is `report`, `deadline`, `exit` (the machine stopped by itself), `console` (its console showed that nothing more would
     come) or `flood` (its console had no end). `console` are the last lines of its serial console, `stopped_at` is the cause or last
-    sign of life there (a name of `console.SIGNS` or `console.LIVES`), `kernel` the release of the kernel that started. `problem`
-    says why a report was refused, `broken` why QEMU itself ended.
+    sign of life there (a name of `console.SIGNS` or `console.LIVES`), `stopped_line` is the console's line with that cause,
+    `kernel` the release of the kernel that started. `problem` says why a report was refused, `broken` why QEMU itself ended.
     """
 
     name: str
@@ -107,6 +107,7 @@ class MachineBoot(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """UTC time in seconds of this host when the report came."""
     console: tuple[str, ...] = ()
     stopped_at: str = ""
+    stopped_line: str = ""
     kernel: str = ""
     problem: str = ""
     broken: str = ""

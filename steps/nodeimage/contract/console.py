@@ -125,6 +125,14 @@ LOADER_SIGNS: Final = (
 
 KERNEL_SIGNS: Final = (
     Sign(
+        name="hardware",
+        pattern=r"mce: \[Hardware Error\]|\{\d+\}\[Hardware Error\]|NVRM: Xid \(",
+        seen="its processor, memory or a GPU reports a hardware error",
+        next_step="read the machine's event log, and boot the image on another machine",
+        failure_class=FailureClass.HARDWARE,
+        times=0,
+    ),
+    Sign(
         name="no-driver",
         pattern=r"maybe the ethernet card is not supported by the kernel \S+\s*\Z|ipconfig: no devices to configure",
         seen="its initrd has no driver for the network card that it booted from",
@@ -240,6 +248,30 @@ def read(text: str) -> Reading:
         return Reading(name=causes[0].name, over=over, kernel=kernel)
     life = next((life for life in reversed(LIVES_IN_ORDER) if re.search(life.pattern, clean)), None)
     return Reading(name=life.name if life else "", kernel=kernel)
+
+
+def cause_line(text: str, name: str) -> str:
+    """Return the first line of a console that shows the cause `name` (of SIGNS), so that it can be quoted; empty if none does.
+
+    A line that is too long is cut between words, because half a secret would not be recognised and redacted afterwards.
+    """
+    sign = SIGNS.get(name)
+    clean = strip_escapes(text)
+    if sign is None:
+        return ""
+    started = list(KERNEL_LINE.finditer(clean))
+    lines = clean[started[-1].start() :] if started else clean
+    match = re.search(sign.pattern, lines)
+    if match is None:
+        # a firmware's screen broke the line: the words alone are left
+        joined = re.search(sign.pattern, lines.replace("\n", ""))
+        return plain_text.truncate(plain_text.line(joined[0].strip()), LONGEST_LINE) if joined else ""
+    begin = max(lines.rfind("\n", 0, match.start()) + 1, match.start() - LONGEST_LINE // 2)
+    end = lines.find("\n", match.end())
+    line = lines[begin : min(end if end >= 0 else len(lines), match.end() + LONGEST_LINE)]
+    if begin > 0 and lines[begin - 1] not in "\n ":
+        line = line.partition(" ")[2]
+    return plain_text.truncate(plain_text.line(line.strip()), LONGEST_LINE)
 
 
 def _holds(sign: Sign, text: str) -> bool:

@@ -243,6 +243,7 @@ class Watch:
             clock=heard.clock,
             console=console.last_lines(text),
             stopped_at=reading.name,
+            stopped_line=console.cause_line(text, reading.name),
             kernel=reading.kernel,
             problem=heard.problem,
             broken=running.broken() if ended == "exit" else "",

@@ -149,9 +149,9 @@ def cut_short(boot: MachineBoot, seen: Booted, seconds: float) -> Finding:
         or _refused(boot)
         or _truncated(root, seen)
         or _other_kernel(boot, seen)
-        or (_signed(sign) if sign and not sign.general else None)
+        or (_signed(sign, boot) if sign and not sign.general else None)
         or _broken_off(root)
-        or (_signed(sign) if sign else None)
+        or (_signed(sign, boot) if sign else None)
         or _flooded(boot)
         or _silent(boot, seconds)
     )
@@ -196,8 +196,9 @@ def _broken_off(root: BootEvent | None) -> Finding | None:
     return fail(FailureClass.DEPENDENCY, received, "the whole root", step)
 
 
-def _signed(sign: Sign) -> Finding:
-    return fail(sign.failure_class, sign.seen, EXPECTED, sign.next_step)
+def _signed(sign: Sign, boot: MachineBoot) -> Finding:
+    quoted = f" (console: {boot.stopped_line})" if boot.stopped_line else ""
+    return fail(sign.failure_class, f"{sign.seen}{quoted}", EXPECTED, sign.next_step)
 
 
 def _flooded(boot: MachineBoot) -> Finding | None:
@@ -215,7 +216,8 @@ def _far(boot: MachineBoot) -> str:
 
 def _silent(boot: MachineBoot, seconds: float) -> Finding:
     """Return a finding that says how far the boot came, for a machine that sent no report for an unknown cause."""
-    far = _far(boot)
+    # nobody knows yet what a console's last line means that no sign knows, so it is quoted
+    far = _far(boot) + (f"; the last line of its console: {boot.console[-1]}" if boot.console else "")
     step = f"read the console of {boot.name} from there on"
     if boot.ended == "exit":
         return fail(FailureClass.RUNTIME, f"it stopped by itself after {boot.seconds:.0f} s; {far}", EXPECTED, step)

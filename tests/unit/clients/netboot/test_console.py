@@ -99,3 +99,34 @@ def test_names_are_of_one_thing_each() -> None:
     for sign in console.SIGNS.values():
         assert sign.seen
         assert sign.next_step
+
+
+@pytest.mark.parametrize(
+    ("name", "line"),
+    [
+        ("wrong_kernel", "Could not select: Exec format error (http://ipxe.org/2e008001)"),
+        ("no_memory_initrd", "Initramfs unpacking failed: write error"),
+        ("truncated_root", "Can not mount /dev/loop0 (/run/live/medium/live/root.squashfs) on /run/live/rootfs/root.squashfs"),
+        ("up", ""),
+    ],
+)
+def test_line_with_the_cause_is_quoted(name: str, line: str) -> None:
+    text = recorded(name)
+    assert line in console.cause_line(text, console.read(text).name)
+    assert bool(line) is bool(console.cause_line(text, console.read(text).name))
+
+
+def test_quoted_line_is_bounded_plain_and_has_no_half_words() -> None:
+    secret = "s3cret" * 30
+    text = f"Linux version 6 (x)\n{'x ' * 200}{secret} \x1b[1mKernel panic - not syncing: {secret} {secret}{secret}\x07\n"
+    line = console.cause_line(text, "panic")
+    assert line.isprintable()
+    assert len(line) <= console.LONGEST_LINE + 40
+    assert "s3cret" not in line or secret in line
+
+
+def test_hardware_errors_stand_above_the_panic_that_they_end_in() -> None:
+    error = "[ 1.0] mce: [Hardware Error]: CPU 3: Machine Check Exception: 5 Bank 12"
+    text = f"Linux version 6 (x)\n{error}\n[ 1.1] Kernel panic - not syncing: Fatal\n"
+    assert console.read(text).name == "hardware"
+    assert "Machine Check Exception" in console.cause_line(text, "hardware")
