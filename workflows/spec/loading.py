@@ -14,7 +14,7 @@ from pydantic import BaseModel, ValidationError
 
 from workflows.spec import roles, secrecy, structure, validation_errors
 from workflows.spec.cluster_spec import ClusterSpec
-from workflows.spec.document import LARGEST_BYTES, BadDocument, YamlDocument, parse, value_at
+from workflows.spec.document import LARGEST_BYTES, BadDocument, YamlDocument, parse
 from workflows.spec.editor_schema import KINDS
 from workflows.spec.errors import SpecError, SpecErrors
 from workflows.spec.validation_errors import line_of, similar_key, translate
@@ -42,7 +42,7 @@ def load(source: Path | str) -> ClusterSpec:
         SpecErrors: every error of the file (exit code 64).
     """
     name, document = read(source)
-    kind = value_at(document.data, "kind")
+    kind = document.data.get("kind") if isinstance(document.data, dict) else None
     if isinstance(kind, str) and kind not in KINDS:
         problem = SpecError("kind", "this kind of spec is unknown", f"write one of {', '.join(KINDS)}", f'"{kind}"')
         raise SpecErrors(name, [replace(problem, line=line_of("kind", document))])
