@@ -60,6 +60,7 @@ class Log:
     def text(self) -> str:
         """Return all text so far, with the middle left out if it is too long."""
         gap = [f"[... {self._lost} characters left out ...]\n"] if self._lost else []
+        # again: a secret may have become known only after its line was written
         return self.redactor.text("".join([*self._head, *gap, *self._tail]))
 
     def _remember(self, text: str) -> None:

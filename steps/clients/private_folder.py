@@ -26,7 +26,7 @@ def private_folder(temporary: str = "", *, sockets: bool = True) -> Iterator[Pat
     """
     place = temporary or tempfile.gettempdir()
 
-    if sockets and len(place) + len(PREFIX) + 9 > LONGEST_SOCKET_FOLDER:
+    if sockets and len(place) + len(PREFIX) + 9 > LONGEST_SOCKET_FOLDER:  # a slash, and eight random characters
         place = "/tmp"
     remove_dead(Path(place))
     folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=place))

@@ -18,8 +18,8 @@ NEW_NET: Final = 0x40000000
 RDONLY, NOSUID, NODEV, NOEXEC, REMOUNT, BIND, REC, PRIVATE = 1, 2, 4, 8, 32, 4096, 16384, 1 << 18
 _DETACH: Final = 2
 _SET_PDEATHSIG: Final = 1
-_GET_FLAGS, _SET_FLAGS, _UP = 0x8913, 0x8914, 1
-_SYS_ADMIN: Final = 21
+_GET_FLAGS, _SET_FLAGS, _UP = 0x8913, 0x8914, 1  # SIOCGIFFLAGS, SIOCSIFFLAGS, IFF_UP (netdevice(7))
+_SYS_ADMIN: Final = 21  # number of the capability in <linux/capability.h>
 
 _libc = ctypes.CDLL(None, use_errno=True)
 

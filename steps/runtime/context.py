@@ -106,6 +106,7 @@ class Context:
         self.log.write(log_keys.kept_line(key))
         if events:
             self.store.write(log_keys.events_key(*here, attempt), events.encode())
+        # last: should the step be killed before, the next one stores the events from the journal
         self._journal.remove()
 
     @property

@@ -82,6 +82,7 @@ def reason_to_repeat(context: Context, record: Evidence, nodes: Collection[str],
     if left_out:
         return f"this run leaves out {', '.join(left_out)}, which may have changed"
     stages, own = _stages(context, context.environment.run), context.task.stage
+    # records do not say which stage is based on which: those judged before the check began lie below it
     below = [stage for stage, records in _stages(context, record.run).items() if stage != own and _ended(records) <= record.started]
     if lacking := [stage for stage in below if stage not in stages]:
         return f"this run does not have {', '.join(lacking)}, which may have changed"

@@ -35,7 +35,7 @@ def secret(context: Context, wanted: RepositorySecret) -> Object:
     text = git_access.read_credentials(context.environment, wanted.credentials)
     data = {"type": "git", "url": wanted.url, **({"project": wanted.project} if wanted.project else {})}
     if secret_file.has_private_key(text):
-        data["sshPrivateKey"] = f"{text}\n"
+        data["sshPrivateKey"] = f"{text}\n"  # OpenSSH reads no key without its final line end
     else:
         data["username"], data["password"] = git_access.login(text)
     meta = {"name": wanted.name, "namespace": wanted.namespace, "labels": {SECRET_TYPE: "repository"}}

@@ -164,6 +164,7 @@ def _hold(context: Context, kube: Kube, since: float) -> None:
 
 def keep_out(context: Context, spec: LeaseSpec, since: float = -math.inf) -> None:
     """Raise Refused if `spec` says that another run holds the target, unless that lease was last renewed before `since`."""
+    # `release` leaves a lease without a holder, which keeps nobody out
     holder, renewed = spec.holder_identity or context.environment.run, _seconds(spec.renew_time)
     # after a restore of etcd the lease may be one from before this run
     is_history = renewed is not None and renewed < since

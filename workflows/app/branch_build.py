@@ -14,6 +14,7 @@ from steps.clients import termination_message
 from steps.clients.git import checkout, git_access, repositories
 from steps.clients.git.errors import Keys
 from steps.clients.git.git_objects import GitEntry
+from steps.clients.private_folder import private_folder
 from steps.contract import last_word, paths
 from steps.contract.exit import ExitCode
 from steps.contract.revision import SpecSource
@@ -165,18 +166,21 @@ class Target:
     starter: str = ""
 
 
-def build(screen: Screen, branch: Branch, bounds: Bounds, target: Target, folder: Path) -> int:
-    """Check the branch out into the empty `folder` and start the build of its spec. Raises NotThere, NotBuilt, StepError.
+def build(screen: Screen, branch: Branch, bounds: Bounds, target: Target) -> int:
+    """Check the branch out into a temporary folder and start the build of its spec. Raises NotThere, NotBuilt, StepError.
 
     If a schedule starts the build, the error is also left as the pod's termination message, because the schedule's Workflow itself
     reports only that its retries failed.
     """
-    try:
-        return _build(screen, branch, bounds, target, folder)
-    except Exception as problem:
-        if target.starter:
-            termination_message.leave(Path(paths.ENVIRONMENT[paths.variable("out")]), last_word.render_failure(str(problem)))
-        raise
+    with private_folder(sockets=False) as parent:
+        folder = parent.resolve() / "checkout"
+        folder.mkdir()
+        try:
+            return _build(screen, branch, bounds, target, folder)
+        except Exception as problem:
+            if target.starter:
+                termination_message.leave(Path(paths.ENVIRONMENT[paths.variable("out")]), last_word.render_failure(str(problem)))
+            raise
 
 
 def _build(screen: Screen, branch: Branch, bounds: Bounds, target: Target, folder: Path) -> int:

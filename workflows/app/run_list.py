@@ -1,10 +1,12 @@
-"""The list of the runs that this machine knows, on either engine."""
+"""Runs that this machine knows, on either engine: list them, and compare the evidence of two."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+from steps.clients.store import Store
 from steps.report.timeline import stamp
+from workflows.engines import run_comparison
 from workflows.engines.argo import run_memory
 from workflows.engines.folders import RunFolder, StateFolder
 from workflows.engines.local.errors import JournalForeignError, RunDirectoryError
@@ -42,3 +44,8 @@ def _listed(folder: RunFolder) -> ListedRun:
     state = status.phase if status.alive or status.finished else "interrupted"
     waiting = ", waits for an approval" if status.alive and status.gates else ""
     return ListedRun(folder.name, "local", stamp(status.began) if status.began else "", f"{state or 'starting'}{waiting}")
+
+
+def differences(home: StateFolder, run: str, other: str) -> tuple[str, ...]:
+    """Return the differences of two runs' evidence except for times and ids (see `run_comparison`). Raises BadTask."""
+    return run_comparison.differences(Store(home.store), run, other)

@@ -1,7 +1,6 @@
 """Commands about the evidence of runs: report, verify, timeline, faults, pull, sweep, diff-runs."""
 
 import os
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
 
@@ -43,11 +42,7 @@ def report(
     if out.endswith("/") or Path(out or "none").is_dir():
         if for_public:
             raise typer.BadParameter("--public is one file, not the evidence: --out FILE")
-        from steps.report import verify
-
-        folder = run_evidence.find(run, place).folder
-        target = Path(out) / folder.name
-        copied = verify.hand_out(folder.stored, target)
+        copied, target = run_evidence.hand_out(run, place, Path(out))
         output.lines([f"copied {count(copied, 'file')} to {target}, none of its secrets; bringup verify proves them"])
         return ExitCode.OK
     if form not in run_reports.FORMS:
@@ -72,22 +67,20 @@ def check(
     place: LocationOptions,
 ) -> int:
     """Verify offline that nothing of a run was changed since it was sealed."""
-    from steps.report import verify
     from workflows.app.runs import run_evidence
 
     signed_by = _signer(signer)
     is_folder = os.sep in run or Path(run or "none").is_dir()
     folder = Path(run) if is_folder else run_evidence.find(run, place).folder.stored
-    problems = verify.problems(folder, signed_by)
+    problems, cover = run_evidence.check_seal(folder, signed_by)
     output.prose(problems)
-    if problems:
+    if cover is None:
         output.prose([f"{folder}: {count(len(problems), 'problem')}"])
-    else:
-        covered = verify.cover(folder)
-        signed = f" and signed by {signed_by[0]}" if signed_by else ""
-        result = f"unchanged since it was sealed{signed}: {count(covered.files, 'file')}"
-        output.prose([f"{folder}: {result}", *covered.lines()])
-    return ExitCode.GATE_FAILED if problems else ExitCode.OK
+        return ExitCode.GATE_FAILED
+    signed = f" and signed by {signed_by[0]}" if signed_by else ""
+    result = f"unchanged since it was sealed{signed}: {count(cover.files, 'file')}"
+    output.prose([f"{folder}: {result}", *cover.lines()])
+    return ExitCode.OK
 
 
 def incident(run: Run = "", form: Output = Format.TABLE, *, place: LocationOptions) -> int:
@@ -147,7 +140,14 @@ def sweep(
 ) -> int:
     """Finish a run on Argo whose exit handler did not: write report and seal, and release the target's lease."""
     if plans:
-        return _sweep_plans(run, place)
+        from workflows.app.runs import argo_installations
+
+        if run:
+            raise typer.BadParameter(f"--plans is about all plans of the home cluster: leave out {run}")
+        namespace, removed = argo_installations.remove_old_plans(place)
+        lines = [f"removed from namespace {namespace}: {name}, its ConfigMaps and its Secret" for name in removed]
+        output.lines(lines or [f"namespace {namespace} of the home cluster has no old plan that nothing refers to"])
+        return ExitCode.OK
     from workflows.app.runs import argo_runs
 
     away = argo_runs.find(run, place)
@@ -157,30 +157,15 @@ def sweep(
     return ExitCode.OK
 
 
-def _sweep_plans(run: str, place: LocationOptions) -> int:
-    """Remove old plans from the home cluster: templates, ConfigMaps and Secrets, which the user must be allowed to delete."""
-    from workflows.app import kubeconfigs
-    from workflows.engines.argo import installer
-
-    if run:
-        raise typer.BadParameter(f"--plans is about all plans of the home cluster: leave out {run}")
-    home = kubeconfigs.home(place.home_kubeconfig, place.home_context, place.namespace)
-    removed = installer.remove(home, datetime.now(UTC))
-    lines = [f"removed from namespace {home.namespace}: {name}, its ConfigMaps and its Secret" for name in removed]
-    output.lines(lines or [f"namespace {home.namespace} of the home cluster has no old plan that nothing refers to"])
-    return ExitCode.OK
-
-
 def diff_runs(
     run: Annotated[str, typer.Argument(metavar="one", help="Name of a run whose evidence is here.")],
     other: Annotated[str, typer.Argument(help="Name of another.")],
     form: Output = Format.TABLE,
 ) -> int:
     """Compare the evidence of two runs and print the differences, leaving out times and ids."""
-    from steps.clients.store import Store
-    from workflows.engines.run_comparison import differences
+    from workflows.app import run_list
 
-    differing = differences(Store(StateFolder.of_environment().store), run, other)
+    differing = run_list.differences(StateFolder.of_environment(), run, other)
     if form is not Format.TABLE:
         output.data({"runs": [run, other], "equal": not differing, "differences": list(differing)}, form)
     else:

@@ -1,24 +1,16 @@
 """Commands for single tools: exec, simulate, doctor."""
 
-import json
 import math
 import os
-import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from steps.contract.exit import ExitCode
-from steps.contract.plain_text import count
 from workflows.cli import completion, output
 from workflows.cli.options import Output, Spec
 from workflows.cli.output import Format
-
-_BAD = ("Failed", "Error")
-_OF_OTHERS = ("DAG", "Steps", "StepGroup", "TaskGroup", "Retry")
-"""Types of nodes that fail only because a node below them failed."""
 
 
 def register(app: typer.Typer) -> None:
@@ -54,27 +46,14 @@ def execute(
     ] = None,
 ) -> int:
     """Run a Workflow manifest on the embedded engine; a field that the engine does not know is refused."""
-    from workflows.engines.local.manifest_execution import execute_manifest
+    from workflows.app import manifest_runs
 
-    messages: list[str] = []
-    with tempfile.TemporaryDirectory(prefix="bringup-record-") as scratch:
-        # the summary is read from the record, so there is one even without --record
-        record_file = record or Path(scratch) / "record.json"
-        code = execute_manifest(manifest, record_file, actions, say=messages.append)
-        if messages:
-            output.error("".join(messages).strip(), "" if manifest.is_file() else "name the file of a Workflow manifest")
-        else:
-            output.lines(_summary(record_file))
+    code, error, summary = manifest_runs.execute(manifest, record, actions)
+    if error:
+        output.error(error, "" if manifest.is_file() else "name the file of a Workflow manifest")
+    else:
+        output.lines(summary)
     return code
-
-
-def _summary(record: Path) -> Iterator[str]:
-    run_record = json.loads(record.read_text())
-    nodes = run_record["nodes"]
-    yield f"{run_record['phase']}: {count(len(nodes), 'node')} {run_record.get('message') or ''}".rstrip()
-    bad = [node for node in nodes if node["phase"] in _BAD and run_record["phase"] in _BAD]
-    for node in [node for node in bad if node["type"] not in _OF_OTHERS] or bad:
-        yield f"  {node['name']}: {node['phase']}: {node.get('message') or 'it left no message'}"
 
 
 def simulate(
@@ -85,20 +64,11 @@ def simulate(
     bare: Annotated[bool, typer.Option("--bare", help="Do not bring RKE2 up: only an empty API server.")] = False,
 ) -> int:
     """Serve a simulated cluster by itself, for kubectl and other tools. Ctrl-C ends it."""
-    from workflows.app.specs import sources
-    from workflows.plan.compiler import compile_plan
-    from workflows.rehearsal import standalone_cluster
-    from workflows.rehearsal.rehearsal_run import RehearsalOptions
+    from workflows.app import simulations
 
     if not (math.isfinite(speed) and speed > 0):
         raise typer.BadParameter(f"--speed {speed:g} must be a number above 0, for instance 60")
-    loaded = sources.read(spec)[1]
-    plan = compile_plan(loaded)
-    RehearsalOptions(faults=fault or ()).check(loaded, plan)
-    with standalone_cluster.serving(plan, kubeconfig_out, faults=fault or (), speed=speed, bare=bare) as address:
-        kubectl = f"kubectl --kubeconfig {kubeconfig_out} get nodes"
-        output.lines([f"simulated cluster of {plan.name} at {address}; {kubectl}; Ctrl-C ends it"])
-        standalone_cluster.until_interrupted()
+    simulations.serve(output, spec, kubeconfig_out, faults=fault or (), speed=speed, bare=bare)
     return ExitCode.OK
 
 

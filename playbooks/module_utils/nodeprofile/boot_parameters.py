@@ -130,7 +130,7 @@ def _write_parameters(node: NodeAccess, adapter: str, wanted: list, kept: list, 
         added = [parameter for parameter in wanted if _keys([parameter]) & keys]
         node.must("grubby", "--update-kernel=ALL", "--args=" + " ".join(_other_values(kept, added) + added))
         return
-    if adapter == "update_grub":
+    if adapter == "update_grub":  # Debian's grub-mkconfig reads drop-ins
         words = " ".join(wanted)
         node.write(DROP_IN, '# Made by bringup.\nGRUB_CMDLINE_LINUX="$GRUB_CMDLINE_LINUX %s"\n' % words, 0o644)
     else:

@@ -108,6 +108,7 @@ def apparmor(node: NodeAccess, wanted: str, waiting: list, rebooted: bool, root:
 def apparmor_parameters(wanted: str, root: str = "") -> list:
     """Return the kernel parameters for the wanted AppArmor mode; an empty list if the kernel has that mode without a parameter."""
     is_on_command_line = any(word.startswith("apparmor=") for word in read_text(root + "/proc/cmdline").split())
+    # the mode may come from a word on the command line, which must then stay in the boot loader's menu
     if not wanted or not apparmor_mode(root) or (apparmor_mode(root) == wanted and not is_on_command_line):
         return []
     return ["apparmor=%d" % (wanted == "enabled")]

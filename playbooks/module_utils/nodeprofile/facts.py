@@ -18,8 +18,8 @@ from ansible.module_utils.nodeprofile.storage import MIB, nearest_existing
 
 DMI = "/sys/class/dmi/id/"
 NVIDIA = "0x10de"
-GPU_CLASSES = ("0x0300", "0x0302")
-BRIDGE_CLASS = "0x0680"
+GPU_CLASSES = ("0x0300", "0x0302")  # PCI classes of VGA and 3D controllers
+BRIDGE_CLASS = "0x0680"  # "other bridge", which NVSwitches are
 ANSWER_SECONDS = 60
 """Longest wait for nvidia-smi, in seconds. Eight GPUs take seconds; if one has left the bus, nvidia-smi may never end."""
 

@@ -127,7 +127,7 @@ class NodeAccess:
 FIRST_LOOK, LAST_LOOK = 0.05, 1.0
 """Seconds until the first check of a command that may not end, and the longest wait for a command that was killed."""
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-_SETTINGS = {"LC_ALL": "C", "PATH": _PATH, "HOME": "/"}
+_SETTINGS = {"LC_ALL": "C", "PATH": _PATH, "HOME": "/"}  # C: our patterns match the tools' English messages
 
 
 def read_text(path: str) -> str:

@@ -74,6 +74,7 @@ def _mtu(node: NodeAccess, name: str, want: int, ours: list, is_pending: bool, s
         if not os.path.exists("%s/%s" % (shown, name)):
             raise Unavailable("the machine has no interface %s" % name)
         current = read_text("%s/%s/mtu" % (shown, name)).strip()
+        # the right MTU now is not enough if the interface's manager gives it another one at boot
         return current if current != str(want) or at_boot or not kept or kept.has(want) else "%s until the next boot" % current
 
     def change() -> None:

@@ -109,7 +109,7 @@ def manager_of(node: NodeAccess, name: str) -> "Networkd | NetworkManager | None
     if network:
         return Networkd(node, network)
     _, output, _ = node.run("nmcli", "--terse", "--fields=GENERAL.STATE,GENERAL.CON-UUID", "device", "show", name)
-    if not re.search(r"GENERAL.STATE:(?!10\b)\d+", output):
+    if not re.search(r"GENERAL.STATE:(?!10\b)\d+", output):  # 10: unmanaged (NMDeviceState)
         return None
     connection = "".join(re.findall(r"^GENERAL.CON-UUID:([0-9a-f-]+)$", output, re.MULTILINE))
     settings = node.run("nmcli", "--terse", "connection", "show", connection)[1] if connection else ""

@@ -45,9 +45,10 @@ Adapter = Dict[str, list]
 ADAPTERS = {
     "apt": {
         "query": ["dpkg-query", "--show", "--showformat=${Package}\\t${Status}\\t${Version}\\n"],
+        # by default apt-get ends with 0 although a repository does not answer
         "refresh": ["apt-get", "-o", "DPkg::Lock::Timeout=@", "-o", "APT::Update::Error-Mode=any", "update"],
         "install": ["apt-get", "-o", "DPkg::Lock::Timeout=@", "install", "--yes", "--no-install-recommends"],
-        "repair": ["dpkg", "--configure", "--pending", "--force-confold"],
+        "repair": ["dpkg", "--configure", "--pending", "--force-confold"],  # else it may ask about a changed configuration file
         "rebooting": [],
         "of_kernel": [],
         "without": [],
@@ -83,7 +84,7 @@ REBOOT_FLAGS = ("/run/reboot-required", "/run/reboot-needed")
 REBOOT_REQUIRED = "Reboot is required"
 """dnf's message when a reboot is due. Its exit code 1 alone is no proof: dnf also gives it if it lacks the subcommand."""
 
-ENVIRONMENT = {"DEBIAN_FRONTEND": "noninteractive", "NEEDRESTART_SUSPEND": "1"}
+ENVIRONMENT = {"DEBIAN_FRONTEND": "noninteractive", "NEEDRESTART_SUSPEND": "1"}  # needrestart would ask, or restart services
 
 INTERRUPTED = re.compile(r"dpkg was interrupted|not fully installed or removed")
 
@@ -165,6 +166,7 @@ def _versions(node: NodeAccess, names: list, adapter: Adapter) -> dict:
     rows = [line.split("\t") for line in output.splitlines()]
     # dpkg also knows half-installed, and says `install reinstreq half-installed` of what was killed while it was unpacked
     installed = {row[0]: row[2] for row in rows if len(row) == 3 and row[1].split()[-1:] == ["installed"]}
+    # reversed, so that the first alternative wins
     return {name: installed[package] for name, packages in each.items() for package in reversed(packages) if package in installed}
 
 

@@ -152,5 +152,5 @@ def control(space: bytes) -> "int | None":
         (header,) = struct.unpack_from("<I", space, at)
         if header & 0xFFFF == ACS:
             return int(struct.unpack_from("<H", space, at + CONTROL)[0])
-        at = header >> 20
+        at = header >> 20  # the upper 12 bits are the offset of the next capability
     return None

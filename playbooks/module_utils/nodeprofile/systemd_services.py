@@ -136,7 +136,7 @@ def running_time_service() -> str:
     """Return the process name of a running time daemon, found in /proc; empty if there is none."""
     for pid in filter(str.isdigit, os.listdir("/proc")):
         name = _command(pid)
-        if name in ("chronyd", "ntpd", "systemd-timesyn", "ptp4l"):
+        if name in ("chronyd", "ntpd", "systemd-timesyn", "ptp4l"):  # the kernel cuts names to 15 characters
             return name
     return ""
 

@@ -133,6 +133,7 @@ def read_keys(folder_fd: int) -> str:
     Raises OSError for a link, which could lead to a file that only root may read.
     """
     try:
+        # not blocking: the user may have put a FIFO there, which would hold root for ever
         handle = os.open(_KEYS, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder_fd)
     except FileNotFoundError:
         return ""

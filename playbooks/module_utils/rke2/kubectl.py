@@ -84,6 +84,7 @@ class Kubectl:
 
     def cordon(self, name: str, mark: str) -> None:
         """Annotate a Node with MARK and the reason `mark`, then cordon it. Raises KubectlError."""
+        # first the mark: a Node that was only cordoned when this run is killed would stay so, as somebody else's
         self.run("annotate", "node", name, "%s=%s" % (MARK, mark), "--overwrite")
         self.run("cordon", name)
 
@@ -97,6 +98,7 @@ class Kubectl:
 
     def free(self, name: str) -> None:
         """Uncordon a Node and remove MARK from it. Raises KubectlError."""
+        # the mark goes last, for the same reason
         self.run("uncordon", name)
         self.run("annotate", "node", name, MARK + "-")
 
@@ -114,7 +116,7 @@ def drain(kubectl: Kubectl, names: list, mark: str, ours: list, seconds: int) ->
     end = time.monotonic() + seconds
     refused = each([name for name in names if name in ours], lambda name: kubectl.cordon(name, mark))
     waiting = [name for name in names if name not in refused]
-    rounds = -(-len(waiting) // AT_ONCE)
+    rounds = -(-len(waiting) // AT_ONCE)  # rounded up
     # half of the time for first turns leaves time for a second one
     turn = seconds if rounds < 2 else max(1, seconds // (2 * rounds))
 
@@ -125,7 +127,7 @@ def drain(kubectl: Kubectl, names: list, mark: str, ours: list, seconds: int) ->
         refusals = each(waiting, one)
         refused.update(refusals)
         for name in set(waiting) - set(refusals):
-            refused.pop(name, None)
+            refused.pop(name, None)  # it ran out of time in an earlier turn
         waiting = [name for name in waiting if OUT_OF_TIME in refusals.get(name, "")] if time.monotonic() < end else []
     return refused
 

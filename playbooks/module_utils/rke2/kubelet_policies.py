@@ -13,7 +13,7 @@ from ansible.module_utils import atomic_files
 FOLDER = "/var/lib/kubelet"
 POLICIES = (
     ("cpu-manager-policy", "cpuManagerPolicy", "none", "cpu_manager_state"),
-    ("memory-manager-policy", "memoryManagerPolicy", "None", "memory_manager_state"),
+    ("memory-manager-policy", "memoryManagerPolicy", "None", "memory_manager_state"),  # with a capital letter, as Kubernetes has it
 )
 """For each policy: the kubelet's flag, the field of KubeletConfiguration, the default value, and the checkpoint's file name."""
 

@@ -93,6 +93,7 @@ def restore(version: str, root: str = "") -> list:
     place = root + PLACE
     kept = [os.path.join(folder, name)[len(place) :] for folder, _, names in os.walk(place) for name in names]
     places = sorted(path for path in kept if path not in (MARK, ABSENT_FILES))
+    # before any file changes: after a kill the next run still restarts RKE2
     restart_mark.mark(root + restart_mark.PATH)
     begin(root)
     for path in sorted(places, key=lambda path: path != PROGRAM):

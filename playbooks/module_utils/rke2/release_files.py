@@ -81,6 +81,7 @@ class HostRelease:
         if not check_mode:
             selinux_labels.make_folders(self.folder, 0o700)
         has_sums = self._checksum or os.path.exists(os.path.join(self._artifacts or self.folder, self.sums))
+        # the list would have to be downloaded, so nothing can be compared with it
         if check_mode and not has_sums:
             return [self.archive, *wanted]
         sums = {} if self._checksum and self._own.keys() >= set(wanted) else self._checksums()
@@ -135,6 +136,7 @@ class HostRelease:
             if check_mode:
                 return [_name(member) for member in differing]
             if not differing:
+                # a run that was killed after its last file has left the marker
                 release_backup.finish()
                 return []
             with release_backup.replacement_of([install_prefix.target_path(_name(member)) for member in members], replaces):

@@ -56,6 +56,7 @@ def has_restarted(module: Any, path: str = PATH, pause: float = polling.FIRST) -
         units = [dict(line.partition("=")[::2] for line in block.splitlines()) for block in blocks]
         latest = max(_number(unit, START) / 1e6 for unit in units)
         crashed = any(_number(unit, "NRestarts") for unit in units)
+        # one word before `mark_made`, three after it; monotonic time begins anew with each boot, where any start is later
         done = len(words) == 3 and not crashed and latest > (float(words[2]) if words[1] == _boot() else 0.0)
         if done or crashed or not any(_number(unit, "Job") and unit.get("SubState") not in STARTING_STATES for unit in units):
             break

@@ -111,6 +111,7 @@ def _shown(value: Any) -> str:
 
 def drop_ins(folder: str = DROP_INS) -> list:
     """Return the paths of the drop-ins that RKE2 reads, in the order in which it reads them. Raises OSError."""
+    # like `dotDFiles` of K3s: in the order of bytes, endings in any case, and links even if they lead to folders
     names = sorted(os.listdir(folder), key=os.fsencode) if os.path.isdir(folder) else []
     paths = [os.path.join(folder, name) for name in names if name.lower().endswith(ENDINGS)]
     return [path for path in paths if os.path.islink(path) or not os.path.isdir(path)]

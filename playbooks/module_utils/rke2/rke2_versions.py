@@ -15,7 +15,7 @@ def parse(text: str) -> Optional[tuple]:
     match = VERSION.fullmatch(text)
     if match is None:
         return None
-    pre = (("alpha", "beta", "rc").index(match[4]), int(match[5])) if match[4] else (3, 0)
+    pre = (("alpha", "beta", "rc").index(match[4]), int(match[5])) if match[4] else (3, 0)  # a release sorts behind them
     return (int(match[1]), int(match[2]), int(match[3]), pre, int(match[6]))
 
 

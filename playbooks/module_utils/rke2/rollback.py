@@ -77,7 +77,7 @@ def forget(path: str = MARK, store: str = release_backup.STORE, reset: str = RES
     if left:
         etcd_snapshots.forget(_snapshot_prefix(left), store)
     _forget_reset(reset)
-    os.unlink(path)
+    os.unlink(path)  # last: a killed run then does all of this again
     return True
 
 
@@ -121,6 +121,7 @@ def set_back(snapshot: str, reset: Callable[[], None], database: str = DATABASE,
     """
     if is_reset(snapshot, database, path):
         return False
+    # RKE2 writes its flag early: with a record of an earlier reset, one that is killed now would look complete
     _forget_reset(path)
     reset()
     atomic_files.write(path, snapshot.encode(), 0o600)

@@ -53,7 +53,7 @@ def canonical(path: str) -> str:
     """
     for place in sorted(links(), reverse=True):  # the inner one before the outer one
         real = os.path.realpath(place)
-        if real != "/" and (path == real or path.startswith(real + "/")):
+        if real != "/" and (path == real or path.startswith(real + "/")):  # else every path would become RKE2's
             return place + path[len(real) :]
     return path
 
@@ -81,7 +81,7 @@ def foreign_names(place: str, names: list) -> list:
 
 def begin_reset(path: str = MARK, repositories: str = REPOSITORIES) -> None:
     """Write the marker file of a reset, with the site's present links and repository files."""
-    before = _remembered(path)
+    before = _remembered(path)  # an interrupted reset has removed these already
     repository_files = {file: [_text(file), os.stat(file).st_mode & 0o777] for file in glob.glob(repositories)}
     mark = {**before, **links(), _FILES: {**before.get(_FILES, {}), **repository_files}}
     atomic_files.write(path, json.dumps(mark).encode(), 0o600)

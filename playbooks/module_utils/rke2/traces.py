@@ -129,6 +129,7 @@ def processes(pids: list) -> dict:
         try:
             with open("/proc/%d/cgroup" % pid) as source:
                 group = source.read()
+            # the kernel adds " (deleted)" if the program's file was replaced or removed (proc(5))
             program = site_paths.canonical(os.readlink("/proc/%d/exe" % pid).replace(" (deleted)", ""))
         except OSError:
             continue  # a kernel thread, or gone
@@ -214,6 +215,7 @@ def remove_addresses(entries: list) -> None:
 def find_units() -> tuple:
     """Return the paths of RKE2's unit files and links to them, and how many unit files were examined."""
     number = sum(len(os.listdir(folder)) for folder in UNIT_FOLDERS if os.path.isdir(folder))
+    # the other folders belong to packages, which RKE2's script removes
     places = [os.path.join(folder, unit) for folder in UNIT_FOLDERS[:2] for unit in UNITS]
     links = [path for unit in UNITS for path in glob.glob("/etc/systemd/system/*.wants/" + unit)]
     return sorted(path for path in places + links if os.path.lexists(path)), number
@@ -245,7 +247,7 @@ def stop_and_unmount(left: dict) -> None:
     """Stop RKE2's units, kill its processes, and unmount the mounts that `find` returned."""
     run(["systemctl", "stop", *UNITS])
     kill(left["processes"])
-    for target in reversed(left["mounts"]):
+    for target in reversed(left["mounts"]):  # inner ones first
         unmount(target)
 
 
@@ -275,6 +277,7 @@ def remove_rules(rules: list) -> None:
         if any(rule.startswith(tool + " ") for rule in rules):
             _, output = run([tool + "-save"])
             kept = [line for line in output.splitlines() if not (line[:1] in ":-" and RULE.search(line))]
+            # like rke2-killall.sh: a chain cannot be deleted while a rule of another one jumps to it
             run([tool + "-restore"], text="\n".join(kept) + "\n")
     for rule in rules:
         if rule.startswith("nft "):

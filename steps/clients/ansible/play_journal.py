@@ -113,7 +113,7 @@ class PlayJournal:
         self._room -= len(line)
         self._is_over = self._room < 0
         if not self._is_over:
-            os.write(self._file, line)
+            os.write(self._file, line)  # not flushed: what the kernel has survives a killed step
 
     def remove(self) -> None:
         """Remove the journal's file; call this once its events are stored."""
@@ -151,7 +151,7 @@ def _keep(store: Store, folder: str, data: bytes) -> str:
         try:
             store.write(key, data)
         except AlreadyWritten:
-            if store.read(key) == data:
+            if store.read(key) == data:  # by a step that was killed before it removed the journal
                 return key
             number += 1
         else:

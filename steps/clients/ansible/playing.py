@@ -51,6 +51,7 @@ def play(
     transport: Transport = SimulatedTransport(simulator, token) if simulator else SshTransport()
     with ExitStack() as stack:
         stop = stack.enter_context(Stop())
+        # without a buffer, so that a killed step leaves each event that came
         lines = stack.enter_context(events_file.open("ab", buffering=0)) if events_file is not None else None
 
         def hand_on(event: PlayEvent) -> None:

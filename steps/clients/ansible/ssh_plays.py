@@ -68,6 +68,7 @@ class SshTransport:
             private_data_dir=str(space.folder),
             playbook=str(space.playbook),
             inventory=str(space.inventory),
+            # the variables hold secrets, and every user of this machine can read command lines
             cmdline=f"--module-path {space.library} --extra-vars @{space.variables}" + (" --check" if request.check else ""),
             forks=request.forks,
             envvars=_environment(space, mark) | {"ANSIBLE_TASK_TIMEOUT": str(task_seconds(space.playbooks, request))},

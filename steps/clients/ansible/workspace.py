@@ -44,6 +44,7 @@ def _members(archive: RoleArchive, tar: bytes) -> list[tuple[str, int, bytes]]:
     with tarfile.open(fileobj=io.BytesIO(tar), mode="r:") as opened:
         for member in opened:
             parts = Path(member.name).parts
+            # no links: a later member could be written through one, out of the folder
             content = opened.extractfile(member) if member.isfile() else None
             if content is None or not parts or Path(member.name).is_absolute() or ".." in parts:
                 raise BadArchive(f"role {archive.name}: {member.name!r} is no file of a role")
@@ -231,7 +232,7 @@ def _read(path: str) -> bytes:
 
 
 def _write(path: Path, data: bytes) -> None:
-    path.touch(mode=0o600)
+    path.touch(mode=0o600)  # before the content, which others must not read even for a moment
     path.write_bytes(data)
 
 

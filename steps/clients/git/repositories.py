@@ -75,6 +75,7 @@ class Git:
     def refs(self) -> dict[str, str]:
         """Return every branch and tag of the server with its target: `refs/heads/main` → id."""
         refs = self._client.get_refs(self._path.encode()).refs
+        # NAME^{} is no ref: it gives the commit behind an annotated tag
         return {name.decode(): sha.decode() for name, sha in refs.items() if sha and not name.endswith(b"^{}")}
 
     def tip(self, branch: str) -> str:

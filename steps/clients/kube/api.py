@@ -86,6 +86,7 @@ class Http:
         try:
             return once()
         except Unreachable as error:
+            # POST as well: its caller must expect 409 for the object that a lost answer was about
             return _again(once, error)
 
     def text(self, path: str) -> str | None:
@@ -180,4 +181,5 @@ def _error(what: str, answer: urllib3.BaseHTTPResponse) -> StepError:
 
 
 def _seconds(text: str) -> float:
+    # limited, so that one answer cannot use up the step's time; the header may also be a date, which is ignored
     return min(float(text), timeouts.API_READ) if text.isdigit() else 0.0

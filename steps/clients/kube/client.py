@@ -183,6 +183,7 @@ class Kube:
         if base not in self._resources:
             self._resources[base] = decode(f"GET {base}", self._http.request("GET", base), ResourceList).resources
         for resource in self._resources[base]:
+            # a subresource such as `pods/status` has the kind of its resource
             if resource.kind == kind and "/" not in resource.name:
                 return resource
         del self._resources[base]  # forget the discovery: a CRD may appear later

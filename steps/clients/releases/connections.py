@@ -51,6 +51,7 @@ def command(target: ReleaseTarget, secrets: Path, size: int) -> tuple[str, ...]:
     If the target names `known_hosts`, the SSH configuration of this user is ignored.
     """
     for what, text in (("host", target.host), ("user", target.user or "-")):
+        # ssh would take a name with a leading dash for an option, such as -oProxyCommand=…
         if not text.isprintable() or not text or " " in text or (text.startswith("-") and text != "-"):
             raise BadTask(f"{text!r} is no {what} to publish to", hint="see the place in the spec")
     words = ["ssh", *(word for option in _OPTIONS for word in ("-o", option))]

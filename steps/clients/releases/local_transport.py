@@ -97,6 +97,7 @@ class LocalTransport:
         number, why = max(_locks(place), default=0), ""
         lock = place / f"{release_layout.LOCK}{number}"
         if number != over and (holder := lock.read_bytes()[:4096]):
+            # both times are the file server's, so the clocks of the machines need not agree
             return Claimed(had=False, number=number, holder=holder, age=mine.stat().st_mtime - lock.stat().st_mtime)
         lock = place / f"{release_layout.LOCK}{number + 1}"
         try:
@@ -126,7 +127,7 @@ class LocalTransport:
             case tree_operations.Sync(path):
                 _flush(self._root / path)
             case tree_operations.Move(path, to):
-                if os.path.lexists(self._root / to):
+                if os.path.lexists(self._root / to):  # rename(2) would silently replace a file or an empty folder
                     raise failure("exists", to, self.where)
                 _rename(self._root / path, self._root / to)
             case tree_operations.Replace(path, to):
@@ -148,6 +149,7 @@ class LocalTransport:
                 # Another process that sees the empty file may take the next lock, and remove this one, before this call returns.
                 with suppress(FileNotFoundError):
                     if _holds(lock := _newest(self._root / folder), token):
+                        # not removed: a number that came again could be taken for that of a dead holder (`over`)
                         os.truncate(lock, 0)
                 self._lock = None
 

@@ -87,6 +87,7 @@ def publish(transport: TreeTransport, request: PublishRequest, say: Say) -> Publ
     release_signatures.prove(release.kind, target, request.secrets)
     token = release_lease.new_token()
     with release_lease.hold_lease(transport, release.product, token, request.by):
+        # another publisher may have changed everything before the lock was taken
         tree = transport.look(release.product, release.alike(tree))
         _refuse(transport.where, tree, request)
         version, removed = _change(transport, tree, request, token, say)
@@ -132,7 +133,7 @@ def _change(
         hint = f"change the recipe, or publish it again on purpose: {release.kind.command} build --again"
         raise Refused(release_layout.rolled_back_sentence(rollback), hint=hint)
     suitable = [name for name in reversed(alike) if _is_suitable(tree, name, request)]
-    suitable.sort(key=lambda name: name != tree.current)
+    suitable.sort(key=lambda name: name != tree.current)  # the pointer then stays where it is
     version = suitable[0] if suitable else _new_version(tree, release)
     preflight.refuse_release(tree, release, version)
     operations = [*clear(tree, staged, token)]
@@ -170,6 +171,7 @@ def _copy(tree: ReleaseTree, request: PublishRequest, version: str, staged: str,
     yield from (Put(f"{folder}/{name}", data, len(data)) for name, data in files.items())
     yield from (CheckFile(f"{folder}/{file.name}", file.size, file.digest) for file in release.files)
     yield from (CheckFile(f"{folder}/{name}", len(data), digest_bytes(data)) for name, data in files.items())
+    # inner folders first: after a power loss no name may stand for files that are not on disk
     yield from (Sync(f"{folder}/{name}") for name in reversed(folders))
     yield from (Sync(folder), MakeFolder(versions), Sync(tree.product), Sync("."))
     yield from (ConfirmLock(tree.path(release_layout.INCOMING), token), Move(folder, f"{versions}/{version}"), Sync(versions))

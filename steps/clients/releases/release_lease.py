@@ -146,6 +146,7 @@ def _busy(where: str, folder: str, claimed: Claimed) -> StoreBusy:
         who = "somebody"
     hint = f"wait for it; one that is gone loses its lock after {left:.0f} s more"
     busy = StoreBusy(f"{where}: {who} publishes into {folder.partition('/')[0]} right now", hint=hint)
+    # waiting is of no use on this machine: `is_gone` saw that the holder is alive, whatever its lease says
     busy.lapses = 0.0 if machine and machine == _machine() else left + _LAPSED
     return busy
 
@@ -161,6 +162,7 @@ def _machine() -> str:
 def _started(process: int) -> str:
     """Return the start time of a process in clock ticks since boot; empty if there is no such process, or only a zombie."""
     try:
+        # the command's name in parentheses may hold any sign; `fields[18]` is field 22 of the file, the start time (proc(5))
         state, *fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
     except OSError:
         return ""

@@ -55,6 +55,7 @@ class ShellTransport:
     ) -> None:
         self.where, self._layout = where, layout
         self._seconds, self._until = answer, 0.0
+        # a file: nobody reads it while the session runs, and a full pipe would block the other end
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115  # as long as the session
         try:
             self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors)
@@ -90,6 +91,7 @@ class ShellTransport:
         with self._within(size / timeouts.PUBLISH_SLOWEST):
             self._send(_line("look", product, *words))
             while (token := self._token()) != "z":
+                # each part of the answer extends the time limit, since the number of files is not known before
                 self._until = max(self._until, time.monotonic() + self._seconds)
                 self._see(tree, token)
         return tree

@@ -76,6 +76,7 @@ def connect(settings: Mapping[str, Any], host: str, port: str) -> socket.socket:
     except OSError as error:
         raise _broken(error) from None
     _check(*_ProxyAnswer(connection, until, late).head(), settings, place)
+    # a time limit makes the socket non-blocking, also for SSH, which gets the same open file
     connection.settimeout(None)
     return connection
 
@@ -146,6 +147,7 @@ def main(file: str, host: str, port: str) -> int:
         # the reason of an earlier failure is out of date
         os.unlink(reason_file)
     with socket.socket(fileno=os.dup(sys.stdout.fileno())) as ssh:
+        # a descriptor travels only with at least one byte of data (unix(7))
         socket.send_fds(ssh, [b"\0"], [connection.fileno()])
     return 0
 

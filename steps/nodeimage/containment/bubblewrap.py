@@ -37,6 +37,7 @@ def command(
 
     `readable` and `writable` map paths below /run or /tmp to host folders.
     """
+    # --new-session: in the builder's session a program could type into its terminal (TIOCSTI, CVE-2017-5226)
     line = [PROGRAM, "--ro-bind", str(root), "/", *_SPACES, "--die-with-parent", "--new-session", "--hostname", "image"]
     line += ["--cap-drop", "ALL", *(word for name in _CAPABILITIES for word in ("--cap-add", f"CAP_{name}"))]
     line += ["--proc", "/proc", "--dev", "/dev", "--perms", "1777", "--tmpfs", "/dev/shm"]

@@ -27,6 +27,7 @@ _READ: Final = 1 << 20
 _DEVICES: Final = ("full", "null", "random", "tty", "urandom", "zero")
 _LINKS: Final = {"fd": "/proc/self/fd", "stdin": "fd/0", "stdout": "fd/1", "stderr": "fd/2", "ptmx": "pts/ptmx"}
 _STAND_IN: Final = "#!/bin/sh\n# stands in while a layer is built: initial RAM disks are made when an image is packed\nexit 0\n"
+# 101 means "action forbidden by policy" to invoke-rc.d
 _NO_SERVICES: Final = "#!/bin/sh\n# while an image is built no service is started\nexit 101\n"
 
 
@@ -48,6 +49,7 @@ def environment(epoch: int) -> dict[str, str]:
         "PYTHONHASHSEED": "0",
         "DEBIAN_FRONTEND": "noninteractive",
         "DEBCONF_NONINTERACTIVE_SEEN": "true",
+        # the kernel packages' hook of initramfs-tools then makes no initrd, as `_STAND_IN` does not
         "INITRD": "No",
     }
 

@@ -73,7 +73,7 @@ def _range(file: Path, user: str, own: int) -> IdRange:
         name, _, rest = line.strip().partition(":")
         first, _, count = rest.partition(":")
         if name in (user, str(os.geteuid())) and first.isdigit() and count.isdigit() and int(count) >= LEAST - 1:
-            return IdRange(own=own, first=int(first), count=LEAST - 1)
+            return IdRange(own=own, first=int(first), count=LEAST - 1)  # id 0 is the user's own
     raise BadTask(
         f"user {user} cannot build images here: {file} gives it no {LEAST} subordinate ids",
         hint=f"build as root, or add a line {user}:FIRST:{LEAST} to {file} (usermod --add-subuids, --add-subgids)",

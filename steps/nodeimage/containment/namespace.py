@@ -120,6 +120,7 @@ def _held(stack: Iterable[Path]) -> Iterator[None]:
                 handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
                 handles.callback(os.close, handle)
                 fcntl.flock(handle, fcntl.LOCK_SH)
+                # it may have been removed, and even built anew, before it was locked
                 is_gone = not os.path.samestat(os.fstat(handle), folder.stat())
             except FileNotFoundError:
                 is_gone = True
@@ -143,7 +144,7 @@ def _converse(request: bytes, function: str, seconds: float, say: Callable[[str]
             answer = stdout.read()
             child.wait()
         finally:
-            over = late.finished.is_set()
+            over = late.finished.is_set()  # before `cancel`, which sets it too
             late.cancel()
         reader.join()
     if over and not answer:

@@ -45,6 +45,7 @@ def main() -> int:
     os.dup2(2, 1)
     os.umask(0o022)  # rights in an image are not the caller's habit
     kernel_calls.die_with_parent(signal.SIGKILL)
+    # the caller may have died before the kernel knew that this process goes with it
     if os.getppid() != request.caller:
         return 1
     reading, writing = os.pipe()
@@ -53,6 +54,7 @@ def main() -> int:
     except StepError as error:
         _answer(answers, Reply(problem=_problem(error)))
         return 1
+    # `unshare` puts only later children into the new PID namespace
     inner = os.fork()
     if inner == 0:
         os.close(writing)
@@ -93,6 +95,7 @@ def _enter_as_user(identities: Identities, spaces: int) -> None:
     mapper = os.fork()
     if mapper == 0:
         os.close(go[1])
+        # waits for `unshare`: before it there is no namespace whose ids could be mapped
         os.read(go[0], 1)
         commands = (["newuidmap", target, *identities.users.words], ["newgidmap", target, *identities.groups.words])
         os._exit(0 if all(subprocess.run(command, check=False).returncode == 0 for command in commands) else 1)

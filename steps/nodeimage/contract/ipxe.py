@@ -115,7 +115,7 @@ def script(loaded: Loaded) -> str:
         *_guard(loaded.machines, loaded.entry),
         *(_sent_on(loaded.others, loaded.start) if loaded.others and not loaded.machines else ()),
         ":load",
-        "imgfree",
+        "imgfree",  # images of an earlier try
         f"echo {SAID} loads {_title(loaded.title)}",
         f"kernel --name vmlinuz {loaded.kernel} {' '.join(named)} || goto failed",
         f"initrd --name initrd.img {loaded.initrd} || goto failed",

@@ -19,6 +19,7 @@ _TRAILER: Final = "TRAILER!!!"
 _COMPRESSED: Final = (
     (b"\x28\xb5\x2f\xfd", ("zstd", "-dcq"), ("zstd", "-cq")),
     (b"\x1f\x8b", ("gzip", "-dc"), ("gzip", "-cn")),
+    # kernels may lack CRC64, xz's own choice of a check, and know of lz4 only the legacy format
     (b"\xfd7zXZ", ("xz", "-dc"), ("xz", "-c", "--check=crc32")),
     (b"\x02\x21\x4c\x18", ("lz4", "-dc"), ("lz4", "-lc")),
 )
@@ -44,6 +45,7 @@ class ArchiveMember(Struct, frozen=True):
 def read(path: Path) -> list[ArchiveMember]:
     """Return all members of an initrd, in order. Raises BadTask if the file is damaged or no initrd."""
     data, members = path.read_bytes(), []
+    # zeros may lie between archives (docs.kernel.org/driver-api/early-userspace/buffer-format.html)
     while data := data.lstrip(b"\0"):
         if data.startswith(_MAGIC):
             end = 0
@@ -112,6 +114,7 @@ def _members(data: bytes, name: str) -> Iterator[tuple[int, ArchiveMember | None
         body = _aligned(at + _HEADER + length)
         path = data[at + _HEADER : at + _HEADER + length - 1].decode(errors="replace")
         at = _aligned(body + size)
+        # the padding of the last member may be missing
         if at > len(data) + 3:
             break
         if path == _TRAILER:

@@ -17,6 +17,7 @@ from steps.nodeimage.contract.image_manifest import INITRD, KERNEL, MANIFEST, PA
 from steps.nodeimage.files import initrd_archive
 from steps.stages.image_assemble.contract import Assembled
 
+# header of Linux' x86 boot protocol (docs.kernel.org/arch/x86/boot.html); its pointer to the version starts behind the boot sector
 _BOOT_SECTOR: Final = 0x200
 _VERSION_AT: Final = 0x20E
 _MAGIC: Final = b"HdrS"

@@ -67,7 +67,7 @@ def _listing(stream: IO[bytes], squashed: Squashed, name: str) -> list[tuple[int
             continue
         squashed.files[path] = _file(kind, words)
         if kind == "R":
-            sources.append((int(words[5]), int(words[4]), path))
+            sources.append((int(words[5]), int(words[4]), path))  # time, mode, uid and gid come first
     if not squashed.files:
         raise BadTask(f"{name} is no whole squashfs: unsquashfs lists nothing of it", hint=_HINT)
     return sorted(sources)
@@ -87,7 +87,7 @@ def _contents(stream: IO[bytes], sources: list[tuple[int, int, str]], squashed: 
     for begin, size, path in sources:
         gap = begin - at
         while gap > 0:
-            gap -= len(stream.read(min(gap, _CHUNK))) or gap
+            gap -= len(stream.read(min(gap, _CHUNK))) or gap  # at the end of a cut stream `_chunks` raises
         note = debian.note(path)
         digest, text = hashlib.sha256(), []
         for chunk in _chunks(stream, size, name):

@@ -87,8 +87,10 @@ class Mirrors:
     def _once(self, url: str, package: Package, file: IO[bytes]) -> None:
         file.seek(0)
         file.truncate()
+        # redirects alone: `_patiently` retries all else
         followed = urllib3.Retry(total=_REDIRECTS, connect=0, read=0, status=0, other=0, redirect=_REDIRECTS)
         try:
+            # never decoded: a mirror may label a package as gzip, and the digest is that of its bytes as they are
             answer = self._pool(url).request("GET", url, preload_content=False, decode_content=False, retries=followed)
             try:
                 _take(answer, url, package, file)

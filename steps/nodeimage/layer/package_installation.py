@@ -84,6 +84,7 @@ def _bootstrap(root: Path, packages: Sequence[Package], epoch: int) -> None:
     for file in (debian.STATUS, "var/lib/dpkg/available"):
         (root / file).touch()
     files = [f"/{debian.in_archive(Path(ARCHIVE), package.sha256)}" for package in packages]
+    # essential packages depend on each other in circles, so none could come first
     command = ["dpkg", "--force-depends", "--force-unsafe-io", "--force-confnew", "--install", *files]
     _succeed(chroot.run(root, command, chroot.environment(epoch)))
 
@@ -97,6 +98,7 @@ def _merge_usr(root: Path, packages: Sequence[Package]) -> None:
 
 
 def _unpack(root: Path, file: Path) -> None:
+    # a folder /bin in a package must not replace the link that `_merge_usr` has made
     tar = ["tar", "--directory", str(root), "--extract", "--keep-directory-symlink", "--numeric-owner", "--file", "-"]
     with (
         subprocess.Popen(["dpkg-deb", "--fsys-tarfile", str(file)], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as source,
@@ -130,6 +132,7 @@ def _install_with_apt(root: Path, packages: Sequence[Package], epoch: int) -> No
     for folder in ("apt/lists/partial", "apt/cache/archives/partial", "apt/log"):
         (ours / folder).mkdir(parents=True, exist_ok=True)
     address = quote(quote(str(ours)))  # apt decodes it twice: as a word of the line, and as an address
+    # trusted without a signature: the index is made here, from the digests of the lock
     (ours / "apt/sources.list").write_text(f"deb [trusted=yes] file:{address} ./\n")
     (ours / "apt/apt.conf").write_text(_configuration(root, packages))
     settings = {**chroot.environment(epoch), "APT_CONFIG": str(ours / "apt/apt.conf")}

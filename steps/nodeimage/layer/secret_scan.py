@@ -108,7 +108,7 @@ def _holding(path: Path, needles: Iterable[tuple[str, bytes]]) -> set[str]:
 
 
 def _in_stream(stream: IO[bytes], needles: Iterable[tuple[str, bytes]]) -> set[str]:
-    overlap = max(len(form) for _, form in needles) - 1
+    overlap = max(len(form) for _, form in needles) - 1  # a form may begin in one chunk and end in the next
     names: set[str] = set()
     before = b""
     while chunk := stream.read(_CHUNK):

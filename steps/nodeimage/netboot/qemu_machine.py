@@ -105,6 +105,7 @@ def _command(machine: BootedMachine, hardware: Hardware, folder: Path) -> list[s
     user = f"user,id=n0,tftp={folder / 'tftp'},bootfile=boot.ipxe"
     wire = f"tap,id=n0,ifname={hardware.tap},script=no,downscript=no" if hardware.tap else user
     return [
+        # no-reboot: a machine that restarts after a panic ends instead, by which `machine_boots` sees it
         *(QEMU, "-name", machine.name, "-nodefaults", "-no-user-config", "-no-reboot"),
         *("-accel", "tcg,thread=multi", "-cpu", PROCESSOR, "-m", str(machine.memory_mib), "-smp", str(machine.processors)),
         *("-display", "none", "-monitor", "none", "-serial", f"file:{folder / 'console'}"),

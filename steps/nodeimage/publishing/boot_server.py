@@ -67,6 +67,7 @@ class _ReleaseFileHandler(SimpleHTTPRequestHandler):
 
     def translate_path(self, path: str) -> str:
         """Return the path of the file at a URL; for anything that is not served, a path at which there is no file."""
+        # `resolve` follows links before the folder is compared, and fails at a zero byte
         file = (self._root / unquote(urlsplit(path).path).replace("\0", "").lstrip("/")).resolve()
         inside = file.is_relative_to(self._root) and release_layout.INCOMING not in file.relative_to(self._root).parts
         return str(file if inside and file.is_file() else self._root / ".nothing")
@@ -104,7 +105,7 @@ class _ReleaseFileHandler(SimpleHTTPRequestHandler):
         return data if len(data) == int(length) else None
 
     def _refuse(self) -> None:
-        self.close_connection = True
+        self.close_connection = True  # the next request must not be looked for in the unread body
         self.send_error(HTTPStatus.BAD_REQUEST)
 
     def log_message(self, format: str, *args: object) -> None:

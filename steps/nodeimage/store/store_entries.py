@@ -51,6 +51,7 @@ def make_entry(
         work.mkdir()
         try:
             yield work
+            # before the rename: after a power loss the name must not stand for half an entry
             kernel_calls.flush(work)
             if place.exists():
                 remove_entry(place, remove)

@@ -7,6 +7,8 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
+from msgspec import Struct
+
 from steps.clients.releases.release_tree import ReleaseTree
 from steps.contract import detachment, release_layout
 from steps.contract.detachment import Factory
@@ -15,28 +17,38 @@ from steps.errors import StepError
 from steps.nodeimage.contract import boot_tree, image_manifest
 from steps.nodeimage.files import squashfs_listing
 from steps.nodeimage.publishing import external_links
-from workflows.app.images.published_trees import OpenedTree
+from workflows.app.images import published_trees
+from workflows.app.images.published_trees import OpenedTree, TreeLogin
+from workflows.engines.folders import StateFolder
 
 
-def factory(store: Path, folders: Iterable[str], hosts: Iterable[str]) -> Factory:
-    """Return the factory to look for: this machine's store, further folders (as named, and with links resolved), and host names."""
-    paths = [str(store), *(folder.rstrip("/") or "/" for folder in folders)]
-    return Factory(folders=tuple(dict.fromkeys([*paths, *map(os.path.realpath, paths)])), hosts=tuple(hosts))
+class Detachment(Struct, frozen=True, kw_only=True):
+    """A tree checked for ways into the factory: (place, reason) of each problem, places not read, and sentences about moves."""
+
+    location: str
+    factory: Factory
+    problems: list[tuple[str, str]]
+    unread: list[str]
+    moved: list[str]
+    summary: str
 
 
-def problems(
-    opened_tree: OpenedTree, looks: Iterable[ReleaseTree], url: str, of: Factory
-) -> tuple[list[tuple[str, str]], list[str]]:
-    """Return (place, reason) for everything that leads into the factory `of` or out of the tree, and the places not read."""
-    rows = list(_tree_itself(opened_tree, of))
+def check(tree: str, image: str, login: TreeLogin, url: str, folders: Iterable[str], hosts: Iterable[str]) -> Detachment:
+    """Look in a published tree for whatever leads out of it or into the factory: this machine's store, these folders and hosts."""
+    paths = [str(StateFolder.of_environment().store), *(folder.rstrip("/") or "/" for folder in folders)]
+    # folders as named, and with links resolved
+    of = Factory(folders=tuple(dict.fromkeys([*paths, *map(os.path.realpath, paths)])), hosts=tuple(hosts))
     unread: list[str] = []
-    for look in looks:
-        rows += [
-            (link.place, f"leads to {link.leads_to}: {link.why}")
-            for link in external_links.external_links(look, url or opened_tree.place.url, of)
-        ]
-        rows += _roots(opened_tree, look, of, unread)
-    return list(dict.fromkeys(rows)), list(dict.fromkeys(unread))
+    with published_trees.opened(tree, image, login) as opened_tree:
+        looks, url, where = opened_tree.looks(), url or opened_tree.place.url, opened_tree.transport.where
+        rows = list(_tree_itself(opened_tree, of))
+        for look in looks:
+            links = external_links.external_links(look, url, of)
+            rows += [(link.place, f"leads to {link.leads_to}: {link.why}") for link in links]
+            rows += _roots(opened_tree, look, of, unread)
+        moved = [sentence for look in looks for sentence in external_links.moved_sentences(look, url)]
+    rows, unread = list(dict.fromkeys(rows)), list(dict.fromkeys(unread))
+    return Detachment(location=where, factory=of, problems=rows, unread=unread, moved=moved, summary=_summary(looks, of))
 
 
 def _tree_itself(opened_tree: OpenedTree, of: Factory) -> Iterable[tuple[str, str]]:
@@ -70,7 +82,7 @@ def _roots(opened_tree: OpenedTree, look: ReleaseTree, of: Factory, unread: list
             yield f"{place}:{mention.place}", f"leads to {mention.leads_to}: {mention.why}"
 
 
-def good(looks: Iterable[ReleaseTree], of: Factory) -> str:
+def _summary(looks: Iterable[ReleaseTree], of: Factory) -> str:
     """Return the sentence about a tree without problems: how much was read, and which folders and hosts nothing in it names."""
     all_trees = list(looks)
     links = sum(entry.is_link for look in all_trees for entry in look.entries.values())

@@ -12,6 +12,7 @@ from steps.nodeimage.contract import debian
 from steps.nodeimage.contract.resolved_recipe import Package, Recipe, ResolvedLayer
 from steps.nodeimage.layer import package_archive
 from workflows.app.images import recipes
+from workflows.app.images.stored_images import IMAGES
 from workflows.engines.folders import StateFolder
 from workflows.nodeimage import lock_creation, lock_difference, lockfile, recipe_chain, recipe_resolution
 from workflows.nodeimage.lock_difference import Feed, LockDifference, PackageChange
@@ -102,7 +103,7 @@ def _existing_lock(request: RecipeRequest, path: Path) -> Lock | None:
 def _bringing(request: RecipeRequest, seeds: Sequence[Path] = ()) -> PackageDownload:
     """Return a function that fetches locked packages into the archive and returns their paths by digest. It raises FetchError."""
     chain = request.chain()
-    images, layer = StateFolder.of_environment().store / "images", ResolvedLayer(name="locked")
+    images, layer = StateFolder.of_environment().store / IMAGES, ResolvedLayer(name="locked")
     foundation = chain.foundation
     recipe = Recipe(
         name=chain.top.spec.name,
@@ -139,7 +140,7 @@ def keep_packages(request: RecipeRequest, seeds: Sequence[Path] = ()) -> str:
 
     Raises NotKept.
     """
-    images = StateFolder.of_environment().store / "images"
+    images = StateFolder.of_environment().store / IMAGES
     filled = package_archive.fill(images, recipe_resolution.resolve(request).recipe, lambda _: None, (*seeds, *debian.CACHES))
     if lacking := [*filled.missing, *filled.wrong]:
         why = f": {filled.problems[0]}" if filled.problems else ""

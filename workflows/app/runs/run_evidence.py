@@ -1,6 +1,7 @@
 """Evidence of a run for commands that read it: from this machine, or fetched from Argo first."""
 
 import time
+from pathlib import Path
 
 from steps.clients.store import Store
 from steps.contract import run_records, run_seal
@@ -90,3 +91,15 @@ def _has_header(folder: RunFolder) -> bool:
 def sealed(folder: RunFolder) -> bool:
     """Return True if this machine has the run's seal, and all that was sealed is unchanged."""
     return (folder.stored / run_seal.FILE).exists() and not verify.problems(folder.stored)
+
+
+def hand_out(run: str, place: RunLocation, below: Path) -> tuple[int, Path]:
+    """Copy a run's sealed files, no secrets, to a folder of its name below `below`; return their number, and that folder."""
+    folder = find(run, place).folder
+    return verify.hand_out(folder.stored, below / folder.name), below / folder.name
+
+
+def check_seal(folder: Path, signer: tuple[str, str] | None) -> tuple[tuple[str, ...], verify.Cover | None]:
+    """Return the problems of a run's folder (see `verify.problems`), and what its seal covers if there are none."""
+    problems = verify.problems(folder, signer)
+    return problems, None if problems else verify.cover(folder)

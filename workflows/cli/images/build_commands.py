@@ -102,14 +102,10 @@ def from_git(
 
     If a build of the same commit is already running, no new one is started.
     """
-    from steps.clients.private_folder import private_folder
     from workflows.app import branch_build, kubeconfigs
 
     source = branch_build.Branch(repository=repository, branch=branch, path=path, name=name, secrets=secrets)
     bounds = branch_build.Bounds(secrets=tuple(use or ()), approvers=tuple(sorted(approver or ())))
     home = kubeconfigs.home(place.home_kubeconfig, place.home_context, place.namespace)
     target = branch_build.Target(home=home, image=place.image, builder=place.builder, starter=place.starter)
-    with private_folder(sockets=False) as folder:
-        checkout = folder.resolve() / "checkout"
-        checkout.mkdir()
-        return branch_build.build(output, source, bounds, target, checkout)
+    return branch_build.build(output, source, bounds, target)

@@ -38,11 +38,9 @@ def build(
     form: Output = Format.TABLE,
 ) -> int:
     """Build the step image as an OCI archive, without daemon, registry or root. The same inputs give the same digest."""
-    from workflows.podimage import step_image
-    from workflows.podimage.downloads import Cache, default_cache_folder
+    from workflows.app.images import pod_images
 
-    say = partial(typer.echo, err=True)
-    built = step_image.StepImageBuild(_tree(tree), Cache(default_cache_folder()), say, builder=builder).write(out, name)
+    built = pod_images.build(tree or pod_images.CHECKOUT, out, name, partial(typer.echo, err=True), builder=builder)
     if form is not Format.TABLE:
         facts = {"archive": str(built.archive), "sbom": str(built.bill), "name": built.name}
         output.data({**facts, "digest": built.digest, "image_id": built.image_id, "size": built.size}, form)
@@ -57,14 +55,8 @@ def lock(builder: Builder = False, tree: Tree = None) -> int:
 
     With --builder, lock what the builder image adds to the step image. The step image stays as it is locked: lock it first.
     """
-    from workflows.podimage import pod_locks, pod_recipe
-    from workflows.podimage.downloads import Cache, default_cache_folder
+    from workflows.app.images import pod_images
 
-    make, folder = (pod_locks.lock_builder, pod_recipe.BUILDER) if builder else (pod_locks.lock, pod_recipe.STEP)
-    debs, wheels = make(_tree(tree), Cache(default_cache_folder()))
+    folder, debs, wheels = pod_images.lock(tree or pod_images.CHECKOUT, builder=builder)
     output.lines([f"{folder}: {debs} packages, {wheels} wheels locked"])
     return ExitCode.OK
-
-
-def _tree(named: Path | None) -> Path:
-    return named or Path(__file__).parents[3]

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 import typer
@@ -13,12 +13,10 @@ from workflows.cli import output
 from workflows.cli.images.tree_commands import DAY, NOBODY, LoginOptions
 from workflows.cli.options import Output, placed
 from workflows.cli.output import Format
-from workflows.engines.folders import StateFolder
 
 if TYPE_CHECKING:
     from steps.nodeimage.contract.image_difference import FileDifference, ImageDifference, PackageDifference, Value
-    from steps.nodeimage.garbage_collection import Collected, Garbage
-    from workflows.app.images.garbage_roots import SpecRoots
+    from workflows.app.images.store_cleanup import Cleanup, SpecRoots
 
 _ANY = "A key, or its first digits; a folder with an image; with --tree, NAME (what is published now), NAME/VERSION or NAME/NUMBER."
 _MOST_FILES = 40
@@ -58,10 +56,9 @@ def diff(
     form: Output = Format.TABLE,
 ) -> int:
     """Show the differences of two images: packages, files with the package that owns them, kernel, initrd, layers."""
-    from steps.nodeimage.files import image_comparison
+    from workflows.app.images import stored_images
 
-    images = StateFolder.of_environment().store / "images"
-    difference = image_comparison.compare(image_comparison.find(before, images, tree), image_comparison.find(after, images, tree))
+    difference = stored_images.compare(before, after, tree)
     _show_difference(difference, form)
     return ExitCode.GATE_FAILED if exit_code and not difference.same else ExitCode.OK
 
@@ -122,27 +119,27 @@ def collect(
 
     Files in use are never removed.
     """
-    from steps.nodeimage import garbage_collection
-    from workflows.app.images import garbage_roots
+    from workflows.app.images import store_cleanup
 
     if packages and not keep:
         raise typer.BadParameter("--packages goes with every RECIPE or SPEC whose packages stay: name them")
-    home = StateFolder.of_environment()
-    own_spec = None if keep else garbage_roots.here(place)
-    roots = garbage_roots.roots(home, keep or (), published or (), pin or (), days * DAY, place)
-    roots |= own_spec.roots if own_spec else garbage_collection.Roots()
-    images = home.store / garbage_roots.IMAGES
-    collected = garbage_collection.collect(images, roots, recent=days * DAY, dry_run=dry_run, packages=packages)
+    recent = days * DAY
+    cleanup = store_cleanup.collect(
+        keep or (), published or (), pin or (), place, recent=recent, packages=packages, dry_run=dry_run
+    )
     if form is Format.TABLE:
-        _show_collected(collected, own_spec, dry_run=dry_run, packages=packages)
-    else:
-        output.data(_collected_data(collected), form)
+        _show_cleanup(cleanup, dry_run=dry_run, packages=packages)
+        return ExitCode.OK
+    lists = {"removed": cleanup.collected.removed, "in_use": cleanup.collected.in_use}
+    rows = {name: [{"kind": item.kind, "name": item.name, "bytes": item.size} for item in items] for name, items in lists.items()}
+    output.data({**rows, "kept": cleanup.collected.kept}, form)
     return ExitCode.OK
 
 
-def _show_collected(collected: "Collected", own_spec: "SpecRoots | None", *, dry_run: bool, packages: bool) -> None:
-    verb = "would go" if dry_run else "removed"
-    rows = [(*_row(item), verb) for item in collected.removed] + [(*_row(item), "in use, stays") for item in collected.in_use]
+def _show_cleanup(cleanup: "Cleanup", *, dry_run: bool, packages: bool) -> None:
+    collected, verb = cleanup.collected, "would go" if dry_run else "removed"
+    results = [(item, verb) for item in collected.removed] + [(item, "in use, stays") for item in collected.in_use]
+    rows = [(_WORDS.get(item.kind, item.kind), item.name[:24], f"{item.size / _MIB:.1f}", result) for item, result in results]
     if rows:
         output.table(("what", "name", "MiB", "result"), rows)
     size = sum(item.size for item in collected.removed) / _MIB
@@ -150,8 +147,8 @@ def _show_collected(collected: "Collected", own_spec: "SpecRoots | None", *, dry
     output.lines([f"{summary}, {len(collected.in_use)} in use" if collected.in_use else summary])
     if not packages:
         output.lines([_PACKAGES_STAY])
-    if own_spec is not None:
-        output.lines([f"{_kept_here(own_spec)}; name a RECIPE or SPEC to keep that alone"])
+    if cleanup.own_spec is not None:
+        output.lines([f"{_kept_here(cleanup.own_spec)}; name a RECIPE or SPEC to keep that alone"])
 
 
 def _kept_here(own_spec: "SpecRoots") -> str:
@@ -160,14 +157,3 @@ def _kept_here(own_spec: "SpecRoots") -> str:
         why = f"its lock {own_spec.unlocked} is not there, so it is made of nothing yet"
         return f"kept for {_SPEC}, which lies here: {published or 'nothing'}, as {why}"
     return f"kept for {_SPEC}, which lies here: what it is made of{f' and {published}' if published else ''}"
-
-
-def _row(item: "Garbage") -> tuple[str, str, str]:
-    return _WORDS.get(item.kind, item.kind), item.name[:24], f"{item.size / _MIB:.1f}"
-
-
-def _collected_data(collected: "Collected") -> dict[str, Any]:
-    def rows(items: "Iterable[Garbage]") -> list[dict[str, Any]]:
-        return [{"kind": item.kind, "name": item.name, "bytes": item.size} for item in items]
-
-    return {"removed": rows(collected.removed), "in_use": rows(collected.in_use), "kept": collected.kept}

@@ -3,7 +3,6 @@
 import getpass
 import re
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -77,12 +76,9 @@ def register(image: typer.Typer) -> None:
 
 def show(tree: TreeOf = "image.yaml", image: Image = "", form: Output = Format.TABLE, place: LoginOptions = NOBODY) -> int:
     """List the versions of a published tree: which is current, since when and by whom, and how many nodes run each."""
-    from steps.nodeimage.publishing import node_reports
-    from workflows.app.images import published_trees
+    from workflows.app.images import tree_checks
 
-    with published_trees.opened(tree, image, place) as opened_tree:
-        signers = opened_tree.place.signers
-        listed = [row for look in opened_tree.looks() for row in node_reports.versions(look, signers, now=time.time())]
+    listed = tree_checks.versions(tree, image, place)
     cells = [
         (
             row.image,
@@ -111,32 +107,20 @@ def verify(
     place: LoginOptions = NOBODY,
 ) -> int:
     """Read every file of a published tree again and compare digests, signatures, scripts and pointer. List everything wrong."""
-    from steps.clients.releases import release_signatures
-    from steps.nodeimage.publishing import external_links, image_kind, image_versions
-    from workflows.app.images import published_trees
+    from workflows.app.images import tree_checks
 
-    keys = tuple(map(read_public_key, signer or ()))
-    with published_trees.opened(tree, image, place) as opened_tree:
-        looks, signers = opened_tree.looks(digests=True), keys or opened_tree.place.signers
-        wrong = [problem for look in looks for problem in image_kind.problems(look, signers, url or opened_tree.place.url)]
-        location = opened_tree.transport.where
-        moved = [sentence for look in looks for sentence in external_links.moved_sentences(look, url or opened_tree.place.url)]
-        versions = [(look, version) for look in looks for version in look.versions]
-        states = [image_kind.signature_state(look, version, signers) for look, version in versions]
-    unchecked = f", {_UNCHECKED}" if release_signatures.UNKNOWN in states else ""
-    rows = [(problem.place, problem.why) for problem in dict.fromkeys(wrong)]
+    verified = tree_checks.verify(tree, image, place, tuple(map(read_public_key, signer or ())), url)
+    states = [version["signature"] for version in verified.versions]
+    unchecked = f", {_UNCHECKED}" if tree_checks.UNCHECKED in states else ""
+    rows = verified.problems
     if form is not Format.TABLE:
-        origins = []
-        for (look, version), state in zip(versions, states, strict=True):
-            origin = image_versions.published_test_results(look, version).origin
-            origins.append({"image": look.product, "version": version, "origin": origin, "signature": state})
-        output.data({"ok": not rows, "problems": _problems(rows), "versions": origins, "moved": moved}, form)
+        output.data({"ok": not rows, "problems": _problems(rows), "versions": verified.versions, "moved": verified.moved}, form)
     elif rows:
         output.table(("place", "what is wrong"), rows)
-        output.lines(moved)
+        output.lines(verified.moved)
     else:
-        counted = f"{count(len(states), 'version')} of {count(len(looks), 'image')}"
-        output.lines([f"{location}: {counted} {'is' if len(states) == 1 else 'are'} whole{unchecked}", *moved])
+        counted = f"{count(len(states), 'version')} of {count(verified.images, 'image')}"
+        output.lines([f"{verified.location}: {counted} {'is' if len(states) == 1 else 'are'} whole{unchecked}", *verified.moved])
     return ExitCode.GATE_FAILED if rows else ExitCode.OK
 
 
@@ -155,15 +139,11 @@ def rollback(
 
     A version is refused if it is incomplete, lacks a group, or is not signed by a key that the spec or --signer trusts.
     """
-    from steps.clients.releases import release_signatures
-    from steps.nodeimage.publishing import image_publication
-    from workflows.app.images import published_trees
+    from workflows.app.images import tree_checks
 
     actor, keys = f"rollback by {who or getpass.getuser()}", tuple(map(read_public_key, signer or ()))
-    with published_trees.opened(tree, image, place) as opened_tree:
-        name = opened_tree.only()
-        switch = image_publication.roll_back(opened_tree.transport, name, version, actor, keys or opened_tree.place.signers)
-    notes = f"; {_UNCHECKED}" if switch.signature == release_signatures.UNKNOWN else ""
+    name, switch = tree_checks.roll_back(tree, image, place, version, actor, keys)
+    notes = f"; {_UNCHECKED}" if switch.signature == tree_checks.UNCHECKED else ""
     notes += f"; nodes fetch it from {switch.elsewhere}, where the tree was when it was published" if switch.elsewhere else ""
     if form is not Format.TABLE:
         facts = {"image": name, "current": switch.to, "before": switch.before, "by": switch.by, "signature": switch.signature}
@@ -188,11 +168,9 @@ def nodes(
     Each node reports once a day. A node that was silent for longer than --days is stale: it may run another version now, or be
     gone.
     """
-    from steps.nodeimage.publishing import node_reports
-    from workflows.app.images import published_trees
+    from workflows.app.images import tree_checks
 
-    with published_trees.opened(tree, image, place) as opened_tree:
-        listed = node_reports.nodes(opened_tree.looks(), now=time.time(), silence=days * DAY)
+    listed = tree_checks.nodes(tree, image, place, days * DAY)
     if form is not Format.TABLE:
         output.data(msgspec.to_builtins(listed), form)
     elif listed:
@@ -218,36 +196,28 @@ def detach_check(
     Links, scripts, manifests and settings in packed roots are checked. The factory's store is this machine's; name its hosts and
     further folders. Parts that cannot be read, such as packed roots on another machine, are listed and prove nothing.
     """
-    from steps.nodeimage.publishing import external_links
-    from workflows.app.images import detachment_check, published_trees
-    from workflows.engines.folders import StateFolder
+    from workflows.app.images import detachment_check
 
-    factory = detachment_check.factory(StateFolder.of_environment().store, folder or (), host or ())
-    with published_trees.opened(tree, image, place) as opened_tree:
-        looks = opened_tree.looks()
-        rows, unread = detachment_check.problems(opened_tree, looks, url, factory)
-        moved = [sentence for look in looks for sentence in external_links.moved_sentences(look, url or opened_tree.place.url)]
-    good = not rows and (unread_ok or not unread)
+    checked = detachment_check.check(tree, image, place, url, folder or (), host or ())
+    rows, unread = checked.problems, checked.unread
+    proves = unread_ok or not unread
+    good = proves and not rows
     if form is not Format.TABLE:
-        looked_for = {"folders": list(factory.folders), "hosts": list(factory.hosts)}
-        output.data({"ok": good, "problems": _problems(rows), "unread": unread, "looked_for": looked_for, "moved": moved}, form)
-    else:
-        looked = detachment_check.good(looks, factory)
-        _show_detached(opened_tree.transport.where, looked, rows, unread, accepted=unread_ok)
-        output.lines(moved)
-    return ExitCode.OK if good else ExitCode.GATE_FAILED
-
-
-def _show_detached(where: str, looked: str, rows: Sequence[tuple[str, str]], unread: Sequence[str], *, accepted: bool) -> None:
+        looked_for = {"folders": list(checked.factory.folders), "hosts": list(checked.factory.hosts)}
+        facts = {"unread": unread, "looked_for": looked_for, "moved": checked.moved}
+        output.data({"ok": good, "problems": _problems(rows), **facts}, form)
+        return ExitCode.OK if good else ExitCode.GATE_FAILED
     if rows:
         output.table(("place", "what is wrong"), rows)
-    elif unread and not accepted:
-        output.lines([f"{where}: whether it stands by itself cannot be told; {looked}"])
+    elif proves:
+        output.lines([f"{checked.location} stands by itself: {checked.summary}"])
     else:
-        output.lines([f"{where} stands by itself: {looked}"])
+        output.lines([f"{checked.location}: whether it stands by itself cannot be told; {checked.summary}"])
     output.lines(f"not looked into: {place}" for place in unread)
-    if unread and not accepted:
+    if not proves:
         output.lines(["--unread-ok takes that as it is; on the boot server itself packed roots can be read"])
+    output.lines(checked.moved)
+    return ExitCode.OK if good else ExitCode.GATE_FAILED
 
 
 def serve(
@@ -256,13 +226,10 @@ def serve(
     port: Annotated[int, typer.Option("--port", min=0, max=65535, help="Port to listen on; 0: a free one.")] = 8080,
 ) -> int:
     """Serve a tree by HTTP and record the nodes' reports, for rehearsals, not for production. Ends with Ctrl-C."""
-    from steps.nodeimage.publishing import boot_server
-    from workflows.app.images import published_trees
+    from workflows.app.images import tree_checks
 
-    if not tree.is_dir():
-        raise published_trees.NoTree(f"{tree} is no folder")
     try:
-        listening = boot_server.server(tree, address, port, lambda line: typer.echo(line, err=True))
+        listening = tree_checks.server(tree, address, port, lambda line: typer.echo(line, err=True))
     except OSError as error:
         why = (error.strerror or str(error)).lower()
         problem = f"cannot listen on {address}:{port}: {why}; name another --address or --port (0: a free one)"

@@ -90,6 +90,7 @@ def answer_patch(workflow: Workflow, raw: dict[str, Any], node: str, values: dic
         raise open_approvals.NotWaiting(
             f"{node} wants {', '.join(sorted(names)) or 'no parameter'}, not {', '.join(sorted(values))}"
         )
+    # a merge patch replaces a list as a whole (RFC 7396), so each row is written in full
     answers = [{"name": row["name"], "value": values[row["name"]], "valueFrom": {"supplied": {}}} for row in rows]
     changes = {"phase": "Succeeded", "finishedAt": stamp(time.time()), "message": message, "outputs": {"parameters": answers}}
     meta = {"resourceVersion": workflow.metadata.resource_version}

@@ -70,6 +70,7 @@ def cancel_patch(workflow: Workflow, cancelled_by: Cancelled | None, *, now: boo
     strategy = TERMINATE if now or waits or workflow.spec.shutdown == TERMINATE else STOP
     meta: Object = {} if cancelled_by is None else {"annotations": {CANCELLED: canonical(cancelled_by).decode()}}
     meta |= {"resourceVersion": workflow.metadata.resource_version} if waits else {}
+    # a suspended Workflow would never get to its exit handler (`ShouldSuspend` in Argo's operator.go)
     return {"spec": {"shutdown": strategy, "suspend": False}, "metadata": meta}
 
 
@@ -96,7 +97,7 @@ def _kept(home: Home, workflow: Workflow, cancelled_by: Cancelled) -> Callable[[
     try:
         name = helper_pods.begin(home, workflow, errand)
     except (StepError, NoWorkflow) as error:
-        return partial(_raise, error)
+        return partial(_raise, error)  # the run must be cancelled even if the store cannot be written
     return partial(helper_pods.finish, home, errand, name)
 
 

@@ -109,8 +109,8 @@ def pod_manifest(home: Home, workflow: Workflow, errand: HelperPod) -> Object:
     }
     pod_spec: Object = {
         "restartPolicy": "Never",
-        "activeDeadlineSeconds": int(timeouts.READER_POD),
-        "automountServiceAccountToken": False,
+        "activeDeadlineSeconds": int(timeouts.READER_POD),  # ends the pod even if this machine never gets to delete it
+        "automountServiceAccountToken": False,  # no helper pod calls the API of its own cluster
         "serviceAccountName": model.get("serviceAccountName", "default"),
         "securityContext": spec.get("securityContext", {}),
         "containers": [_container(model["container"], errand)],
@@ -152,6 +152,7 @@ def _volumes(every: Sequence[Object], model: Object, errand: HelperPod) -> list[
 def _await(home: Home, name: str) -> RunPod:
     """Return the pod once it has ended. Raises HelperPodFailed if it does not end in time, with what it waits for."""
     end, latest = time.monotonic() + timeouts.READER_POD, RunPod(metadata=ResourceMeta(name=name))
+    # short rounds: the time limit below is only looked at when an event comes
     for event in ResourceWatch(home, home.core("pods"), name, WatchPace(round=5.0)).states():
         if isinstance(event, ObjectGone):
             raise HelperPodFailed(f"pod {name} was deleted before it ended")

@@ -195,7 +195,7 @@ def check_argo_version(home: Home, stated_version: str = "") -> str:
     if not controllers:
         named = ", ".join(places)
         raise NoArgo(f"no {CONTROLLER} was found in the namespaces {named} (or they may not be read), so its version is unknown")
-    for namespace, image in controllers:
+    for namespace, image in controllers:  # any of them may take the runs, so all must be new enough
         version = parse_version(_repository_and_tag(image)[1])
         text = _new_enough(version, f"the {CONTROLLER} in namespace {namespace} has image {image}")
     return text
@@ -233,7 +233,7 @@ def _controllers(home: Home, path: str) -> list[tuple[str, str]]:
 def _repository_and_tag(image: str) -> tuple[str, str]:
     name = image.partition("@")[0]
     head, _, tail = name.rpartition(":")
-    return (head, tail) if head and "/" not in tail else (name, "")
+    return (head, tail) if head and "/" not in tail else (name, "")  # a colon before a slash begins the registry's port
 
 
 class SecretOutOfNamespace(ValueError):

@@ -127,7 +127,7 @@ class ResourceWatch:
     def _watch(self) -> Iterator[ObjectState | ObjectGone]:
         query = {
             "watch": "true",
-            "allowWatchBookmarks": "true",
+            "allowWatchBookmarks": "true",  # they keep `version` from expiring while the object does not change
             **self._selection(),
             "resourceVersion": self.version,
             "timeoutSeconds": str(max(1, round(self.pace.round))),
@@ -164,6 +164,7 @@ class ResourceWatch:
         access = self.home.access
         headers = {"Accept": "application/json", "User-Agent": FIELD_MANAGER}
         headers |= {"Authorization": f"Bearer {access.token}"} if access.token else {}
+        # the server ends a watch after `round` seconds, so a longer silence means that the connection is dead
         timeout = urllib3.Timeout(connect=timeouts.API_CONNECT, read=self.pace.round + timeouts.API_READ)
         context = kubeconfig.tls_context(access)
         with urllib3.PoolManager(1, headers=headers, timeout=timeout, retries=False, ssl_context=context) as pool:

@@ -24,6 +24,7 @@ def main() -> int:
     after, limit = os.environ.get("AFTER", ""), int(os.environ["LIMIT"])
     files = [path for folder in ("runs", "releases") for path in (root / folder / run).rglob("*") if path.is_file()]
     keys = sorted(path.relative_to(root).as_posix() for path in files)
+    # a name that begins with a dot is a file that a step is still writing
     kept = [key for key in keys if key > after and not key.startswith(f"runs/{run}/secrets/") and "/." not in f"/{key}"]
     packed, following = io.BytesIO(), ""
     with tarfile.open(fileobj=packed, mode="w:gz", compresslevel=6) as archive:
@@ -32,7 +33,7 @@ def main() -> int:
             entry = tarfile.TarInfo(key)
             entry.size = len(data)
             archive.addfile(entry, io.BytesIO(data))
-            if packed.tell() > limit and number + 1 < len(kept):
+            if packed.tell() > limit and number + 1 < len(kept):  # after the file: each pod must bring at least one
                 following = key
                 break
     data = packed.getvalue()

@@ -22,7 +22,7 @@ def main() -> int:
     target.parent.mkdir(parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
     with os.fdopen(handle, "wb") as file:
-        os.fchmod(file.fileno(), 0o644)
+        os.fchmod(file.fileno(), 0o644)  # mkstemp makes 0600, but pods of other users read the store
         file.write(base64.b64decode(os.environ["CONTENT"]))
         file.flush()
         os.fsync(file.fileno())

@@ -175,7 +175,7 @@ def _latest_end(attempts: list[RunNode], template: TemplateModel) -> float | Non
 def _retry_names(run: WorkingRun, child: str, template: TemplateModel, number: int, last: RunNode | None) -> dict[str, str | None]:
     names: dict[str, str | None] = {
         "retries": str(number),
-        "lastRetry.exitCode": "0",
+        "lastRetry.exitCode": "0",  # Argo's value before the first retry; in a retry's expression it is -1
         "lastRetry.duration": "0",
         "lastRetry.status": "",
         "lastRetry.message": "",
@@ -214,6 +214,7 @@ def start_action(run: WorkingRun, node: RunNode) -> StartPod:
     assert node.template is not None
     parent = run.nodes.get(node.boundary)
     read = parent.template.results_read if parent is not None and parent.template is not None else frozenset()
+    # like Argo, keep stdout only if the enclosing template refers to it (`includeScriptOutput` in workflow/controller/operator.go)
     return StartPod(node.path, node.template, node.options.task in read)
 
 
@@ -313,7 +314,7 @@ def _backed_off(run: WorkingRun, node: RunNode, attempts: list[RunNode], backoff
         return _end(run, node, last, last.phase, "Max duration limit exceeded")
     wait = seconds(backoff.duration)
     if backoff.factor > 0:
-        wait *= float(backoff.factor ** min(len(attempts) - 1, 60))
+        wait *= float(backoff.factor ** min(len(attempts) - 1, 60))  # a float cannot hold 2 ** 1024
     if backoff.cap:
         wait = min(wait, seconds(backoff.cap))
     due = (last.finished or run.at) + wait

@@ -173,7 +173,7 @@ def _branch(here: _Pass, task: TaskModel, branch: FanOutBranch, group: str | Non
             here.held = True
             return False
         _connect(here, task, node.path, group)
-    elif not node.fulfilled and node.type not in ("Pod", "Suspend") and here.run.is_due(path):
+    elif not node.fulfilled and node.type not in ("Pod", "Suspend") and here.run.is_due(path):  # only events change those two
         node = _call(here, task, branch, group) or node
     if not node.fulfilled:
         here.held = True
@@ -279,7 +279,7 @@ def _verdict(path: str, template: TemplateModel, reached: dict[str, str]) -> str
         phase = reached.get(f"{path}.{name}")
         if phase is None:
             result = RUNNING
-            if not template.fail_fast:
+            if not template.fail_fast:  # then a failure counts only once all targets have ended
                 break
         elif phase in (FAILED, ERROR):
             if phase in template.shape.tasks[name].continue_on:

@@ -133,6 +133,7 @@ class Executor:
         base = self.run_dir / "out" / slug(node)
         number = 0
         while True:
+            # never an existing folder: a killed engine's attempt may have left outputs in it
             folder = base.with_name(f"{base.name}.{number}")
             try:
                 folder.mkdir()
@@ -152,6 +153,7 @@ class Executor:
         captured = stdout.open("wb") if stdout else None
         try:
             process = self._start(argv, env, out, captured or log, log)
+        # 64 is the exit code of Argo's executor for a command that it cannot start
         except (FileNotFoundError, PermissionError, NotADirectoryError) as err:
             return PodEnd(action.node, 64, refused=f'failed to find name in PATH: exec: "{argv[0]}": {_not_found(argv[0], err)}')
         except OSError as err:
@@ -270,7 +272,7 @@ class Executor:
         if pod.stdout is None:
             return None
         with pod.stdout.open("rb") as file:
-            file.seek(max(0, pod.stdout.stat().st_size - LARGEST_RESULT - 1))
+            file.seek(max(0, pod.stdout.stat().st_size - LARGEST_RESULT - 1))  # and the last newline, which is removed below
             text = file.read().decode(errors="replace")
         return text.removesuffix("\n")[-LARGEST_RESULT:]
 

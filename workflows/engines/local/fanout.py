@@ -34,13 +34,14 @@ def resolve(task: TaskModel, scope: Scope) -> TaskModel:
                 if not should_execute(when):
                     return replace(task, when=when)
             except WhenError as err:
-                if not task.expands:
+                if not task.expands:  # in a fan-out `when` may need {{item}}: each branch evaluates it again
                     raise CallError(str(err)) from None
         hook = task.exit_hook
         marked = tuple(
             replace(item, value=ABSENT) if item.value is not None and _absent(item.value, scope) else item
             for item in task.arguments
         )
+        # not the exit handler's arguments yet: they may refer to outputs of this very task
         resolved = substitute(replace(task, arguments=marked, exit_hook=None), scope, TASKS)
     except SubstitutionError as err:
         raise CallError(str(err)) from None

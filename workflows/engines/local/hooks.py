@@ -22,7 +22,7 @@ def exit_hook_runs(
     run: WorkingRun, node: RunNode, hook: Hook, scope: str, word: str, name: str, make_scope: Callable[[], MutableScope]
 ) -> bool:
     """Start or continue the exit handler of a completed node; return True while it has not ended."""
-    if run.shutdown == "Terminate":
+    if run.shutdown == "Terminate":  # exit handlers run after `argo stop`, not after `argo terminate`
         return False
     path = f"{node.path}.onExit"
     handler = run.nodes.get(path)

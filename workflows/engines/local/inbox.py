@@ -69,7 +69,7 @@ def send(run_dir: Path, verb: str, node: str = "", parameters: Mapping[str, str]
     """Write a request for the engine of a run, and return its ticket. Raises RunDirectoryError if there is no such run."""
     if not folder(run_dir).is_dir():
         raise RunDirectoryError(f"{run_dir} holds no run (no inbox)")
-    ticket = f"{time.time_ns():020d}-{secrets.token_hex(4)}"
+    ticket = f"{time.time_ns():020d}-{secrets.token_hex(4)}"  # padded: the engine takes requests in the order of their names
     request = OperatorRequest(verb, node, dict(parameters or {}), message)
     _write(folder(run_dir) / f"{ticket}.json", msgspec.json.encode(request))
     return ticket

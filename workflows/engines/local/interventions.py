@@ -131,6 +131,7 @@ def _approve(run: WorkingRun, event: Operator) -> None:
 
 def _resume(run: WorkingRun, event: Operator) -> None:
     if event.node:
+        # like `argo resume --node-field-selector`, which does not fill in the defaults of outputs
         for node in _gates(run, event.node):
             run.mark(node.path, SUCCEEDED, event.message or None)
         return

@@ -192,6 +192,7 @@ def _take_lock(run_dir: Path) -> int:
     except OSError as err:
         raise RunDirectoryError(f"cannot write in the run directory {run_dir}: {err.strerror}") from err
     try:
+        # the kernel releases it even after kill -9; pods do not keep it, since Python's descriptors are not inherited (PEP 446)
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
         holder = os.pread(lock, 64, 0).decode(errors="replace").strip()

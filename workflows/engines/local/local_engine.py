@@ -108,6 +108,7 @@ class Driver:
     def _end_orphans(self) -> None:
         processes = (process for process in self.journal.processes() if process.start)
         recorded = {process.pid for process in processes if process.start == process_control.start_time(process.pid)}
+        # a process that was started but not yet recorded is found by its mark alone
         alive = recorded | set(process_control.find_marked_processes(self.settings.token))
         while alive:  # a process that is asked to end may start another one first
             process_control.end_all(sorted(alive), self.settings.grace)
@@ -147,6 +148,7 @@ class Driver:
             self.signals += 1
 
         handlers = [(number, signal.signal(number, note)) for number in (signal.SIGINT, signal.SIGTERM)]
+        # Python restarts `select` after a signal (PEP 475); a readable pipe ends it
         wakeup = signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
         self.executor.watch(reader)
         self.reader = reader
@@ -181,6 +183,7 @@ class Driver:
             for item in (news_of(action, before, self.began) for action, before in news):
                 if item is not None:
                     self.observer(item)
+        # last: whatever a kill -9 prevents here, the next engine makes up for from the journal
         return self._do(doing)
 
     def _record(self, events: list[AnyEvent], started: tuple[PodProcess, ...], changes: list[NodeChanged | RunChanged]) -> None:

@@ -89,6 +89,7 @@ def _listed(values: list[str]) -> str:
         parsed = [from_json(value) for value in values]
     except ExprError:
         return json_text(values)
+    # like Argo: unless all values are objects or lists, all stay texts (`tryJSONUnmarshal` in workflow/controller/operator.go)
     return json_text(parsed if all(isinstance(item, (dict, list)) for item in parsed) else values)
 
 

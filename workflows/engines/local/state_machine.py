@@ -164,11 +164,12 @@ def _walk(run: WorkingRun) -> None:
     if waiting or not entry.fulfilled:
         return
     handler: RunNode | None = None
+    # `terminate` starts no exit handler, but one that has begun must still end
     if run.plan.exit_hook is not None and (f"{name}.onExit" in run.nodes or run.shutdown != "Terminate"):
         try:
             handler = workflow_exit_runs(run, run.plan.exit_hook)
         except CallError as err:
-            raise CallError(f"error in exit template execution : {err}") from None
+            raise CallError(f"error in exit template execution : {err}") from None  # the space is in the controller's message
         if handler is None or not handler.fulfilled:
             return
     if run.live == 0:

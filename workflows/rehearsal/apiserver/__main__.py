@@ -30,6 +30,7 @@ def _alive(pid: int) -> bool:
 async def _parent_gone(pid: int) -> None:
     """Wait until the process `pid` has ended, looking twice a second."""
     ours = os.getppid() == pid
+    # a child asks for its parent: the number of a process that has ended may be another one's by now
     while os.getppid() == pid if ours else _alive(pid):
         await asyncio.sleep(_PARENT_POLL_S)
 

@@ -125,6 +125,7 @@ class ContainerLog:
 
     def wake(self) -> None:
         """Wake the requests that stream this log, so that they look for new lines."""
+        # those who wait hold the old event; a set one would wake later ones at once
         self.changed.set()
         self.changed = asyncio.Event()
 

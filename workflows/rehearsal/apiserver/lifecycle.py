@@ -157,8 +157,8 @@ _CONDITIONAL = frozenset(
     }
 )
 """Built-in resources that refuse an update without resourceVersion, as all custom ones do (no `AllowUnconditionalUpdate`)."""
-_GENERATED_TRIES = 8
-_UNDELETABLE = frozenset({"default", "kube-system", "kube-public"})
+_GENERATED_TRIES = 8  # `maxNameGenerationCreateAttempts` of kube-apiserver
+_UNDELETABLE = frozenset({"default", "kube-system", "kube-public"})  # the immortal namespaces of NamespaceLifecycle
 
 
 @dataclass(frozen=True)
@@ -198,6 +198,7 @@ class Lifecycle:
         check_identity(resource, body)
         meta = body["metadata"]
         if meta.get("resourceVersion"):
+            # no 400: a real server refuses this in its storage, with a plain error
             raise errors.StatusError(500, "", "resourceVersion should not be set on objects to be created")
         body["metadata"] = meta = _placed(resource, namespace, meta)
         if "status" in resource.subresources and resource.key not in _STATUS_ON_CREATE:
@@ -282,6 +283,7 @@ class Lifecycle:
         if write.dry_run:
             return encode_object(resource, new, entry.revision)
         meta = new["metadata"]
+        # the update has removed the last finalizer
         if meta.get("deletionTimestamp") and not _held(resource, new) and not meta.get("deletionGracePeriodSeconds"):
             return self._store.remove(resource, new, entry)
         return self._store.put(resource, new, entry, applied=applied)
@@ -301,6 +303,7 @@ class Lifecycle:
         meta = new["metadata"]
         if not grace and not _held(resource, new):
             return (entry, True) if deletion.dry_run else (self._store.remove(resource, new, entry), True)
+        # a further delete can only shorten the grace period
         if not meta.get("deletionTimestamp") or grace < meta.get("deletionGracePeriodSeconds", 0):
             meta |= {"deletionTimestamp": object_metadata.current_time(grace), "deletionGracePeriodSeconds": grace}
             if meta.get("generation"):
@@ -384,7 +387,7 @@ def _grace(resource: ServedResource, obj: Object, deletion: Deletion) -> int:
     if resource.key != ("", "pods") or not obj["spec"].get("nodeName") or obj["status"].get("phase") in ("Succeeded", "Failed"):
         return 0
     seconds = deletion.grace_s if deletion.grace_s is not None else obj["spec"].get("terminationGracePeriodSeconds", 30)
-    return 1 if seconds < 0 else int(seconds)
+    return 1 if seconds < 0 else int(seconds)  # a real server takes one second for a negative period
 
 
 def _with_propagation(meta: Object, propagation: str) -> Object:

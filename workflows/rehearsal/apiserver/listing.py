@@ -54,6 +54,7 @@ def watch_options(query: Mapping[str, str], store: ObjectStore) -> WatchOptions:
     seconds = query.get("timeoutSeconds") or "0"
     if not seconds.isdigit():
         raise errors.bad_request(f"invalid timeoutSeconds: {seconds!r}")
+    # between 30 and 60 minutes, as kube-apiserver does it (--min-request-timeout)
     life_s = float(seconds) or _MIN_LIFE_S * (1 + random.random())
     bookmarks = query.get("allowWatchBookmarks") in TRUE_VALUES
     return WatchOptions(
@@ -77,6 +78,7 @@ class WatchStream:
         """Write events to a prepared response until the watch ends by its age, by the server, or because the client went away."""
         table = self._store.table(self._resource.key)
         selection = self._subscription.selection
+        # nothing is awaited from here to `follow`, so no change is lost in between or sent twice
         entries = [entry for entry in table.slice(selection.namespace) if selection.matches(entry)] if self._options.initial else []
         revision = self._store.revision
         if not table.log.follow(self._subscription, self._options.revision):
@@ -101,6 +103,7 @@ class WatchStream:
                 async with asyncio.timeout(max(0.0, min(left, BOOKMARK_EVERY_S))):
                     await subscription.wake.wait()
             except TimeoutError:
+                # a bookmark must not overtake events of earlier revisions
                 if self._options.bookmarks and not subscription.waiting:
                     await response.write(self._bookmark(self._store.revision))
                 if left <= BOOKMARK_EVERY_S:

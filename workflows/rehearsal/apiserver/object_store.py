@@ -33,6 +33,7 @@ class ObjectTable:
         """Return the objects of one namespace (empty: of all), sorted by namespace and name."""
         keys = self._keys
         if namespace:
+            # with a zero byte it sorts right behind the namespace, before any longer name
             keys = keys[bisect.bisect_left(keys, (namespace, "")) : bisect.bisect_left(keys, (namespace + "\0", ""))]
         return [self.entries[key] for key in keys]
 

@@ -34,6 +34,7 @@ class RequestDispatcher:
     async def _answer(self, request: web.Request) -> web.StreamResponse:
         if not hmac.compare_digest(request.headers.get("Authorization", "").encode(errors="surrogateescape"), self._authorization):
             raise errors.unauthorized()
+        # split before decoding: an encoded slash belongs to a name
         steps = [unquote(step) for step in request.rel_url.raw_path.split("/") if step]
         if steps[:1] == ["emulation"]:
             return await emulation.handle(request, self._state, steps[1:])

@@ -31,6 +31,7 @@ def request_target(steps: list[str], resources: ResourceTable) -> RequestTarget:
     """
     group, version, rest = ("", steps[1], steps[2:]) if steps[0] == "api" else (steps[1], steps[2], steps[3:])
     namespace = ""
+    # /namespaces/NAME/status is a sub-resource of the namespace, no collection in it
     of_namespace = not group and len(rest) == 3 and rest[2] in resources.core("namespaces").subresources
     if rest[0] == "namespaces" and len(rest) > 2 and not of_namespace:
         namespace, rest = rest[1], rest[2:]

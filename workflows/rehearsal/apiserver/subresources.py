@@ -15,7 +15,7 @@ from workflows.rehearsal.apiserver.selectors import parse_labels
 from workflows.rehearsal.apiserver.served_resources import ResourceTable, ScalePaths, ServedResource
 from workflows.rehearsal.apiserver.stored_object import Object, StoredObject, value_at
 
-_RETRY_S = 10
+_RETRY_S = 10  # what kube-apiserver asks for while the budget's status is out of date
 
 
 def _with_condition(status: Object, kind: str, **more: str) -> None:
@@ -242,6 +242,7 @@ async def serve_log(request: web.Request, state: ClusterState, entry: StoredObje
         return web.Response(body=cluster_state.window_text(log.previous, window), content_type="text/plain")
     _check_started(pod, container, log)
     if not pod["spec"].get("nodeName") and not log.lines:
+        # a pod without a node: kube-apiserver answers an empty stream so
         return web.Response(status=204)
     if query.get("follow") not in TRUE_VALUES:
         return web.Response(body=cluster_state.window_text(log.lines, window), content_type="text/plain")
@@ -259,7 +260,7 @@ async def _follow(
     sent = log.first + len(log.lines)
     await response.write(cluster_state.window_text(log.lines, window))
     while True:
-        changed = log.changed
+        changed = log.changed  # before the lines are read: what comes while they are sent wakes the loop
         over = _over(state.store.table(pods.key).get(entry.namespace, entry.name), container)
         for line in list(log.lines)[max(0, sent - log.first) :]:
             await response.write(cluster_state.prefix_time(line) if window.timestamps else line.text)

@@ -112,10 +112,8 @@ def test_a_branch_that_moved_on_meanwhile_is_left_to_the_next_try(desk: Desk) ->
 
     wanted = Branch(repository=desk.url, branch="main", path="nodes/image.yaml", name=NAME)
     target = building.Target(home=Meanwhile(desk.lab.where))
-    folder = desk.lab.folder / "tree"
-    folder.mkdir()
     with pytest.raises(building.Moved) as caught:
-        building.build(output, wanted, Bounds(secrets=("boot/key",)), target, folder)
+        building.build(output, wanted, Bounds(secrets=("boot/key",)), target)
     assert caught.value.exit_code == 75
     (still,) = desk.going()
     assert (still.metadata.name, still.spec.shutdown) == (before.metadata.name, "")

@@ -1,4 +1,4 @@
-"""The roots of `bringup image gc`: layers, images and packages that recipes, published trees, pins and recent runs need."""
+"""The use case of `bringup image gc`: remove from the store what no recipe, published tree, pin or recent run needs."""
 
 import os
 import time
@@ -11,10 +11,11 @@ from steps.contract.release_layout import VERSIONS, number_of
 from steps.errors import StepError
 from steps.nodeimage import garbage_collection
 from steps.nodeimage.contract import image_manifest, resolved_recipe
-from steps.nodeimage.garbage_collection import Roots
+from steps.nodeimage.garbage_collection import Collected, Roots
 from steps.nodeimage.publishing import image_versions
 from workflows.app.images import published_trees, recipes
 from workflows.app.images.published_trees import TreeLogin
+from workflows.app.images.stored_images import IMAGES
 from workflows.app.run_options import UsageError
 from workflows.app.specs import sources
 from workflows.engines.folders import StateFolder
@@ -23,8 +24,6 @@ from workflows.nodeimage import recipe_files, recipe_resolution
 from workflows.podimage.errors import BuildError
 
 SPEC = Path("image.yaml")
-IMAGES = "images"
-"""Folder of the store with the files that image builds make and reuse."""
 _REPAIR = "nothing was removed; repair or remove that version"
 
 
@@ -39,7 +38,43 @@ class SpecRoots(Struct, frozen=True, kw_only=True):
     unlocked: str = ""
 
 
-def here(login: TreeLogin) -> SpecRoots | None:
+class Cleanup(Struct, frozen=True, kw_only=True):
+    """Result of a garbage collection; `own_spec` has the roots of `./image.yaml`, None if recipes were named or there is none."""
+
+    collected: Collected
+    own_spec: SpecRoots | None
+
+
+def collect(
+    named: Sequence[str],
+    trees: Iterable[str],
+    pins: Iterable[str],
+    login: TreeLogin,
+    *,
+    recent: float,
+    packages: bool,
+    dry_run: bool,
+) -> Cleanup:
+    """Remove store entries that no root needs and nobody used in the last `recent` seconds; packages only with `packages`.
+
+    Roots are the recipes and specs in `named` (if empty, the shipped recipes that have a lock, and `./image.yaml`), published
+    `trees`, `pins`, and runs of the last `recent` seconds. Raises SpecErrors, BuildError or UsageError if one root cannot be read,
+    so that nothing is removed.
+    """
+    home = StateFolder.of_environment()
+    own_spec = None if named else _here(login)
+    roots = garbage_collection.of_pins(pins) | (own_spec.roots if own_spec else Roots())
+    for name in named or [name for name in recipe_files.shipped_names() if _locked(name)]:
+        roots |= garbage_collection.of_recipe(recipe_resolution.resolve(recipes.asked(name)).recipe)
+    for image in (image for tree in trees for image in _published(tree, login)):
+        roots |= garbage_collection.of_manifest(image)
+    for recipe in _of_runs(home, recent):
+        roots |= garbage_collection.of_recipe(recipe)
+    collected = garbage_collection.collect(home.store / IMAGES, roots, recent=recent, dry_run=dry_run, packages=packages)
+    return Cleanup(collected=collected, own_spec=own_spec)
+
+
+def _here(login: TreeLogin) -> SpecRoots | None:
     """Return the roots of `./image.yaml`, the default spec of other commands; None if this folder has no image spec.
 
     Raises SpecErrors, and BuildError if the spec's lock or published tree cannot be read; the caller then removes nothing.
@@ -64,24 +99,6 @@ def here(login: TreeLogin) -> SpecRoots | None:
         hint = f"{error.hint}; {hint}" if isinstance(error, SecretMissing) and error.hint else hint
         raise BuildError(f"{SPEC} lies here, and where it publishes to cannot be asked: {error}", hint=hint) from error
     return SpecRoots(roots=result, versions=versions, unlocked=unlocked)
-
-
-def roots(
-    home: StateFolder, named: Sequence[str], published: Iterable[str], pins: Iterable[str], recent: float, login: TreeLogin
-) -> Roots:
-    """Return the roots of recipes, published trees, pins, and runs of the last `recent` seconds.
-
-    Without names in `named`, all shipped recipes that have a lock are roots. Raises SpecErrors, BuildError or UsageError if one
-    root cannot be read, so that nothing is removed.
-    """
-    result = garbage_collection.of_pins(pins)
-    for name in named or [name for name in recipe_files.shipped_names() if _locked(name)]:
-        result |= garbage_collection.of_recipe(recipe_resolution.resolve(recipes.asked(name)).recipe)
-    for image in (image for tree in published for image in _published(tree, login)):
-        result |= garbage_collection.of_manifest(image)
-    for recipe in _of_runs(home, recent):
-        result |= garbage_collection.of_recipe(recipe)
-    return result
 
 
 def _locked(name: str) -> bool:
