@@ -127,7 +127,7 @@ def keep_check_pods(seen: Any, before: Any) -> Any:
     """
     if before is None or type(seen) is not type(before):
         return seen
-    changes = {}
+    changes: dict[str, tuple[Any, ...]] = {}
     for name in type(seen).__struct_fields__:
         now, earlier = getattr(seen, name), getattr(before, name)
         if isinstance(now, tuple) and isinstance(earlier, tuple):

@@ -126,7 +126,8 @@ def install_texts(state: ReleaseState) -> list[str]:
     texts = [job.log, *job.events] if job else []
     texts += [newest.description] if newest and newest.status == "failed" else []
     if application is not None:
-        texts += [application.message, *(entry.message for entry in (*application.conditions, *application.failures))]
+        texts += [application.message, *(entry.message for entry in application.conditions)]
+        texts += [failure.message for failure in application.failures]
     return texts
 
 

@@ -6,6 +6,7 @@ process exited or there was a network error'`) only says that some rank ended, s
 `steps/docs/facts/acceptance.md`, Errors of NCCL.
 """
 
+import itertools
 import re
 from collections.abc import Iterable
 
@@ -256,7 +257,8 @@ def read(text: str) -> tuple[ToolError, ...]:
     errors = find(text, _PATTERNS)
     if not any(error.peer for error in errors):
         return errors
-    hosts = dict(match.group("address", "host") for match, _ in zip(_ADDRESS.finditer(text), range(_MOST_ADDRESSES), strict=False))
+    lines = itertools.islice(_ADDRESS.finditer(text), _MOST_ADDRESSES)
+    hosts: dict[str, str] = {match["address"]: match["host"] for match in lines}
     return tuple(_named(error, hosts.get(error.peer, "")) for error in errors)
 
 
