@@ -169,10 +169,12 @@ def _container(gang: Gang, spec: ClusterSpec, resources: Object) -> Object:
     """
     if not gang.runs:
         return manifest_objects.container(spec.check_image, f"sleep {gang.seconds}", **resources)
-    image, name = (spec.check_image, "gang_member.sh") if gang.sizes.apart else (spec.validation.image, "cuda_smoke.sh")
+    image, scripts = spec.validation.image, ("cuda_add.sh", "cuda_smoke.sh")
+    if gang.sizes.apart:
+        image, scripts = spec.check_image, ("gang_member.sh",)
     hold = {"name": "SECONDS_TO_HOLD", "value": str(HOLD_SECONDS)}
     # members that start some seconds apart still run at the same time
-    script = f'sleep "$SECONDS_TO_HOLD"\n{manifest_objects.script(name)}'
+    script = f'sleep "$SECONDS_TO_HOLD"\n{manifest_objects.script(*scripts)}'
     return manifest_objects.container(image, script, env=[manifest_objects.node_name(), hold], **resources)
 
 

@@ -256,9 +256,10 @@ def _fabric_limits(spec: ClusterSpec) -> dict[str, int]:
     return {fabric.resource_key: fabric.attachments} if fabric.kind != "none" and not taken else {}
 
 
-def script(name: str) -> str:
-    """Return the text of a shell script in `scripts/` without its comment lines."""
-    lines = Path(__file__).with_name("scripts").joinpath(name).read_text(encoding="utf-8").splitlines()
+def script(*names: str) -> str:
+    """Return the text of shell scripts in `scripts/`, one after the other, without their comment lines."""
+    folder = Path(__file__).with_name("scripts")
+    lines = (line for name in names for line in (folder / name).read_text(encoding="utf-8").splitlines())
     return "\n".join(line for line in lines if not line.startswith("# "))
 
 

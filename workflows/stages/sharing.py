@@ -301,7 +301,7 @@ def _container(spec: ClusterSpec, role: str, seconds: int) -> Object:
         {"name": "SECONDS_TO_HOLD", "value": str(seconds)},
         {"name": "NVIDIA_DRIVER_CAPABILITIES", "value": "compute,utility"},
     ]
-    text = "\n".join(map(manifest_objects.script, ("cuda_add.sh", "sharing_hold.sh")))
+    text = manifest_objects.script("cuda_add.sh", "sharing_hold.sh")
     if role == "sharing-two":
         text = f"sleep {seconds}"  # where it starts at all the gate fails; a third copy of the script would not fit into the task
     return manifest_objects.container(spec.validation.image, text, env=environment)

@@ -46,7 +46,7 @@ class Shell:
 
     def run(self, *scripts: str, env: Mapping[str, str]) -> dict[str, Any]:
         log = self.folder / "termination-log"
-        text = "\n".join(map(manifest_objects.script, scripts)).replace("/tmp/add", f"{self.folder}/add")
+        text = manifest_objects.script(*scripts).replace("/tmp/add", f"{self.folder}/add")
         text = text.replace("/dev/termination-log", str(log))
         full = {"PATH": f"{self.bin}:{os.environ['PATH']}", "SYSFS": str(self.sys), "NODE_NAME": "gpu001", **env}
         done = subprocess.run(["/bin/sh", "-c", text, "check"], env=full, capture_output=True, check=False, timeout=60)
@@ -75,7 +75,7 @@ OPEN_MODULE = "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.126.
 def test_cuda_on_every_gpu(shell: Shell) -> None:
     shell.tool("nvidia-smi", SMI.format(listing=WHOLE))
     shell.tool("vectorAdd", "echo Test PASSED")
-    report = shell.run("cuda_smoke.sh", env={})
+    report = shell.run("cuda_add.sh", "cuda_smoke.sh", env={})
     known = {"node": "gpu001", "uuids": ["GPU-a", "GPU-b"], "devices": 2, "passed": 2, "error": ""}
     nothing = {"vbios": [], "driver": "", "driver_flavour": "", "cuda": "", "exported": -1, "exporter_error": ""}
     assert report == known | nothing
@@ -88,7 +88,7 @@ def test_driver_and_firmware_of_every_gpu_and_what_its_exporter_serves(shell: Sh
     (shell.folder / "proc/driver/nvidia").mkdir(parents=True)
     (shell.folder / "proc/driver/nvidia/version").write_text(OPEN_MODULE)
     env = {"EXPORTER": "nvidia-dcgm-exporter.gpu-operator.svc:9400", "PROC": str(shell.folder / "proc")}
-    report = shell.run("cuda_smoke.sh", env=env)
+    report = shell.run("cuda_add.sh", "cuda_smoke.sh", env=env)
     assert (report["uuids"], report["vbios"]) == (["GPU-a", "GPU-b"], ["96.00.74.00.0D", "[N/A]"])
     assert (report["driver"], report["driver_flavour"], report["cuda"]) == ("580.126.20", "open", "13.0")
     assert (report["passed"], report["exported"], report["exporter_error"]) == (2, 1, "")
@@ -101,7 +101,7 @@ def test_an_exporter_that_does_not_answer_is_asked_again_and_told(shell: Shell) 
     shell.tool("wget", "exit 4")
     shell.tool("bash", "exit 1")
     shell.tool("sleep", f"echo slept >> {shell.folder}/naps")
-    report = shell.run("cuda_smoke.sh", env={"EXPORTER": "127.0.0.1:9400"})
+    report = shell.run("cuda_add.sh", "cuda_smoke.sh", env={"EXPORTER": "127.0.0.1:9400"})
     assert (report["exported"], report["exporter_error"]) == (-1, "curl: refused")
     assert len((shell.folder / "naps").read_text().splitlines()) == 12
 
@@ -122,7 +122,7 @@ def test_metrics_come_also_without_curl_and_wget(shell: Shell) -> None:
 
         thread = threading.Thread(target=answer, daemon=True)
         thread.start()
-        report = shell.run("cuda_smoke.sh", env={"EXPORTER": f"127.0.0.1:{server.getsockname()[1]}"})
+        report = shell.run("cuda_add.sh", "cuda_smoke.sh", env={"EXPORTER": f"127.0.0.1:{server.getsockname()[1]}"})
         thread.join()
     assert report["exported"] == 2
 
@@ -130,20 +130,20 @@ def test_metrics_come_also_without_curl_and_wget(shell: Shell) -> None:
 def test_cuda_on_every_mig_instance(shell: Shell) -> None:
     shell.tool("nvidia-smi", SMI.format(listing=SLICED))
     shell.tool("vectorAdd", 'case "$CUDA_VISIBLE_DEVICES" in MIG-*) echo Test PASSED;; *) exit 1;; esac')
-    report = shell.run("cuda_smoke.sh", env={})
+    report = shell.run("cuda_add.sh", "cuda_smoke.sh", env={})
     assert (report["devices"], report["passed"]) == (2, 2)
 
 
 def test_one_gpu_fails_with_an_awkward_message(shell: Shell) -> None:
     shell.tool("nvidia-smi", SMI.format(listing=WHOLE))
     shell.tool("vectorAdd", '[ "$CUDA_VISIBLE_DEVICES" = GPU-b ] || exit 0\nprintf \'bad "quote" \\\\ and\\nnew line\'; exit 1')
-    report = shell.run("cuda_smoke.sh", env={})
+    report = shell.run("cuda_add.sh", "cuda_smoke.sh", env={})
     assert (report["devices"], report["passed"]) == (2, 1)
     assert report["error"].startswith("GPU-b: bad quote")
 
 
 def test_no_driver_in_the_container(shell: Shell) -> None:
-    report = shell.run("cuda_smoke.sh", env={})
+    report = shell.run("cuda_add.sh", "cuda_smoke.sh", env={})
     assert report["uuids"] == []
     assert "nvidia-smi" in report["error"]
 
