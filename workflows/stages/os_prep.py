@@ -335,6 +335,8 @@ def _expectations(spec: ClusterSpec) -> Object:
     if spec.accelerator is not None:
         expectations["driver_on_host"] = spec.accelerator.driver == "host"
     expectations["may_differ"] = spec.validation.allowed_differences
+    if spec.fabric.kind != "none" and spec.fabric.driver == "operator":
+        expectations["nics_on_host"] = False
     return {key: value for key, value in expectations.items() if value not in ([], {})}
 
 

@@ -153,7 +153,8 @@ class NodesExpectation(Struct, frozen=True, kw_only=True, omit_defaults=True):
     synchronized. `cgroup_v2`: kubelets of the plan do not start with version 1 of control groups. `driver_on_host` is the opposite
     of the GPU Operator's `driver.enabled`; None without a GPU Operator. `same` are facts that must be equal on all nodes.
     `may_differ` are facts of `steps.contract.fleet_facts` that may differ between machines of one kind, with the reason; other
-    differences are only noted. Disk space is in MiB.
+    differences are only noted. `nics_on_host`: the hosts bring the driver of their NICs, so that all show their firmware. Disk
+    space is in MiB.
     """
 
     nodes: tuple[str, ...]
@@ -172,3 +173,4 @@ class NodesExpectation(Struct, frozen=True, kw_only=True, omit_defaults=True):
     disk_free_mib: dict[str, int] = {}
     same: tuple[str, ...] = ("architecture",)
     may_differ: dict[str, str] = {}
+    nics_on_host: bool = True

@@ -38,19 +38,26 @@ def compare(facts: Mapping[str, Facts], want: NodesExpectation) -> list[gate_ali
     comparisons: list[gate_alike.Comparison] = []
     for _, has_gpus in KINDS:
         alike = of_kind(facts, has_gpus)
-        comparisons.append(
-            gate_alike.compare(FleetFact.KERNEL, _present({name: row.kernel for name, row in alike.items()}), want.may_differ)
-        )
-        boards = sorted({board for row in alike.values() for board in _firmware(row)})
-        for board in boards:
-            versions = {name: f"{board} {shown}" for name, row in alike.items() if (shown := _firmware(row).get(board))}
-            comparisons.append(gate_alike.compare(FleetFact.NIC_FIRMWARE, versions, want.may_differ))
+        shown = {FleetFact.KERNEL: {name: row.kernel for name, row in alike.items()}}
         if want.driver_on_host and has_gpus:
-            drivers = _present({name: row.nvidia_driver for name, row in alike.items()})
-            comparisons.append(gate_alike.compare(FleetFact.DRIVER, drivers, want.may_differ))
-            flavours = _present({name: row.driver_flavour for name, row in alike.items()})
-            comparisons.append(gate_alike.compare(FleetFact.DRIVER_FLAVOUR, flavours, want.may_differ))
+            shown[FleetFact.DRIVER] = {name: row.nvidia_driver for name, row in alike.items()}
+            shown[FleetFact.DRIVER_FLAVOUR] = {name: row.driver_flavour for name, row in alike.items()}
+        comparisons += [gate_alike.compare(fact, _present(values), want.may_differ) for fact, values in shown.items()]
+        comparisons += _firmware_compared(alike, want)
     return comparisons
+
+
+def _firmware_compared(alike: Mapping[str, Facts], want: NodesExpectation) -> Iterator[gate_alike.Comparison]:
+    """Yield the comparison of each kind of board, and findings on machines that show no RDMA device while most others do."""
+    by_machine = {name: _firmware(row) for name, row in alike.items()}
+    for board in sorted({board for boards in by_machine.values() for board in boards}):
+        versions = {name: f"{board} {boards[board]}" for name, boards in by_machine.items() if board in boards}
+        yield gate_alike.compare(FleetFact.NIC_FIRMWARE, versions, want.may_differ)
+    silent = [name for name, boards in by_machine.items() if not boards]
+    if want.nics_on_host and FleetFact.NIC_FIRMWARE not in want.may_differ and len(silent) * 2 < len(alike):
+        step = "lspci -d 15b3: on the node, and whether the driver of its NICs is loaded"
+        nothing = gate_alike.missing(FleetFact.NIC_FIRMWARE, "RDMA device, while most machines of its kind have one", step)
+        yield gate_alike.Comparison(dict.fromkeys(silent, nothing))
 
 
 def _present(values: Mapping[str, str]) -> dict[str, str]:

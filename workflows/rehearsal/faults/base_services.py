@@ -135,6 +135,15 @@ FAULTS = (
         source="https://argo-cd.readthedocs.io/en/stable/user-guide/diffing/",
     ),
     Fault(
+        name="helm_beside_argo_cd",
+        gate="base_services/control",
+        summary="Somebody runs helm upgrade --install on cert-manager, which Argo CD installed: Helm takes its objects over.",
+        caught_by="Workloads of the Application carry the annotation of a Helm release.",
+        false_green="The Application is Synced and Healthy: annotations that Git does not have are no difference.",
+        needs=ARGO_CD,
+        source="https://helm.sh/docs/helm/helm_upgrade/",
+    ),
+    Fault(
         name="root_lacks_child",
         gate="base_services/control",
         summary="The site's overlay drops a release of the stage, and the root Application is Synced and Healthy without it.",

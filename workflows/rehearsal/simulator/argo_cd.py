@@ -75,6 +75,7 @@ class ArgoCdController:
         if not world.served(APPLICATIONS) or world.fault("argo_cd_stands_still"):
             return
         _overwrite_config(world)
+        _take_over(world)
         for app in world.objects(APPLICATIONS):
             if controller_runs(world, app["metadata"]["namespace"]):
                 self._look(world, app)
@@ -220,6 +221,14 @@ def _overwrite_config(world: World) -> None:
             ours = [key for key in config.get("data") or {} if key.startswith("resource.customizations.")]
             if ours and config["metadata"]["name"] == CONFIG:
                 world.patch(CONFIG_MAPS, config, {"data": dict.fromkeys(ours)})
+
+
+def _take_over(world: World) -> None:
+    """Play the fault `helm_beside_argo_cd`: `helm upgrade --install --take-ownership` of a release that Argo CD installed."""
+    deployment = world.find(DEPLOYMENTS, Ref(argo_cd_target.VICTIM, argo_cd_target.VICTIM))
+    if deployment is not None and world.fault("helm_beside_argo_cd"):
+        marks = {"meta.helm.sh/release-name": argo_cd_target.VICTIM, "meta.helm.sh/release-namespace": argo_cd_target.VICTIM}
+        world.patch(DEPLOYMENTS, deployment, {"metadata": {"annotations": marks}})
 
 
 ROLES = (ArgoCdController,)

@@ -185,7 +185,7 @@ def _foreign(world: World) -> None:
         if world.fault(fault):
             world.create(NAMESPACES, {"metadata": {"name": at.namespace}})
             template = {"metadata": {"labels": {"app": f"second-{at.name}"}}, "spec": pod}
-            spec = {"selector": {"matchLabels": template["metadata"]["labels"]}, "template": template}
+            spec: Obj = {"selector": {"matchLabels": template["metadata"]["labels"]}, "template": template}
             spec |= {"replicas": 1} if kind is DEPLOYMENTS else {}
             world.create(kind, {"metadata": {"name": at.name, "namespace": at.namespace, "labels": marks}, "spec": spec})
         elif world.find(kind, at) is not None:
