@@ -202,7 +202,8 @@ def _shapes(spec: ClusterSpec) -> list[dict[str, int]]:
 def _functional(site: Site, release: PlannedRelease) -> Step:
     exporter = _exporter(site.spec, release)
     address = f"{exporter}.{release.namespace}.svc:{EXPORTER_PORT}" if exporter else ""
-    smoke, env = manifest_objects.script("cuda_smoke.sh"), [manifest_objects.node_name(), {"name": "EXPORTER", "value": address}]
+    smoke = manifest_objects.script("cuda_add.sh", "cuda_smoke.sh")
+    env = [manifest_objects.node_name(), {"name": "EXPORTER", "value": address}]
     pod = manifest_objects.gpu_pod(site, manifest_objects.container(site.spec.validation.image, smoke, env=env), CHECK)
     claims = manifest_objects.node_claims(site.spec, STAGE, CHECK)
     return manifest_objects.check_step(
