@@ -311,7 +311,8 @@ def _expectations(site: Site, chosen: tuple[PlannedRelease, ...], made: list[Obj
         for queue in (item for item in made if item["kind"] in ("ClusterQueue", "LocalQueue")):
             space, name = queue["metadata"].get("namespace"), queue["metadata"]["name"]
             expectations["queues"].append(f"{queue['kind']} {f'{space}/{name}' if space else name}")
-        expectations |= {"flavors": _flavors(spec), "covered": list(advertised(spec) or (GPU,)), "spare": _spare_units(site)}
+        counted = {"spare": _spare_units(site)} if advertised(spec) else {"claims": True}
+        expectations |= {"flavors": _flavors(spec), "covered": list(advertised(spec) or (GPU,)), **counted}
     return expectations
 
 

@@ -92,6 +92,7 @@ class ControlExpectation(Struct, frozen=True, kw_only=True, omit_defaults=True, 
     `deployments` (`NAMESPACE/NAME`) must be settled, `queues` active, and `flavors` must exist with these labels. Every
     ClusterQueue must cover the resources in `covered`: a quota on another resource than the advertised one governs nothing.
     All quotas on a flavor may exceed what its nodes advertise by `spare` units: those of nodes that the stage's quorum forgives.
+    With `claims`, GPUs are DRA devices, which quotas do not count, so that there is nothing to compare them with.
     """
 
     releases: tuple[Release, ...] = ()
@@ -101,6 +102,7 @@ class ControlExpectation(Struct, frozen=True, kw_only=True, omit_defaults=True, 
     flavors: dict[str, dict[str, str]] = {}
     covered: tuple[str, ...] = ()
     spare: int = 0
+    claims: bool = False
 
 
 class SchedulableNode(Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -15,7 +15,7 @@ def judge_quotas(seen: ControlObservation, want: ControlExpectation) -> Iterator
         yield from _covered(queue, seen, want)
         for resource in want.covered:
             yield from _usable(queue, resource, seen, want)
-    for flavor in want.flavors:
+    for flavor in () if want.claims else want.flavors:
         for resource in want.covered:
             yield from _backed(flavor, resource, seen, want.spare)
 

@@ -250,6 +250,15 @@ REFUSED: list[tuple[str, dict[str, Any], tuple[str, str]]] = [
         ("error", "scheduler.flavor.covered_resources"),
     ),
     ("P10", {"sharing": {"mode": "dra"}, "scheduler": KUEUE}, ("warning", "scheduler.quota")),
+    (
+        "P10",
+        {
+            "sharing": {"mode": "dra"},
+            "accelerator": {"product": "H200", "operator_mode": "gpu_cluster"},
+            "scheduler": KUEUE,
+        },
+        ("error", "scheduler.flavor.node_labels"),
+    ),
     ("P10", {"scheduler": KUEUE | {"gang": "volcano"}}, ("warning", "scheduler.quota")),
     (
         "P11",

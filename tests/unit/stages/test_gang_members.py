@@ -86,6 +86,13 @@ def test_quotas_may_exceed_the_nodes_by_those_that_the_quorum_forgives() -> None
         assert step(made, "control").task.expectations["spare"] == spare
 
 
+def test_quotas_are_not_compared_where_pods_claim_their_gpus() -> None:
+    made = stage(scheduler={"quota": "kueue", "queues": QUEUES}, sharing={"mode": "dra"})
+    expectations = step(made, "control").task.expectations
+    assert expectations["claims"] is True
+    assert "spare" not in expectations
+
+
 def test_a_member_without_gpus_reports_node_and_time(tmp_path: Path) -> None:
     message = tmp_path / "termination-log"
     script = manifest_objects.script("gang_member.sh").replace("/dev/termination-log", str(message))

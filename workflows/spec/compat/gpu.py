@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from workflows.spec.accelerators import DRIVER_BRANCHES, numbers
-from workflows.spec.cluster_spec import PRODUCT_LABEL, advertised, product_label
+from workflows.spec.cluster_spec import PRODUCT_LABEL, advertised, has_gpu_cluster, product_label
 from workflows.spec.compat.rule_table import Platform, RuleFinding, rule
 
 _GPU_CLUSTER_LEAST = (26, 7)
@@ -118,6 +118,10 @@ def quota_covers(platform: Platform) -> Iterator[RuleFinding]:
     if written is not None and written != expected:
         problem = f"after sharing the nodes carry {PRODUCT_LABEL}={expected}, so this flavor matches none"
         yield RuleFinding("scheduler.flavor.node_labels", problem, f"write {PRODUCT_LABEL}: {expected}, or leave node_labels out")
+    # GPUCluster runs no GPU feature discovery, which writes this label
+    if has_gpu_cluster(platform.spec) and (scheduler.flavor.node_labels is None or written is not None):
+        problem = f"with GPUCluster no node carries {PRODUCT_LABEL}, so this flavor matches none"
+        yield RuleFinding("scheduler.flavor.node_labels", problem, "name a label of the GPU nodes, as in bringup/group: gpu")
     names = advertised(platform.spec)
     for name in scheduler.flavor.covered_resources:
         if name not in names and name.startswith("nvidia.com/"):
