@@ -169,13 +169,12 @@ def _container(gang: Gang, spec: ClusterSpec, resources: Object) -> Object:
     """
     if not gang.runs:
         return manifest_objects.container(spec.check_image, f"sleep {gang.seconds}", **resources)
-    image, scripts = spec.validation.image, ("cuda_add.sh", "cuda_smoke.sh")
+    env = [manifest_objects.node_name(), {"name": "SECONDS_TO_HOLD", "value": str(HOLD_SECONDS)}]
     if gang.sizes.apart:
-        image, scripts = spec.check_image, ("gang_member.sh",)
-    hold = {"name": "SECONDS_TO_HOLD", "value": str(HOLD_SECONDS)}
-    # members that start some seconds apart still run at the same time
-    script = f'sleep "$SECONDS_TO_HOLD"\n{manifest_objects.script(*scripts)}'
-    return manifest_objects.container(image, script, env=[manifest_objects.node_name(), hold], **resources)
+        return manifest_objects.container(spec.check_image, manifest_objects.script("gang_member.sh"), env=env, **resources)
+    env.append({"name": "NVIDIA_DRIVER_CAPABILITIES", "value": "compute,utility"})
+    script = manifest_objects.script("cuda_add.sh", "sharing_hold.sh")
+    return manifest_objects.container(spec.validation.image, script, env=env, **resources)
 
 
 CONTROL, NODES, OVERSIZE, FIT = "gang/control", "gang/nodes", "gang/oversize", "gang/functional"
@@ -186,7 +185,7 @@ CHECK_SECONDS = 420
 RUN_SECONDS = 900
 """Time limit in seconds of the gang that must run, which may have to pull the image of the validation."""
 HOLD_SECONDS = 30
-"""Seconds for which each member of the gang that must run holds its place before it reports."""
+"""Seconds for which each member of the gang that must run holds its place, so that those which start later run beside it."""
 PODS = "pods"
 """Resource name by which spread members are counted: each counts as all pods that its node can take."""
 MOST_PODS = 1024

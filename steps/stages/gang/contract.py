@@ -225,7 +225,7 @@ class FitExpectation(Struct, frozen=True, kw_only=True, omit_defaults=True, forb
     """Expectation of the gate gang/functional: `count` members with `units` each are bound as a whole, and all of them run.
 
     They are bound within `within_seconds` of the gang's creation, and have ended `run_seconds` after that. Each runs a CUDA kernel
-    on `devices` GPUs or MIG instances; with 0 it requests no GPU, and reports node and time only. `quota` is the amount of a
+    on `devices` GPUs or MIG instances; with 0 it requests no GPU, and reports node and times only. `quota` is the amount of a
     queue's quota that the gang takes; 0 means `count` × `units`.
     """
 

@@ -113,12 +113,15 @@ def _report(member: GangMember, want: FitExpectation) -> Iterator[Finding]:
         problem = f"{where} reports node {node}" if node else f"{where} ended with 0 and left no report"
         expected = "the report of its script, with the name of its node"
         yield fail(FailureClass.RUNTIME, problem, expected, _describe(member), final=True)
+    begin, end = report.get("begin"), report.get("end")
+    if not (isinstance(begin, int) and isinstance(end, int) and 0 < begin <= end):
+        problem = f"{where} reports no time at which it ran"
+        yield fail(FailureClass.RUNTIME, problem, "begin and end by the node's clock", _describe(member), final=True)
     if not want.devices:
-        if not isinstance(report.get("time"), int):
-            yield fail(FailureClass.RUNTIME, f"{where} reports no time", "the time at which it ran", _describe(member), final=True)
         return
-    devices, done, error = report.get("devices", 0), report.get("passed", 0), str(report.get("error", ""))
-    if devices != want.devices or done != devices or not report.get("uuids"):
+    uuids, done, error = report.get("uuids"), report.get("passed", 0), str(report.get("error", ""))
+    devices = len(set(map(str, uuids))) if isinstance(uuids, list) else 0
+    if devices != want.devices or done != want.devices:
         problem = f"{where}: a CUDA kernel ran on {done} of {devices} devices: {error}".rstrip(": ")
         step = "see whether device plugin and container toolkit give the pod its devices, and gpu_operator/functional"
         yield fail(FailureClass.RUNTIME, problem, f"a CUDA kernel on {want.devices}", step, final=True)

@@ -8,11 +8,15 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 import yaml
 
+from steps.contract.verdict import Verdict
+from steps.stages.gang import gate
+from steps.stages.gang.contract import FitExpectation, GangGroup, GangMember, GangObservation
 from workflows import catalog, examples, spec
-from workflows.stages import gang, manifest_objects
+from workflows.stages import gang
 from workflows.stages.stage import Site, Stage, Step
 
 SHARES = {"mode": "time_slicing", "replicas": 4}
@@ -49,7 +53,7 @@ def test_members_with_gpus_run_cuda_in_the_image_of_the_validation() -> None:
     assert member["image"] == "r.example.org/cuda:1"
     assert member["resources"] == {"limits": {"nvidia.com/gpu": 1}}
     assert "vectorAdd" in member["command"][-1]
-    assert {entry["name"] for entry in member["env"]} == {"NODE_NAME", "SECONDS_TO_HOLD"}
+    assert {entry["name"] for entry in member["env"]} == {"NODE_NAME", "SECONDS_TO_HOLD", "NVIDIA_DRIVER_CAPABILITIES"}
     assert step(made, "functional").task.expectations == {"scheduler": "volcano", "count": 15, "units": 1, "devices": 1}
     assert container(made, "oversize")["image"] == "r.example.org/busybox:1"
 
@@ -93,14 +97,60 @@ def test_quotas_are_not_compared_where_pods_claim_their_gpus() -> None:
     assert "spare" not in expectations
 
 
-def test_a_member_without_gpus_reports_node_and_time(tmp_path: Path) -> None:
-    message = tmp_path / "termination-log"
-    script = manifest_objects.script("gang_member.sh").replace("/dev/termination-log", str(message))
-    subprocess.run(["/bin/sh", "-c", script], env={"PATH": os.environ["PATH"], "NODE_NAME": "gpu001"}, check=True)
-    report = json.loads(message.read_text())
-    assert report.keys() == {"node", "time"}
-    assert report["node"] == "gpu001"
-    assert report["time"] > 1_700_000_000
+def report(member: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """What a member's command leaves in its termination message on node gpu001, with the tools in `folder` first in the path."""
+    message = folder / "termination-log"
+    command = [part.replace("/dev/termination-log", str(message)) for part in member["command"]]
+    path = f"{folder}:{os.environ['PATH']}"
+    subprocess.run(command, env={"PATH": path, "NODE_NAME": "gpu001", "SECONDS_TO_HOLD": "0"}, check=True, timeout=60)
+    return dict(json.loads(message.read_text()))
+
+
+def judged(made: Stage, said: dict[str, Any]) -> Verdict:
+    """The verdict on a gang of two whose members both left this report."""
+    times = {"bound": 1001.0, "started": 1002.0, "ended": 1003.0}
+    members = tuple(
+        GangMember(name=name, node="gpu001", phase="Succeeded", exit_code=0, report=said, **times) for name in ("a", "b")
+    )
+    expectations = step(made, "functional").task.expectations | {"count": 2}
+    group = GangGroup(name="g", least=2)
+    seen = GangObservation(now=1010.0, since=1000.0, free=16, group=group, members=members)
+    return gate.functional(seen, msgspec.convert(expectations, FitExpectation))
+
+
+def tool(folder: Path, name: str, text: str) -> None:
+    path = folder / name
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(0o755)
+
+
+def test_the_gate_takes_what_members_report(tmp_path: Path) -> None:
+    without = stage(slurm={"kind": "slinky"})
+    assert judged(without, report(container(without, "functional"), tmp_path)).is_pass
+    tool(tmp_path, "nvidia-smi", "echo 'GPU 0: NVIDIA H200 (UUID: GPU-00000000-0000-0000-0000-000000000000)'")
+    tool(tmp_path, "vectorAdd", "echo Test PASSED")
+    made = stage()
+    assert judged(made, report(container(made, "functional"), tmp_path)).is_pass
+
+
+@pytest.mark.parametrize(
+    ("listed", "kernel", "problem"),
+    [
+        ("GPU 0: NVIDIA H200 (UUID: GPU-00000000-0000-0000-0000-000000000000)", "echo no device; exit 1", "ran on 0 of 1 devices"),
+        ("Failed to initialize NVML: Unknown Error", "echo Test PASSED", "ran on 0 of 0 devices: nvidia-smi lists no device"),
+        ("GPU 0: x (UUID: GPU-0)\nGPU 1: x (UUID: GPU-1)", "echo Test PASSED", "ran on 2 of 2 devices"),
+    ],
+    ids=["kernel_fails", "no_driver", "two_gpus"],
+)
+def test_the_gate_refuses_members_whose_kernel_did_not_run_on_their_gpu(
+    listed: str, kernel: str, problem: str, tmp_path: Path
+) -> None:
+    tool(tmp_path, "nvidia-smi", f"echo '{listed}'")
+    tool(tmp_path, "vectorAdd", kernel)
+    made = stage()
+    verdict = judged(made, report(container(made, "functional"), tmp_path))
+    assert verdict.final
+    assert problem in verdict.reason
 
 
 def test_only_the_control_gate_may_look_for_schedulers_of_somebody_else() -> None:

@@ -8,7 +8,16 @@ from __future__ import annotations
 import zlib
 from typing import Any
 
-from workflows.rehearsal.simulator import gang_kai, gang_kueue, gang_volcano, gpu_operator_nodes, simulated_pods
+from workflows.rehearsal.simulator import (
+    gang_kai,
+    gang_kueue,
+    gang_volcano,
+    gpu_operator_nodes,
+    gpu_shares,
+    sharing,
+    simulated_pods,
+    virtual_clock,
+)
 from workflows.rehearsal.simulator.api_kinds import DEPLOYMENTS, NAMESPACES, NODES, PODS, Obj, ObjectKind, labels_of
 from workflows.rehearsal.simulator.gang_kai import Kai
 from workflows.rehearsal.simulator.gang_kueue import Kueue
@@ -40,7 +49,7 @@ def waiting(_world: World, _pod: Obj, _node: str) -> LongRunning:
 def member(world: World, pod: Obj, node: str) -> Behaviour:
     """Play a pod of the gang that fits: it holds its place, runs a CUDA kernel if it requested GPUs, and reports.
 
-    The report has the form that `workflows/stages/scripts/cuda_smoke.sh` and `gang_member.sh` print.
+    The report has the form that `sharing_hold.sh` and `gang_member.sh` in `workflows/stages/scripts` print.
     """
     resource, units = _gpus(pod)
     if world.fault("gang_members_refused", node):
@@ -51,11 +60,11 @@ def member(world: World, pod: Obj, node: str) -> Behaviour:
         return NeverStarted(reason="StartError", message=NO_TASK, code=128)
     if world.fault("gang_members_wait_to_start", node):
         return BlockedStart(reason="CreateContainerError", message=NO_SPEC)
-    hold = float(simulated_pods.environment(pod).get("SECONDS_TO_HOLD", "0"))
-    report: dict[str, Any] | str = {"node": node, "time": int(world.now)}
-    if resource:
-        hold += KERNEL_SECONDS
-        report = _cuda_report(world, pod, node, resource, units)
+    hold = float(simulated_pods.environment(pod).get("SECONDS_TO_HOLD", "0")) + (KERNEL_SECONDS if resource else 0.0)
+    started = simulated_pods.started_at(pod)
+    begin = int(virtual_clock.parse_stamp(started) if started else world.now)
+    devices = _cuda_report(world, pod, node, resource, units) if resource else {}
+    report: dict[str, Any] | str = {"node": node, **devices, "begin": begin, "end": begin + int(hold)}
     return Exit(message="" if world.fault("gang_members_say_nothing", node) else report, seconds=hold)
 
 
@@ -66,17 +75,22 @@ def _gpus(pod: Obj) -> tuple[str, int]:
 
 
 def _cuda_report(world: World, pod: Obj, node: str, resource: str, units: int) -> dict[str, Any]:
-    """Return what the CUDA script of a member reports, whose devices come after those of the members before it on the node."""
-    first = _first_unit(world, pod, node)
+    """Return devices and result of a member's CUDA script. Its units come after those of the members before it on the node."""
     status = (world.find(NODES, node) or {}).get("status") or {}
-    gpus = gpu_operator_nodes.visible_gpus(world, node)
+    gpus = max(gpu_operator_nodes.visible_gpus(world, node), 1)
     # a node with MIG instances or shares has several units on each GPU
-    per_gpu = max(int(quantity(status.get("allocatable", {}).get(resource, gpus))) // max(gpus, 1), 1)
-    numbers = sorted({unit // per_gpu % max(gpus, 1) for unit in range(first, first + units)})
-    uuids = [gpu_operator_nodes.gpu_uuid(world, node, number) for number in numbers]
-    passed = 0 if world.fault("gang_members_without_cuda", node) else units
+    per_gpu = max(int(quantity(status.get("allocatable", {}).get(resource, gpus))) // gpus, 1)
+    sliced = world.node_annotations(node).get(sharing.DONE, "").startswith("mig:")
+    first = _first_unit(world, pod, node)
+    places = [divmod(unit % (gpus * per_gpu), per_gpu) for unit in range(first, first + units)]
+    if sliced:
+        named = [gpu_shares.device_uuid(node, gpu, instance) for gpu, instance in places]
+    else:
+        named = [gpu_operator_nodes.gpu_uuid(world, node, gpu) for gpu, _ in places]
+    uuids = list(dict.fromkeys(named))
+    passed = 0 if world.fault("gang_members_without_cuda", node) else len(uuids)
     error = "" if passed else f"{uuids[0]}: CUDA driver version is insufficient for CUDA runtime version"
-    return {"node": node, "uuids": uuids, "devices": units, "passed": passed, "error": error}
+    return {"uuids": uuids, "passed": passed, "error": error}
 
 
 def _first_unit(world: World, pod: Obj, node: str) -> int:

@@ -1,4 +1,4 @@
-# Checks `sharing` and `sharing-limit`: run a CUDA kernel on what the pod was given, hold it for a while, and report the devices that it
+# Checks `sharing`, `sharing-limit` and `gang-fit`: run a CUDA kernel on what the pod was given, hold it for a while, and report the devices that it
 # sees (MIG instances where there are any). Follows cuda_add.sh.
 # In: NODE_NAME, SECONDS_TO_HOLD. Out: {"node","uuids":[…],"passed","error","begin","end"} with the node's clock in seconds
 begin=$(date +%s) passed=0 error=
