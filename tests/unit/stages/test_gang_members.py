@@ -98,7 +98,7 @@ def test_quotas_are_not_compared_where_pods_claim_their_gpus() -> None:
 
 
 def report(member: dict[str, Any], folder: Path) -> dict[str, Any]:
-    """What a member's command leaves in its termination message on node gpu001, with the tools in `folder` first in the path."""
+    """Run a member's command on node gpu001 with the tools in `folder`, and return the report in its termination message."""
     message = folder / "termination-log"
     command = [part.replace("/dev/termination-log", str(message)) for part in member["command"]]
     path = f"{folder}:{os.environ['PATH']}"
