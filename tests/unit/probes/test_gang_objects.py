@@ -285,7 +285,11 @@ def test_the_newest_events_of_members_and_group_are_kept() -> None:
         "metadata": {"name": "pg-gang-fit", "namespace": "bringup-check", "ownerReferences": [{"kind": "Job", "name": "gang-fit"}]},
         "spec": {"minMember": 4},
     }
-    series = {"lastTimestamp": None, "eventTime": "2026-11-21T10:01:00Z", "series": {"lastObservedTime": "2026-11-21T10:09:00Z"}}
+    series: dict[str, Any] = {
+        "lastTimestamp": None,
+        "eventTime": "2026-11-21T10:01:00Z",
+        "series": {"lastObservedTime": "2026-11-21T10:09:00Z"},
+    }
     events = [
         event("of-a-member", "gang-fit-0", "Pod", 5),
         event("again-and-again", "gang-fit-1", "Pod", 0, **series),

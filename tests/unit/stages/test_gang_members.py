@@ -108,10 +108,10 @@ def report(member: dict[str, Any], folder: Path) -> dict[str, Any]:
 
 def judged(made: Stage, said: dict[str, Any]) -> Verdict:
     """The verdict on a gang of two whose members both left this report."""
-    times = {"bound": 1001.0, "started": 1002.0, "ended": 1003.0}
-    members = tuple(
-        GangMember(name=name, node="gpu001", phase="Succeeded", exit_code=0, report=said, **times) for name in ("a", "b")
+    first = GangMember(
+        name="a", node="gpu001", phase="Succeeded", exit_code=0, report=said, bound=1001.0, started=1002.0, ended=1003.0
     )
+    members = (first, msgspec.structs.replace(first, name="b"))
     expectations = step(made, "functional").task.expectations | {"count": 2}
     group = GangGroup(name="g", least=2)
     seen = GangObservation(now=1010.0, since=1000.0, free=16, group=group, members=members)
