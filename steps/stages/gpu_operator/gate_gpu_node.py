@@ -2,6 +2,7 @@
 come up; the first failure wins."""
 
 import functools
+import re
 from collections import Counter
 from collections.abc import Callable
 
@@ -19,6 +20,9 @@ MIG_STATE = "nvidia.com/mig.config.state"
 DRIVER_LABEL, CUDA_LABEL = "nvidia.com/cuda.driver-version.full", "nvidia.com/cuda.runtime-version.full"
 COMPARED = (FleetFact.DRIVER, FleetFact.CUDA, FleetFact.KERNEL)
 """Facts that the cluster shows of every node; the check `cuda-smoke` reports those that only the GPU itself tells."""
+COUNTS_GPUS = re.compile(r"gpu|/mig-|nvidia\.com/[A-Z]{2}\d{3}", re.ASCII)
+"""Names by which device plugins count GPUs: `nvidia.com/gpu`, `volcano.sh/vgpu-number`, `nvidia.com/mig-1g.18gb`, and for virtual
+machines `nvidia.com/GH100_H100_PCIE`. NICs can have the prefix nvidia.com too."""
 MEMORY_SHARE = 0.98
 """Least share of the usual GPU memory; a GPU with less has lost some of it. Firmware versions differ by a few MiB."""
 
@@ -280,7 +284,9 @@ def _devices(look: Look) -> Finding | None:
 def _foreign_resources(look: Look) -> Finding | None:
     """Check that the node advertises no GPU resource that the plan does not register: another device plugin would."""
     planned = {key for shape in look.want.shapes for key in shape} | set(look.want.resources)
-    odd = {key: total for key, total in sorted(look.node.capacity.items()) if total and key not in planned}
+    odd = {
+        key: total for key, total in sorted(look.node.capacity.items()) if total and key not in planned and COUNTS_GPUS.search(key)
+    }
     if not odd:
         return None
     shown = ", ".join(f"{key} {total}" for key, total in odd.items())
