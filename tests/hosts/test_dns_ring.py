@@ -1,5 +1,5 @@
-"""Script `dns_ring.sh` in three hosts in place of pods: real busybox, a real DNS server, a Service by the kernel's DNAT,
-and HAProxy where the Ingress that the product makes asks for a controller.
+"""Scripts `dns_ring.sh` and `host_probe.sh` in three hosts in place of pods: real busybox, a real DNS server, a Service by the
+kernel's DNAT, and HAProxy where the Ingress that the product makes asks for a controller.
 
 What Kubernetes would bring is made here: the Service's rules (kube-proxy), the names (CoreDNS), and each pod's environment.
 """
@@ -23,7 +23,12 @@ from hostlab.waiting import listens, until
 from steps.contract.checks import CheckPod
 from steps.contract.verdict import Status, Verdict
 from steps.stages.rke2 import gate
-from steps.stages.rke2.contract import FunctionalExpectation, FunctionalObservation
+from steps.stages.rke2.contract import (
+    FunctionalExpectation,
+    FunctionalObservation,
+    HostNetworkExpectation,
+    HostNetworkObservation,
+)
 from workflows.plan.compiler import compile_plan
 from workflows.stages import manifest_objects
 
@@ -60,6 +65,9 @@ backend service
   server vip @VIP@:80
 """
 START_SECONDS = 30.0
+OUTSIDE = "charts.example.com"
+ANSWER = "10.43.0.60"
+HOST_SCRIPT = manifest_objects.script("host_probe.sh").replace(" -T 3 ", " ")
 NO_RULE = "wget: server returned error: HTTP/1.1 404 Not Found"
 SERVICE = "iptables -t nat -A OUTPUT -d {vip} -p tcp --dport 80 -j DNAT --to-destination {pod}:8080"
 
@@ -73,6 +81,8 @@ def pods(up: Any, tmp_path: Path) -> Iterator[Sequence[Host]]:
         host.run("sh", "-c", TOOLS, text=busybox)
     records = {"kubernetes.default.svc.cluster.local": API, f"vip.{NAMES}": VIP}
     records |= {f"dns-{number}.dns.{NAMES}": host.address for number, host in enumerate(hosts)}
+    # the second domain has a record for every name below it
+    records |= {OUTSIDE: "198.51.100.7", "wild.example.org": "198.51.100.80"}
     lines = ["no-resolv", "no-hosts", "bind-interfaces", f"listen-address={network.GATEWAY}", "local=/cluster.local/"]
     settings = tmp_path / "dnsmasq.conf"
     settings.write_text("\n".join([*lines, *(f"address=/{name}/{address}" for name, address in records.items()), ""]))
@@ -123,6 +133,57 @@ def test_every_pod_comes_in_by_the_product_s_ingress_and_a_controller_that_bring
         assert said in verdict.reason
 
 
+def test_outside_names_are_asked_for_and_a_search_domain_that_catches_them_is_named(pods: Sequence[Host]) -> None:
+    for host in pods:
+        serve(host, pods[0])
+    verdict = ring(pods, outside=(OUTSIDE,))
+    assert verdict.is_pass, verdict.reason
+
+    verdict = ring(pods, outside=(OUTSIDE, "unknown.example.com"))
+    assert "a pod here resolves names of the cluster, and not unknown.example.com" in verdict.reason
+    pods[1].run("sh", "-c", "sed -i '/^search/s/$/ wild.example.org/' /etc/resolv.conf")
+    verdict = ring(pods, outside=(OUTSIDE,))
+    assert [row.node for row in verdict.nodes if row.status is not Status.PASS] == ["n001"]
+    assert "search domain wild.example.org of this node answers for outside names too" in verdict.reason
+
+
+def test_a_server_asks_its_dns_servers_and_a_service_on_another_node(pods: Sequence[Host]) -> None:
+    server, other = pods[0], pods[1]
+    other.run("sh", "-c", FRESH)
+    other.run("sh", "-c", "mkdir -p /tmp/www/cgi-bin; printf '#!/bin/sh\nprintf \"\\r\\n\\r\\nn001\"\n' > /tmp/www/cgi-bin/name")
+    other.run("sh", "-c", "chmod +x /tmp/www/cgi-bin/name; httpd -p 8080 -h /tmp/www")
+    server.run("sh", "-c", SERVICE.format(vip=ANSWER, pod=other.address))
+    good = host_probe(server)
+    assert good["upstreams"] == [{"server": network.GATEWAY, "answer": "198.51.100.7"}]
+    assert (good["answered"], good["unanswered"], good["error"]) == (["n001"], 0, "")
+    assert host_network(good).is_pass
+
+    server.run("iptables", "-t", "nat", "-F")
+    server.run("sh", "-c", f"iptables -A OUTPUT -d {ANSWER} -j REJECT; echo 'nameserver 10.77.0.9' > /etc/resolv.conf")
+    cut = host_probe(server)
+    assert cut["upstreams"] == [{"server": "10.77.0.9", "answer": ""}]
+    assert (cut["answered"], cut["unanswered"] > 0) == ([], True)
+    assert "no DNS server that CoreDNS asks (10.77.0.9) answers about charts.example.com" in host_network(cut).reason
+    cut["upstreams"] = good["upstreams"]
+    assert "from the host network of this server, a Service with pods on n001 does not answer" in host_network(cut).reason
+
+
+def host_probe(server: Host) -> dict[str, Any]:
+    """Run the script as the pod in a server's network, and read its termination message."""
+    environment = {"NODE_NAME": server.name, "SECONDS_TO_WAIT": "3", "OUTSIDE": OUTSIDE, "ANSWER_SERVICE_HOST": ANSWER}
+    words = [f"{key}={value}" for key, value in environment.items()]
+    server.run("env", *words, "busybox", "sh", "-c", HOST_SCRIPT)
+    return dict(json.loads(server.run("cat", "/dev/termination-log")))
+
+
+def host_network(report: dict[str, Any]) -> Verdict:
+    """Judge a server's report, where the other node runs a pod behind the Service."""
+    pod = CheckPod(name="host-0", node="n000", index=0, phase="Succeeded", report=report)
+    return gate.host_network(
+        HostNetworkObservation(pods=(pod,), answers=("n001",)), HostNetworkExpectation(nodes=("n000",), outside=OUTSIDE)
+    )
+
+
 def ingress_of(folder: Path) -> dict[str, str]:
     """Return the variables that the product gives its check pods about its Ingress in the cluster of these hosts; RULE is the host
     name of the Ingress, SERVICE the Service behind it."""
@@ -158,16 +219,22 @@ def serve(host: Host, pod: Host) -> None:
     host.run("sh", "-c", SERVICE.format(vip=VIP, pod=pod.address))
 
 
-def ring(pods: Sequence[Host], way: Mapping[str, str] = MappingProxyType({}), controllers: tuple[str, ...] = ()) -> Verdict:
+def ring(
+    pods: Sequence[Host],
+    way: Mapping[str, str] = MappingProxyType({}),
+    controllers: tuple[str, ...] = (),
+    outside: tuple[str, ...] = (),
+) -> Verdict:
     """Judge one round of all pods with the gate; with `way`, also through the Ingress, where `controllers` names their nodes."""
+    way = {**way, "OUTSIDE": " ".join(outside)}
     with ThreadPoolExecutor(len(pods)) as at_once:
         reports = list(at_once.map(lambda number: report(pods, number, way), range(len(pods))))
     seen = tuple(
         CheckPod(name=f"dns-{number}", node=host.name, index=number, phase="Succeeded", report=said)
         for number, (host, said) in enumerate(zip(pods, reports, strict=True))
     )
-    want = FunctionalExpectation(nodes=tuple(host.name for host in pods), ingress=bool(way))
-    return gate.functional(FunctionalObservation(pods=seen, ingress=controllers if way else None), want)
+    want = FunctionalExpectation(nodes=tuple(host.name for host in pods), ingress="INGRESS_HOST" in way, outside=outside)
+    return gate.functional(FunctionalObservation(pods=seen, ingress=controllers if want.ingress else None), want)
 
 
 def report(pods: Sequence[Host], number: int, way: Mapping[str, str]) -> dict[str, Any]:
