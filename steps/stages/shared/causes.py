@@ -204,17 +204,16 @@ def _match(pattern: str, text: str) -> tuple[str, dict[str, str]] | None:
     """Return the first line of a text that matches the pattern, shortened, and the pattern's groups; None if none does."""
     for line in text.splitlines() or [""]:
         if match := re.search(pattern, line):
-            return _short(plain_text.line(line.strip())), {
-                key: plain_text.line(value or "") for key, value in match.groupdict().items()
-            }
+            return short(line.strip()), {key: plain_text.line(value or "") for key, value in match.groupdict().items()}
     return None
 
 
-def _short(line: str) -> str:
-    """Cut the middle out of a long line: the command stands at the beginning, the reason of its failure at the end.
+def short(line: str) -> str:
+    """Return a line without control characters, with its middle cut out if it is long: the reason of a failure stands at the end.
 
     It is cut between words, because half a secret would not be recognised and redacted afterwards.
     """
+    line = plain_text.line(line)
     if len(line) <= LONGEST:
         return line
     head, tail = line[: HEAD + 1].rpartition(" ")[0], line[HEAD - LONGEST - 1 :].partition(" ")[2]

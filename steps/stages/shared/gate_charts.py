@@ -134,7 +134,13 @@ def install_texts(state: ReleaseState) -> list[str]:
 def _cause(state: ReleaseState, condition: str) -> causes.Cause:
     """Return why an installation failed, from what the installer said, or else from the chart's condition."""
     known = causes.classify(causes.HELM, [("", text) for text in (*install_texts(state), condition)])
-    return known or causes.Cause(FailureClass.APPLY, "read the install Job's log", condition)
+    if known is not None and known.text != condition:
+        return known
+    # no rule knows the log, or only the condition, which tells nothing: its last line is quoted, so that it is not lost
+    lines = [line.strip() for line in (state.job.log if state.job else "").splitlines() if line.strip()]
+    text = f"{condition}; the last line of its log: {causes.short(lines[-1])}" if condition and lines else condition
+    failure_class, step = (known.failure_class, known.next_step) if known else (FailureClass.APPLY, "read the install Job's log")
+    return causes.Cause(failure_class, step, text)
 
 
 def _deployed(newest: Revision | None, want: Release) -> Finding | None:
