@@ -69,6 +69,8 @@ def _mig_state(node: SharedNode, want: NodesExpectation) -> Iterator[Finding]:
         # a failed state alone does not tell a wrong profile from a GPU that could not be reset
         failure_class = cause.failure_class if cause else FailureClass.RUNTIME
         seen = f"MIG configuration {want.mig} failed{why}"
+        if cause is None:
+            step = f"{log}: a client of the host that holds the GPU keeps it from its reset, or the product has no such profile"
         yield fail(failure_class, seen, "mig.config.state success", step)
     if cause is None:
         step = f"{log}: pods that still hold a GPU keep it pending, and so do errors on the way"
