@@ -27,6 +27,7 @@ STAGE: StageName = "sharing"
 CHECK = "sharing"
 LIMIT_CHECK = "sharing-limit"
 ROLE_LABEL = "bringup/pod"
+SCRIPT = "check.sh"
 CONTROL, NODES, FUNCTIONAL, LIMIT = "sharing/control", "sharing/nodes", "sharing/functional", "sharing/limit"
 CONTROL_SECONDS = 900
 NODES_SECONDS = {"mig": 1800, "dra": 900}
@@ -226,14 +227,16 @@ def _functional(spec: ClusterSpec) -> Step:
     roles = ["sharing-first", "sharing-second", *(["sharing-two"] if refuse_two else [])]
     expectations: Object = {"mode": _effective_mode(spec), "exclusive": sharing.mode not in ("time_slicing", "mps")}
     expectations |= {"refuse_two": True} if refuse_two else {}
+    space = (manifest_objects.CHECK_NAMESPACE,)
+    maps = Rule(groups=("",), resources=("configmaps",), verbs=("get", "create", "delete"), namespaces=space)
     return manifest_objects.check_step(
         STAGE,
         FUNCTIONAL,
         CHECK,
-        [*_claims(spec), *(_job(spec, role) for role in roles)],
+        [_script_map(), *_claims(spec), *(_job(spec, role) for role in roles)],
         deadline=CHECK_SECONDS,
         expectations=expectations,
-        rules=(rights.GPU_CLAIMS,) if _claims(spec) else (),
+        rules=(maps, rights.GPU_CLAIMS) if _claims(spec) else (maps,),
         select="gpu",
         namespaces=["gpu-operator"],
     )
@@ -288,6 +291,7 @@ def _job(spec: ClusterSpec, role: str) -> Object:
         STAGE, CHECK, _with_device(spec, role, _container(spec, role, HOLD_SECONDS)), seconds=CHECK_SECONDS - 60
     )
     template = job["spec"]["template"]
+    template["spec"]["volumes"] = [{"name": "script", "configMap": {"name": CHECK}}]
     template["metadata"]["labels"] = {**template["metadata"]["labels"], ROLE_LABEL: role}
     template["spec"]["affinity"] = manifest_objects.one_a_node(
         {ROLE_LABEL: role}, manifest_objects.HOSTNAME, manifest_objects.NODES
@@ -301,10 +305,22 @@ def _container(spec: ClusterSpec, role: str, seconds: int) -> Object:
         {"name": "SECONDS_TO_HOLD", "value": str(seconds)},
         {"name": "NVIDIA_DRIVER_CAPABILITIES", "value": "compute,utility"},
     ]
-    text = manifest_objects.script("cuda_add.sh", "sharing_hold.sh")
-    if role == "sharing-two":
-        text = f"sleep {seconds}"  # where it starts at all the gate fails; a third copy of the script would not fit into the task
-    return manifest_objects.container(spec.validation.image, text, env=environment)
+    if role == LIMIT_CHECK:
+        return manifest_objects.container(spec.validation.image, _script(), env=environment)
+    if role == "sharing-two":  # where it starts at all the gate fails
+        return manifest_objects.container(spec.validation.image, f"sleep {seconds}")
+    mounts = [{"name": "script", "mountPath": "/check"}]
+    return manifest_objects.container(spec.validation.image, f". /check/{SCRIPT}", env=environment, volumeMounts=mounts)
+
+
+def _script() -> str:
+    return manifest_objects.script("cuda_add.sh", "sharing_hold.sh")
+
+
+def _script_map() -> Object:
+    """Return the ConfigMap with the script of both pods: written into each of them it would not fit into the task."""
+    meta = manifest_objects.check_metadata(STAGE, CHECK)
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": {SCRIPT: _script()}}
 
 
 def _with_device(spec: ClusterSpec, role: str, container: Object) -> Object:

@@ -227,7 +227,7 @@ def hold(world: World, pod: Obj, node: str) -> Behaviour:
         uuids = [gpu_shares.device_uuid(node, gpu) for gpu in range(visible_gpus(world, node))]
     started = simulated_pods.started_at(pod)
     begin = int(virtual_clock.parse_stamp(started) if started else world.now)
-    hold = int(environment(pod)["SECONDS_TO_HOLD"])
+    hold = int(environment(pod).get("SECONDS_TO_HOLD", HOLD_SECONDS))
     report: dict[str, Any] = {"node": node, "uuids": uuids, "passed": len(uuids), "error": "", "begin": begin, "end": begin + hold}
     if world.fault("cuda_never_runs", node):
         report |= {"passed": 0, "error": f"{uuids[0]}: all CUDA-capable devices are busy or unavailable"}
