@@ -22,14 +22,18 @@ MOST_NAMED = 4
 """Slow directions, ports or addresses that a sentence names."""
 
 
-class Direction(Struct, frozen=True, kw_only=True):
-    """A measured direction of one rail: from the device of one node to a partner, in Gbit/s. `rail` is equal on both ends."""
+class Direction(Struct, frozen=True):
+    """A measured direction of one rail: from the device of one node to a partner, in Gbit/s. `rail` is equal on both ends.
+
+    `good`: it reaches the floor.
+    """
 
     source: str
     target: str
     rail: str
     device: str
     gbit: float
+    good: bool
     error: str = ""
 
 
@@ -47,13 +51,15 @@ class Ring(Struct, frozen=True, kw_only=True):
 
     `sent` and `received` are directions by (node, rail). `names` are the device names that most nodes have. `owners` maps
     each secondary address to the nodes whose pods have it, once all pods have reported. `silent` are nodes without a report.
-    `expected` are the rails of each node that must be fast, as rail → device; `rails` counts the nodes that have each rail.
+    `slow` are the directions below the floor. `expected` are the rails of each node that must be fast, as rail → device; `rails`
+    counts the nodes that have each rail.
     """
 
     pods: Mapping[str, CheckPod]
     pending: tuple[CheckPod, ...]
     sent: Mapping[tuple[str, str], list[Direction]]
     received: Mapping[tuple[str, str], list[Direction]]
+    slow: list[Direction]
     names: tuple[str, ...]
     owners: Mapping[str, list[str]]
     silent: tuple[str, ...]
@@ -65,13 +71,7 @@ def judge_ring(seen: FunctionalObservation, want: FunctionalExpectation) -> list
     """Return the verdict on each expected node, first those with most slow directions, which are the likeliest cause."""
     ring = _read(seen, want)
     rows = [_node(name, want, ring) for name in want.nodes]
-    slow = Counter(
-        node
-        for directions in ring.sent.values()
-        for direction in directions
-        if not _is_good(direction, want)
-        for node in (direction.source, direction.target)
-    )
+    slow = Counter(node for direction in ring.slow for node in (direction.source, direction.target))
     # a node whose pod left no report says why its partners could not measure
     silent = frozenset(ring.silent)
     return sorted(rows, key=lambda row: (1 if row.status is Status.PASS else -slow[row.node], row.node not in silent))
@@ -86,10 +86,13 @@ def _read(seen: FunctionalObservation, want: FunctionalExpectation) -> Ring:
     nodes = {pod.index: pod.node for pod in pods.values() if pod.report}
     sent, received = defaultdict[tuple[str, str], list[Direction]](list), defaultdict[tuple[str, str], list[Direction]](list)
     owners = defaultdict[str, list[str]](list)
+    slow: list[Direction] = []
     for pod in pods.values():
         for direction in _directions(pod, nodes, want):
             sent[direction.source, direction.rail].append(direction)
             received[direction.target, direction.rail].append(direction)
+            if not direction.good:
+                slow.append(direction)
         for address in _secondary_addresses(pod) if len(nodes) >= len(want.nodes) else ():
             owners[address].append(pod.node)
     common = Counter(tuple(sorted(map(_device, _rails(pod)))) for pod in pods.values() if pod.report)
@@ -105,6 +108,7 @@ def _read(seen: FunctionalObservation, want: FunctionalExpectation) -> Ring:
         pending=pending,
         sent=sent,
         received=received,
+        slow=slow,
         names=names,
         owners=owners,
         silent=silent,
@@ -119,15 +123,11 @@ def _directions(pod: CheckPod, nodes: Mapping[int, str], want: FunctionalExpecta
         peer = measured.get("peer", -1)
         target = nodes.get(peer, "") if isinstance(peer, int) else ""
         for rail in _objects(measured.get("rails")) if target and target != pod.node else ():
-            if not want.names or _device(rail) in want.names:
-                yield Direction(
-                    source=pod.node,
-                    target=target,
-                    rail=str(rail.get("rail", _device(rail))),
-                    device=_device(rail),
-                    gbit=_gbit(rail),
-                    error=str(rail.get("error") or "")[:200],
-                )
+            device, gbit, error = _device(rail), _gbit(rail), rail.get("error")
+            if not want.names or device in want.names:
+                good = gbit > 0 and gbit >= want.floor
+                number = str(rail.get("rail", device))
+                yield Direction(pod.node, target, number, device, gbit, good, str(error)[:200] if error else "")
 
 
 def _objects(value: object) -> list[Mapping[str, Any]]:
@@ -170,8 +170,7 @@ def _node(name: str, want: FunctionalExpectation, ring: Ring) -> NodeVerdict:
     if pod is None or not pod.report:
         return gate_checks.silent(pod, ring.pending, goal).of_node(name)
     finding = _attachment(pod, want, ring) or _mtu(pod, want) or _ports(pod, want, ring) or _speed(name, want, ring, goal)
-    measured = [direction for rail in ring.expected[name] for direction in _both(name, rail, ring)]
-    slowest = min((direction.gbit for direction in measured), default=0.0)
+    slowest = min([direction.gbit for rail in ring.expected[name] for direction in _both(name, rail, ring)], default=0.0)
     return node_verdict(name, finding, f"{count(want.rails, 'rail')}, the slowest {slowest:g} Gbit/s")
 
 
@@ -188,15 +187,14 @@ def _both(name: str, rail: str, ring: Ring) -> list[Direction]:
 def _speed(name: str, want: FunctionalExpectation, ring: Ring, goal: str) -> Finding | None:
     slow: list[Direction] = []
     unmeasured: list[str] = []
+    usual = min(want.partners, len(want.nodes) - 1)
     for rail, device in ring.expected[name].items():
+        # a partner without a report, or without this rail, is no reason to doubt this node: its own row says what is wrong
+        least = usual - (len(want.nodes) - ring.rails[rail])
         for verb, directions in (("sends", ring.sent.get((name, rail), [])), ("receives", ring.received.get((name, rail), []))):
-            # a partner without a report, or without this rail, is no reason to doubt this node: its own row says what is wrong
-            lacking = len(want.nodes) - ring.rails[rail]
-            if not directions or len(directions) + lacking < min(want.partners, len(want.nodes) - 1):
+            if not directions or len(directions) < least:
                 unmeasured.append(f"what {device} {verb}")
-            slow += [
-                direction for direction in directions if not _is_good(direction, want) and _is_blamed(name, direction, want, ring)
-            ]
+            slow += [direction for direction in directions if not direction.good and _is_blamed(name, direction, ring)]
     if slow:
         return _slow(name, slow, goal, unnamed=not want.names and len(ring.expected[name]) > want.rails)
     if unmeasured:
@@ -206,16 +204,12 @@ def _speed(name: str, want: FunctionalExpectation, ring: Ring, goal: str) -> Fin
     return None
 
 
-def _is_good(direction: Direction, want: FunctionalExpectation) -> bool:
-    return direction.gbit > 0 and direction.gbit >= want.floor
-
-
-def _is_blamed(name: str, slow: Direction, want: FunctionalExpectation, ring: Ring) -> bool:
+def _is_blamed(name: str, slow: Direction, ring: Ring) -> bool:
     """Return False only if a slow direction is evidently the partner's fault: slow with all, and this node fast with another."""
     sent = [other for other in ring.sent[slow.source, slow.rail] if other is not slow]
     received = [other for other in ring.received[slow.target, slow.rail] if other is not slow]
     own, partners = (sent, received) if name == slow.source else (received, sent)
-    return not (any(_is_good(other, want) for other in own) and partners and not any(_is_good(other, want) for other in partners))
+    return not (any(other.good for other in own) and partners and not any(other.good for other in partners))
 
 
 def _slow(name: str, slow: list[Direction], goal: str, *, unnamed: bool) -> Finding:

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from fnmatch import fnmatchcase
+from itertools import filterfalse
 
 import msgspec
 
@@ -39,6 +40,7 @@ OF_POLICY = ("rancher-rke2", "rpm.rancher.io")
 """Texts by which an error of dnf shows that the repository of RKE2's SELinux policy does not answer."""
 IN_PLACE = {"package manager": ("package *",), "services": ("service *", "time service")}
 """Host setting that stands for a tool of the machine → patterns of the settings that cannot be checked if the tool is broken."""
+GOOD = (ItemStatus.OK, ItemStatus.CHANGED)
 WILDCARD = re.compile(r"[*?\[]")
 TOLD = {
     "hosts over a boot": "whose /etc/hosts does not last",
@@ -97,9 +99,11 @@ def _findings(name: str, node: NodeObservation | None, want: NodesExpectation) -
 
 def _play(node: NodeObservation) -> Iterator[Finding]:
     """Yield the play's failure on this node, unless failed host settings explain it better."""
-    failed = any(item.status is ItemStatus.FAILED for item in node.items)
     problem = gate_plays.problem(node)
-    if problem is not None and not (failed and node.kind is FailureKind.TASK_FAILED):
+    if problem is None:
+        return
+    explained = node.kind is FailureKind.TASK_FAILED and any(item.status is ItemStatus.FAILED for item in node.items)
+    if not explained:
         yield problem
 
 
@@ -107,24 +111,29 @@ def _items(node: NodeObservation, want: NodesExpectation) -> Iterator[Finding]:
     if not node.items:
         step = f"play os_prep on {node.node} again"
         yield unknown(FailureClass.RUNTIME, "an observation without items", "the items of the profile", step)
-    yield from _lacking(node, want)
+    odd = [item for item in node.items if item.status not in GOOD]
+    yield from _lacking(node, odd, want)
     # the initramfs first: what others say of a reboot is no advice where the machine would not come back
-    for item in sorted(node.items, key=lambda item: not _is_unbootable(item)):
+    for item in sorted(odd, key=lambda item: not _is_unbootable(item)):
         yield from _item(node, item, want)
 
 
-def _lacking(node: NodeObservation, want: NodesExpectation) -> Iterator[Finding]:
-    """Yield expected host settings that node_profile did not report; those for GPUs only if the machine is known to have GPUs."""
+def _lacking(node: NodeObservation, odd: Iterable[Item], want: NodesExpectation) -> Iterator[Finding]:
+    """Yield expected host settings that node_profile did not report; those for GPUs only if the machine is known to have GPUs.
+
+    `odd` are the node's settings that are not as wanted.
+    """
     is_gpu_machine = node.facts.gpu_machine if node.facts is not None else None
     if want.gpu_items and is_gpu_machine is None:
         seen = "nothing says whether it is a machine with GPUs"
         yield unknown(FailureClass.RUNTIME, seen, "the fact gpu_machine", f"play os_prep on {node.node} again")
     # a broken package manager hides all packages: one failure is told, not one for each package
-    broken = [pattern for item in node.items if item.status is ItemStatus.FAILED for pattern in IN_PLACE.get(item.name, ())]
-    names = frozenset(item.name for item in node.items)
-    for pattern in (*want.items, *(want.gpu_items if is_gpu_machine else ())):
-        # most patterns are plain names: matching each of them with every item would cost a hundred times more
-        if pattern in names or any(fnmatchcase(pattern, covered) for covered in broken):
+    broken = [pattern for item in odd if item.status is ItemStatus.FAILED for pattern in IN_PLACE.get(item.name, ())]
+    names = {item.name for item in node.items}
+    # most patterns are plain names: matching each of them with every item would cost a hundred times more
+    wanted = (*want.items, *want.gpu_items) if is_gpu_machine else want.items
+    for pattern in filterfalse(names.__contains__, wanted):
+        if any(fnmatchcase(pattern, covered) for covered in broken):
             continue
         if not (WILDCARD.search(pattern) and any(fnmatchcase(name, pattern) for name in names)):
             step = "let the profile of the play hold what the gate expects"
@@ -184,8 +193,7 @@ def _notes(observed: tuple[NodeObservation, ...], want: NodesExpectation) -> Ite
     old = [name for name, fact in facts.items() if want.cgroup_v2 and fact.cgroup == "v1"]
     if old:
         yield f"{count(len(old), 'node')} with version 1 of control groups, first {old[0]}: {OLD_CGROUP}"
-    good = (ItemStatus.OK, ItemStatus.CHANGED)
-    as_wanted = [(node, item) for node in observed for item in node.items if item.why and item.status in good]
+    as_wanted = [(node, item) for node in observed for item in node.items if item.why and item.status in GOOD]
     for pattern, what in TOLD.items():
         remarks = ((node.node, item.why) for node, item in as_wanted if fnmatchcase(item.name, pattern))
         if rows := list(dict(remarks).items()):
