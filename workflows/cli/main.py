@@ -114,19 +114,19 @@ def run(arguments: list[str]) -> int:
     except Exception as problem:  # noqa: BLE001 - the outermost edge
         return _failed(problem, "--debug" in arguments)
     if code == INTERRUPTED:  # typer turns Ctrl-C within a command into this code
-        output.error("interrupted", _way_on(arguments))
+        _interrupted(arguments)
     return code
 
 
-def _way_on(arguments: list[str]) -> str:
-    """Return the hint for an interrupted command: a run's engine tells by itself how it ended, unless it had not begun."""
+def _interrupted(arguments: list[str]) -> None:
+    """Print that a command was interrupted and how to go on. A run's engine tells by itself how it ended, if it had begun."""
     words = [word for word in arguments if not word.startswith("-")]
     command = words[1] if words[:1] == ["image"] and len(words) > 1 else next(iter(words), "")
-    if command in FOLLOWING:
-        return ""
     if command in STARTING:
-        return "`bringup runs` lists what has begun, and `bringup resume RUN` goes on with it; what is not listed changed nothing"
-    return "the same command begins anew; what it printed as done is done"
+        hint = "`bringup runs` lists what has begun, and `bringup resume RUN` goes on with it; what is not listed changed nothing"
+        output.error("interrupted", hint)
+    elif command not in FOLLOWING:
+        output.error("interrupted", "the same command begins anew; what it printed as done is done")
 
 
 def _misused(problem: typer.BadParameter, arguments: list[str]) -> int:

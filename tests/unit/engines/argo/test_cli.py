@@ -146,7 +146,7 @@ def test_refusals_before_anything_is_written(cluster: Lab, bringup: Callable[...
     assert (secret.returncode, "secret known_hosts" in secret.stderr) == (64, True), secret.stderr
     assert b'"items":[]' in cluster.home.fetch(cluster.home.workflows()).replace(b" ", b"")
     assert "--no-wait is for --engine argo" in bringup("run", "single-node", "--no-wait").stderr
-    assert "engine 'jenkins' is none" in bringup("run", "single-node", "--engine", "jenkins").stderr
+    assert "engine 'jenkins' is unknown" in bringup("run", "single-node", "--engine", "jenkins").stderr
     nobody = bringup("status", "nobody")
     assert (nobody.returncode, "has no Workflow nobody" in nobody.stderr) == (64, True)
 
@@ -375,7 +375,8 @@ def own_spec(cluster: Lab) -> None:
 def test_a_run_that_cannot_be_remembered_is_still_named(cluster: Lab, bringup: Callable[..., Any]) -> None:
     """After the submission the command ends as no temporary trouble, and says how to follow the run."""
     own_spec(cluster)
-    (cluster.folder / "runs").write_text("a file where the folder of runs should be\n")
+    (cluster.folder / "runs").mkdir()
+    (cluster.folder / "runs/engine").write_text("a file where the folder of runs should be\n")
     done = bringup("run", "small.yaml", "--engine", "argo", "--namespace", cluster.where.namespace, "--junit", "junit.xml")
     found = re.search(r"run (single-node-\S+): 1 host", done.stdout)
     assert found, done.stderr
@@ -383,7 +384,7 @@ def test_a_run_that_cannot_be_remembered_is_still_named(cluster: Lab, bringup: C
         done.stderr
     )
     unfinished(cluster, found[1])
-    (cluster.folder / "runs").unlink()
+    (cluster.folder / "runs/engine").unlink()
     told = done.stderr.partition("bringup watch ")[2].split()
     assert json.loads(bringup("status", *told, "-o", "json", where=()).stdout)["run"] == found[1]  # that finds it
 
