@@ -46,7 +46,7 @@ class Attached(Struct, frozen=True):
     default: bool = False
 
 
-class Ring(Struct, frozen=True, kw_only=True):
+class RingReports(Struct, frozen=True, kw_only=True):
     """The reports of all pods, ordered for the judgement of single nodes; `pending` are pods without a node.
 
     `sent` and `received` are directions by (node, rail). `names` are the device names that most nodes have. `owners` maps
@@ -80,7 +80,7 @@ def judge_ring(seen: FunctionalObservation, want: FunctionalExpectation) -> list
 # ---- reports -----------------------------------------------------------------------------------------------------------------
 
 
-def _read(seen: FunctionalObservation, want: FunctionalExpectation) -> Ring:
+def _read(seen: FunctionalObservation, want: FunctionalExpectation) -> RingReports:
     pods = gate_checks.by_node(seen.pods)
     # a partner without a report was not there to receive: what was sent to it proves nothing about the sender
     nodes = {pod.index: pod.node for pod in pods.values() if pod.report}
@@ -103,7 +103,7 @@ def _read(seen: FunctionalObservation, want: FunctionalExpectation) -> Ring:
     expected = {name: _expected(pod, want) for name, pod in pods.items()}
     rails = Counter(rail for rails_of_node in expected.values() for rail in rails_of_node)
     pending = gate_checks.unplaced(seen.pods)
-    return Ring(
+    return RingReports(
         pods=pods,
         pending=pending,
         sent=sent,
@@ -164,7 +164,7 @@ def _secondary_addresses(pod: CheckPod) -> list[str]:
 # ---- nodes -------------------------------------------------------------------------------------------------------------------
 
 
-def _node(name: str, want: FunctionalExpectation, ring: Ring) -> NodeVerdict:
+def _node(name: str, want: FunctionalExpectation, ring: RingReports) -> NodeVerdict:
     goal = f"{count(want.rails, 'rail')} at {want.floor:g} Gbit/s or more in both directions"
     pod = ring.pods.get(name)
     if pod is None or not pod.report:
@@ -180,11 +180,11 @@ def _expected(pod: CheckPod, want: FunctionalExpectation) -> dict[str, str]:
     return {str(rail.get("rail", _device(rail))): _device(rail) for rail in rails}
 
 
-def _both(name: str, rail: str, ring: Ring) -> list[Direction]:
+def _both(name: str, rail: str, ring: RingReports) -> list[Direction]:
     return [*ring.sent.get((name, rail), ()), *ring.received.get((name, rail), ())]
 
 
-def _speed(name: str, want: FunctionalExpectation, ring: Ring, goal: str) -> Finding | None:
+def _speed(name: str, want: FunctionalExpectation, ring: RingReports, goal: str) -> Finding | None:
     slow: list[Direction] = []
     unmeasured: list[str] = []
     usual = min(want.partners, len(want.nodes) - 1)
@@ -204,7 +204,7 @@ def _speed(name: str, want: FunctionalExpectation, ring: Ring, goal: str) -> Fin
     return None
 
 
-def _is_blamed(name: str, slow: Direction, ring: Ring) -> bool:
+def _is_blamed(name: str, slow: Direction, ring: RingReports) -> bool:
     """Return False only if a slow direction is evidently the partner's fault: slow with all, and this node fast with another."""
     sent = [other for other in ring.sent[slow.source, slow.rail] if other is not slow]
     received = [other for other in ring.received[slow.target, slow.rail] if other is not slow]
@@ -228,7 +228,7 @@ def _slow(name: str, slow: list[Direction], goal: str, *, unnamed: bool) -> Find
     return fail(FailureClass.PERFORMANCE if slow[-1].gbit > 0 else FailureClass.RUNTIME, seen, goal, step)
 
 
-def _ports(pod: CheckPod, want: FunctionalExpectation, ring: Ring) -> Finding | None:
+def _ports(pod: CheckPod, want: FunctionalExpectation, ring: RingReports) -> Finding | None:
     """Return a failure if rails of a node are missing, have another link layer, or are not active.
 
     A shared RDMA resource advertises the same number with one NIC as with eight, so the ports are counted.
@@ -261,7 +261,7 @@ def _other(link: str) -> str:
 # ---- secondary networks ------------------------------------------------------------------------------------------------------
 
 
-def _attachment(pod: CheckPod, want: FunctionalExpectation, ring: Ring) -> Finding | None:
+def _attachment(pod: CheckPod, want: FunctionalExpectation, ring: RingReports) -> Finding | None:
     """Return a failure unless Multus' status lists each wanted network with an interface and an address of this pod's own."""
     entries = _attachments(pod) or ()
     for network in want.networks:

@@ -230,8 +230,9 @@ def test_only_time_slicing_that_refuses_two_is_asked_for_two() -> None:
 @pytest.mark.parametrize("variant", ["dra", "gpu_cluster"])
 def test_dra_pods_claim_a_device_and_request_no_resource(variant: str) -> None:
     objects = step("sharing", "functional", variant).task.arguments["objects"]
-    assert [item["kind"] for item in objects] == ["Namespace", "ResourceClaimTemplate", "Pod", "Pod"]
-    assert all("limits" not in item["spec"]["containers"][0]["resources"] for item in objects[2:])
+    assert [item["kind"] for item in objects] == ["Namespace", "ConfigMap", "ResourceClaimTemplate", "Job", "Job"]
+    pods = [item["spec"]["template"]["spec"] for item in objects[3:]]
+    assert all("limits" not in pod["containers"][0]["resources"] for pod in pods)
 
 
 # ---- gang --------------------------------------------------------------------------------------------------------------------
@@ -258,11 +259,12 @@ def test_where_no_gpu_can_be_requested_members_stand_apart_on_gpu_nodes() -> Non
 
 def test_beside_slurm_the_sharing_check_requests_nothing() -> None:
     for variant, requested in (("example", False), ("time_slicing", True)):
-        pods = [item for item in step("sharing", "functional", variant).task.arguments["objects"] if item["kind"] == "Pod"]
-        assert all(("resources" in pod["spec"]["containers"][0]) is requested for pod in pods)
-        shown = [{one["name"]: one.get("value") for one in pod["spec"]["containers"][0]["env"]} for pod in pods]
+        jobs = [item for item in step("sharing", "functional", variant).task.arguments["objects"] if item["kind"] == "Job"]
+        containers = [job["spec"]["template"]["spec"]["containers"][0] for job in jobs]
+        assert all(("resources" in container) is requested for container in containers)
+        shown = [{one["name"]: one.get("value") for one in container.get("env", ())} for container in containers]
         assert [one.get("NVIDIA_VISIBLE_DEVICES") for one in shown[:2]] == ([None, None] if requested else ["0", "1"])
-        assert not any(pod["spec"]["containers"][0].get("securityContext") for pod in pods)
+        assert not any(container.get("securityContext") for container in containers)
 
 
 def test_a_large_fleet_is_tested_with_whole_nodes() -> None:
