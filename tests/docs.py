@@ -8,11 +8,10 @@ import typer.main
 from typer.cli import get_docs_for_click
 
 from workflows.app import reference
+from workflows.cli.command_sections import LONGEST
 from workflows.cli.main import application
 
 DOCS = Path(__file__).parents[1] / "workflows/docs"
-LONGEST = 400
-"""Limit of a command's sentence in the lists of commands, in characters."""
 
 
 def command_page() -> str:

@@ -15,7 +15,7 @@ SECTIONS = {
     "Develop": ("doctor", "explain", "schema", "stages", "faults", "exec", "simulate"),
 }
 """Commands of each section, in the order in which they are shown."""
-_LONGEST = 400
+LONGEST = 400
 """Limit of a command's sentence in characters; typer cuts at the width of the terminal, which hides what a command does."""
 
 
@@ -30,7 +30,7 @@ class SectionedGroup(TyperGroup):
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """Write the list of commands of the help to typer's `formatter`."""
-        rows = {name: self.commands[name].get_short_help_str(_LONGEST) for name in self.list_commands(ctx)}
+        rows = {name: self.commands[name].get_short_help_str(LONGEST) for name in self.list_commands(ctx)}
         for title, names in (_sections(ctx) or {"Commands": tuple(rows)}).items():
             with formatter.section(title):
                 formatter.write_dl([(name, rows[name]) for name in names])

@@ -48,7 +48,7 @@ INTERRUPTED = 130
 """Exit code that shells expect of a program ended by Ctrl-C."""
 FOLLOWING = frozenset({"watch", "logs"})
 """Commands that say themselves, at Ctrl-C, how the run goes on."""
-STARTING = frozenset({"rehearse", "run", "resume", "add-node", "replace-node", "upgrade", "rollback", "reset", "build"})
+STARTING = frozenset({"rehearse", "run", "resume", "add-node", "replace-node", "upgrade", "rollback", "reset", "image build"})
 """Commands that start runs."""
 
 
@@ -120,8 +120,7 @@ def run(arguments: list[str]) -> int:
 
 def _interrupted(arguments: list[str]) -> None:
     """Print that a command was interrupted and how to go on. A run's engine tells by itself how it ended, if it had begun."""
-    words = [word for word in arguments if not word.startswith("-")]
-    command = words[1] if words[:1] == ["image"] and len(words) > 1 else next(iter(words), "")
+    command = _command_path(arguments).removeprefix("bringup ")
     if command in STARTING:
         hint = "`bringup runs` lists what has begun, and `bringup resume RUN` goes on with it; what is not listed changed nothing"
         output.error("interrupted", hint)

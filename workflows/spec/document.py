@@ -39,6 +39,11 @@ class YamlDocument:
     lines: dict[str, int] = field(default_factory=dict)
     written: dict[str, str] = field(default_factory=dict)
 
+    @property
+    def kind(self) -> object:
+        """The value of the key `kind`; None if the file has no such key or holds no mapping."""
+        return self.data.get("kind") if isinstance(self.data, dict) else None
+
 
 class BadDocument(Exception):
     """Exception for a text that is no YAML, or uses YAML features that specs may not use; `errors` are all errors found."""

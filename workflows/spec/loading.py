@@ -42,9 +42,8 @@ def load(source: Path | str) -> ClusterSpec:
         SpecErrors: every error of the file (exit code 64).
     """
     name, document = read(source)
-    kind = document.data.get("kind") if isinstance(document.data, dict) else None
-    if isinstance(kind, str) and kind not in KINDS:
-        problem = SpecError("kind", "this kind of spec is unknown", f"write one of {', '.join(KINDS)}", f'"{kind}"')
+    if isinstance(document.kind, str) and document.kind not in KINDS:
+        problem = SpecError("kind", "this kind of spec is unknown", f"write one of {', '.join(KINDS)}", f'"{document.kind}"')
         raise SpecErrors(name, [replace(problem, line=line_of("kind", document))])
     errors, spec = _validate(ClusterSpec, document)
     sound = spec if spec is not None else _sound_sections(document, errors)

@@ -63,7 +63,7 @@ def read(source: str) -> tuple[Path, ClusterSpec]:
 def refuse_kinds(path: Path, kinds: Mapping[str, tuple[str, str]]) -> None:
     """Raise SpecErrors with the problem and fix in `kinds` if the file is of one of these kinds, or if it cannot be read."""
     name, document = read_document(path)
-    kind = document.data.get("kind") if isinstance(document.data, dict) else None
+    kind = document.kind
     if isinstance(kind, str) and kind in kinds:
         problem, fix = kinds[kind]
         raise SpecErrors(name, [SpecError("kind", problem, fix.format(path=path), kind, line_of("kind", document))])
@@ -71,8 +71,7 @@ def refuse_kinds(path: Path, kinds: Mapping[str, tuple[str, str]]) -> None:
 
 def kind_of(path: Path) -> object:
     """Return the `kind` that a file states, or None. Raises SpecErrors for a file that cannot be read."""
-    data = read_document(path)[1].data
-    return data.get("kind") if isinstance(data, dict) else None
+    return read_document(path)[1].kind
 
 
 def is_image(source: str) -> bool:
