@@ -48,7 +48,7 @@ def test_roles_stand_before_and_after_the_tasks_of_their_stage(site: Path) -> No
     assert steps["servers"].task.arguments["passed"] == ["role_first", "role_second"]
     assert steps["role_second"].task.arguments["passed"] == ["role_first"]
     assert "passed" not in steps["role_first"].task.arguments
-    assert steps["role_last"].after == ("functional",)
+    assert steps["role_last"].after == ("host_network", "functional")
     assert {"role_first", "servers", "agents"} <= set(steps["role_last"].task.arguments["passed"])
     assert {"role_first", "role_second", "role_last"} <= set(steps["judge"].after)
     assert (steps["role_first"].fan_out, steps["role_second"].fan_out, steps["role_last"].fan_out) == ("shards", "", "agents")

@@ -259,13 +259,15 @@ def ib_write_bw(world: World, pod: Obj, node: str) -> Behaviour:
     index = int(annotations_of(pod).get("batch.kubernetes.io/job-completion-index", 0))
     partners = [(index + 1) % size, *([(index + (2 if size == 3 else size // 2)) % size] if size > 2 else [])]
     rounds = [(partner, _rails(world, environment, node, _node_of(world, pod, partner))) for partner in partners]
-    (peer, rails), further = rounds[0], rounds[1:]
-    short = [{"peer": partner, "rails": [{**rail, "state": None} for rail in more]} for partner, more in further]
-    for rail in (rail for entry in short for rail in entry["rails"]):
-        del rail["state"]
-    report = {"node": node, "index": index, "peer": peer, "rails": rails, "further": short, "error": ""}
+    peer, rails = rounds[0]
+    further = [{"peer": other, "rails": [_without_state(rail) for rail in measured]} for other, measured in rounds[1:]]
+    report = {"node": node, "index": index, "peer": peer, "rails": rails, "further": further, "error": ""}
     report |= {"excluded": _excluded(world, node), "interfaces": list(_interfaces(world, pod, node))}
     return Exit(message=report, seconds=60 * len(rounds))
+
+
+def _without_state(rail: Obj) -> Obj:
+    return {key: value for key, value in rail.items() if key != "state"}
 
 
 def _lacks_plugin(world: World, pod: Obj, node: str) -> bool:
@@ -291,8 +293,8 @@ def _rails(world: World, environment: Mapping[str, str], node: str, partner: str
 
 def _speed(world: World, node: str, partner: str, number: int) -> float:
     """Return the bandwidth in Gbit/s that a rail reaches from one node to another."""
-    slow = world.fault("ib_slow", node) or world.fault("ib_slow", partner)
-    slow = slow or (number == RECEIVING_RAIL and world.fault("ib_receive_slow", partner))
+    receives_slowly = number == RECEIVING_RAIL and world.fault("ib_receive_slow", partner)
+    slow = world.fault("ib_slow", node) or world.fault("ib_slow", partner) or receives_slowly
     return round(world.hardware(node).nic_gbit * (0.24 if slow else SHARE), 2)
 
 
@@ -356,7 +358,7 @@ def _network_status(world: World, pod: Obj, places: list[Ref]) -> Iterator[Obj]:
     """
     node = simulated_pods.node(pod)
     number = world.fleet.number(node)
-    pool = next((dict(item["spec"]) for item in world.objects(POOLS)), {"subnet": "192.168.0.0/16", "perNodeBlockSize": 16})
+    pool: Obj = next((dict(item["spec"]) for item in world.objects(POOLS)), {"subnet": "192.168.0.0/16", "perNodeBlockSize": 16})
     block = 0 if world.fault("fabric_address_twice", node) else number
     first = ipaddress.ip_network(pool["subnet"]).network_address + block * int(pool["perNodeBlockSize"])
     yield {

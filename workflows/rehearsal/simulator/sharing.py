@@ -203,8 +203,8 @@ def _admit(world: World, policy: Obj | None, pod: Obj) -> None:
 def _refuse_unplaced(world: World, pod: Obj) -> None:
     """Fail a pod that waits for a GPU beside others of its check, as the kubelet does if the scheduler placed it all the same."""
     check_name = labels_of(pod).get("bringup/check")
-    placed = (other for other in world.objects(PODS) if labels_of(other).get("bringup/check") == check_name)
-    if check_name != "sharing-limit" or not any(simulated_pods.node(other) for other in placed):
+    others = (other for other in world.objects(PODS) if labels_of(other).get("bringup/check") == check_name)
+    if check_name != "sharing-limit" or not any(simulated_pods.node(other) for other in others):
         return
     message = "Allocate failed due to requested number of devices unavailable for nvidia.com/gpu. Requested: 1, Available: 0"
     placed = {"type": "PodScheduled", "status": "True", "lastTransitionTime": world.stamp()}
