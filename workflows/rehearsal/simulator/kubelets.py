@@ -97,8 +97,8 @@ class Kubelet:
             return
         program = behaviour(world, pod, simulated_pods.node(pod))
         if isinstance(program, Exit):
-            left = max(0.0, program.seconds - (world.now - virtual_clock.parse_stamp(started)))
-            world.later(f"{key}/exit", left, left, lambda: self._exit(world, at))
+            left = program.duration(world.delay_scale) - (world.now - virtual_clock.parse_stamp(started))
+            world.clock.schedule(f"{key}/exit", left, lambda: self._exit(world, at))
         elif isinstance(program, LongRunning) and program.ready != simulated_pods.ready(pod):
             self._report(world, pod, simulated_pods.running(pod, started, ready=program.ready))
         elif isinstance(program, BlockedStart):

@@ -5,6 +5,8 @@ from __future__ import annotations
 import functools
 from typing import Any
 
+import msgspec
+
 from workflows.rehearsal.simulator import gpu_shares, simulated_pods, virtual_clock
 from workflows.rehearsal.simulator.api_kinds import (
     CONFIG_MAPS,
@@ -30,6 +32,8 @@ DONE = "simulated/sharing"
 """Annotation with the sharing configuration that a node has applied, so that it survives a restart of the simulator."""
 STRAY = "vendor-shares"
 HOLD_SECONDS = 60.0
+LEAST_HOLD = 1.0
+"""Shortest time in virtual seconds for which a pod holds its devices: the clock of its report counts whole seconds."""
 REFUSAL = "Allocate failed due to rpc error: request for {} too large: maximum request size for shared resources is 1; found 2"
 
 
@@ -227,11 +231,12 @@ def hold(world: World, pod: Obj, node: str) -> Behaviour:
         uuids = [gpu_shares.device_uuid(node, gpu) for gpu in range(visible_gpus(world, node))]
     started = simulated_pods.started_at(pod)
     begin = int(virtual_clock.parse_stamp(started) if started else world.now)
-    hold = int(environment(pod).get("SECONDS_TO_HOLD", HOLD_SECONDS))
-    report: dict[str, Any] = {"node": node, "uuids": uuids, "passed": len(uuids), "error": "", "begin": begin, "end": begin + hold}
+    end = Exit(seconds=float(environment(pod).get("SECONDS_TO_HOLD", HOLD_SECONDS)), least=LEAST_HOLD)
+    times = {"begin": begin, "end": begin + int(end.duration(world.delay_scale))}
+    report: dict[str, Any] = {"node": node, "uuids": uuids, "passed": len(uuids), "error": "", **times}
     if world.fault("cuda_never_runs", node):
         report |= {"passed": 0, "error": f"{uuids[0]}: all CUDA-capable devices are busy or unavailable"}
-    return Exit(message=report, log="\n".join(uuids), seconds=hold)
+    return msgspec.structs.replace(end, message=report, log="\n".join(uuids))
 
 
 @check("sharing-limit")

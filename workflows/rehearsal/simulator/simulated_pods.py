@@ -98,14 +98,20 @@ class Exit(Struct, frozen=True, kw_only=True):
     """The behaviour of a pod whose program ends with `code` after `seconds` virtual seconds.
 
     `message` is the termination message (a dict becomes JSON), `log` the container's output. `effect` runs once at the end, before
-    the pod shows it, and makes every change in the cluster that the program makes.
+    the pod shows it, and makes every change in the cluster that the program makes. The delay scale applies to `seconds`, yet the
+    program runs for `least` virtual seconds at any scale: a program that holds a device holds it for some time.
     """
 
     code: int = 0
     message: str | dict[str, Any] = ""
     log: str = ""
     seconds: float = 3.0
+    least: float = 0.0
     effect: Callable[[], None] | None = None
+
+    def duration(self, delay_scale: float) -> float:
+        """Return the virtual seconds that the program runs at a delay scale."""
+        return max(self.seconds * delay_scale, self.least)
 
     @property
     def text(self) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterator
 
-from workflows.rehearsal.simulator import simulated_pods
+from workflows.rehearsal.simulator import rke2_charts, simulated_pods
 from workflows.rehearsal.simulator.api_kinds import DAEMON_SETS, DEPLOYMENTS, NODES, PODS, STATEFUL_SETS, Obj, ObjectKind, Ref, ref
 from workflows.rehearsal.simulator.kubelets import START
 from workflows.rehearsal.simulator.scheduler import admits
@@ -95,6 +95,8 @@ def _conditions(world: World, workload: Obj, up: bool) -> list[Obj]:
 
 
 REVISION = "controller-revision-hash"
+NETWORK_PLUGINS = frozenset(Ref(namespace, name) for namespace, name, _ in rke2_charts.CNI.values())
+"""The DaemonSets of all network plugins."""
 
 
 class _Set:
@@ -113,7 +115,8 @@ class DaemonSets:
     """Simulated DaemonSet controller.
 
     In fleets above `SAMPLE_ABOVE` hosts, pod objects exist only on sampled nodes and on nodes where the pod would not simply run.
-    On the other nodes a pod counts as ready after the usual start time.
+    On the other nodes a pod counts as ready after the usual start time. The pods of network plugins are objects on every node in
+    any fleet, because stage rke2 judges each node by its own.
     """
 
     name = "daemon_sets"
@@ -216,7 +219,8 @@ class DaemonSets:
             return
         pod = _pod(daemon_set, name, state.revision)
         program = behaviour(world, pod, name)
-        if world.sampled(name) or not (isinstance(program, LongRunning) and program.ready):
+        is_network = ref(daemon_set) in NETWORK_PLUGINS
+        if is_network or world.sampled(name) or not (isinstance(program, LongRunning) and program.ready):
             state.real.add(name)
             state.ready.discard(name)
             world.create_soon(PODS, pod)
