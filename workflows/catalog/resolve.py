@@ -19,6 +19,7 @@ from workflows.spec.accelerators import numbers
 from workflows.spec.document import value_at
 from workflows.spec.fields import is_floating
 from workflows.spec.governance import Override
+from workflows.spec.loading import cut
 
 _NEVER_EMPTY = ("source", "version", "namespace", "rollout", "health", "rollback")
 _NO_OVERRIDE = Override()
@@ -46,7 +47,7 @@ def resolve(spec: ClusterSpec, catalog: Catalog) -> tuple[PlannedRelease, ...]:
         errors.extend(_gaps(release))
         releases.append(release)
     if errors:
-        raise SpecErrors(f"releases of {spec.name}", errors)
+        raise SpecErrors(f"releases of {spec.name}", cut(errors))
     stages = spec.enabled_stages()
     return tuple(sorted(releases, key=lambda release: stages.index(release.stage)))
 

@@ -81,6 +81,12 @@ Source: https://docs.nvidia.com/datacenter/cloud-native/gpu-operator/latest/plat
 
 _RKE2 = re.compile(r"v(\d+)\.(\d+)\.(\d+)(?:-(alpha|beta|rc)(\d+))?\+rke2r(\d+)\Z")
 
+NEWEST_PATCH = {33: 13, 34: 10, 35: 7, 36: 3}
+"""Kubernetes minor → newest patch release that this version of bringup knows an RKE2 release of.
+
+Source: release notes at https://docs.rke2.io/release-notes/v1.35.X
+"""
+
 CONTAINERD_2_1 = {33: (1, 33, 5), 34: (1, 34, 1)}
 """First patch release of a Kubernetes minor that ships containerd 2.1; every RKE2 release from 1.35 on does.
 

@@ -21,6 +21,8 @@ from workflows.spec.validation_errors import line_of, similar_key, translate
 
 MOST_ERRORS = 50
 """Largest number of errors that are shown; one more sentence says how many others there are."""
+MOST_WORDED = 4 * MOST_ERRORS
+"""Largest number of validation errors that are put into words; there are spares, since some of them only follow from others."""
 
 _FILLER = {
     "apiVersion": "bringup/v1",
@@ -45,7 +47,7 @@ def load(source: Path | str) -> ClusterSpec:
     if isinstance(document.kind, str) and document.kind not in KINDS:
         problem = SpecError("kind", "this kind of spec is unknown", f"write one of {', '.join(KINDS)}", f'"{document.kind}"')
         raise SpecErrors(name, [replace(problem, line=line_of("kind", document))])
-    errors, spec = _validate(ClusterSpec, document)
+    errors, spec, unworded = _validate(ClusterSpec, document)
     sound = spec if spec is not None else _sound_sections(document, errors)
     if sound is not None:
         # relative paths start from the spec's folder; from the current one for text without a file
@@ -54,7 +56,7 @@ def load(source: Path | str) -> ClusterSpec:
         further = [*structure.check(sound, _broken(errors)), *roles.attach(sound.roles, folder)]
         errors.extend(replace(error, line=line_of(error.path, document)) for error in further)
     if errors or spec is None:
-        raise SpecErrors(name, _cut(errors))
+        raise SpecErrors(name, cut(errors, unworded))
     return spec
 
 
@@ -66,9 +68,9 @@ def load_as(model: type[Model], source: Path | str) -> Model:
 
 def validate_document(model: type[Model], name: str, document: YamlDocument) -> Model:
     """Return a parsed document as a model. Raises `SpecErrors` with all its errors."""
-    errors, spec = _validate(model, document)
+    errors, spec, unworded = _validate(model, document)
     if errors or spec is None:
-        raise SpecErrors(name, _cut(errors))
+        raise SpecErrors(name, cut(errors, unworded))
     return spec
 
 
@@ -81,7 +83,7 @@ def read(source: Path | str) -> tuple[str, YamlDocument]:
     try:
         document = parse(text)
     except BadDocument as bad:
-        raise SpecErrors(name, _cut(bad.errors)) from bad
+        raise SpecErrors(name, cut(bad.errors)) from bad
     if not isinstance(document.data, dict):
         raise SpecErrors(name, [SpecError("", "the file holds no keys", "start it with apiVersion: bringup/v1")])
     return name, document
@@ -103,15 +105,21 @@ def _text(source: Path | str) -> tuple[str, str]:
         raise SpecErrors(name, [SpecError("", f"cannot read {source}: {reason}", "give the path of a spec file")]) from error
 
 
-def _validate(model: type[Model], document: YamlDocument) -> tuple[list[SpecError], Model | None]:
+def _validate(model: type[Model], document: YamlDocument) -> tuple[list[SpecError], Model | None, int]:
+    """Return the errors of a document, the model if it has none, and how many further errors were not put into words.
+
+    Each unknown key costs a search for similar ones, so a file with tens of thousands of them would take half a minute.
+    """
     errors = secrecy.literals(document.data, document.lines)
     try:
-        return errors, model.model_validate(document.data)
+        return errors, model.model_validate(document.data), 0
     except ValidationError as error:
         details = error.errors(include_url=False, include_context=True)
         details += validation_errors.findings(model, document.data, details)
         known = {literal.path for literal in errors}
-        return [*errors, *(error for error in translate(model, details, document) if error.path not in known)], None
+        worded, unworded = details[:MOST_WORDED], max(len(details) - MOST_WORDED, 0)
+        found = (error for error in translate(model, worded, document) if error.path not in known)
+        return [*errors, *found], None, unworded
 
 
 def _sound_sections(document: YamlDocument, errors: list[SpecError]) -> ClusterSpec | None:
@@ -134,8 +142,9 @@ def _broken(errors: list[SpecError]) -> set[str]:
     return named | {similar_key(ClusterSpec, (name,)) for name in named}
 
 
-def _cut(errors: list[SpecError]) -> list[SpecError]:
-    if len(errors) <= MOST_ERRORS:
+def cut(errors: list[SpecError], unworded: int = 0) -> list[SpecError]:
+    """Return the errors that are shown, and a last one with the number of all others; `unworded` are further ones."""
+    more = max(len(errors) - MOST_ERRORS, 0) + unworded
+    if not more:
         return errors
-    more = len(errors) - MOST_ERRORS
     return [*errors[:MOST_ERRORS], SpecError("", f"and {more} more errors", "fix these first", line=1 << 30)]

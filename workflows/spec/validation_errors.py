@@ -13,7 +13,7 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails, PydanticCustomError
 
-from workflows.spec import out_of_scope, secrecy
+from workflows.spec import known_names, out_of_scope, secrecy
 from workflows.spec.document import YamlDocument, join
 from workflows.spec.errors import SpecError, format_value
 from workflows.spec.fields import SecretRef
@@ -142,6 +142,8 @@ def _sentences(
 ) -> tuple[str, str]:
     """Return the problem and the fix of a validation error as sentences."""
     kind, context = detail["type"], detail.get("ctx", {})
+    if kind != "spec" and (meant := _meaning(detail, location, written)) is not None:
+        return meant
     sample = _sample(field, location)
     write = f"write {sample}" if sample else "put `- ` before each entry" if kind == "tuple_type" else "see the schema"
     if kind == "spec":
@@ -164,6 +166,13 @@ def _sentences(
     if kind in _LIMITS:
         return _LIMITS[kind].format(**context), write
     return _WANTED.get(kind, detail["msg"]), write
+
+
+def _meaning(detail: ErrorDetails, location: Sequence[int | str], written: str | None) -> tuple[str, str] | None:
+    """Return problem and fix if `known_names` knows what the user means by a value; numbers count as they are written."""
+    value = written if written is not None else detail.get("input")
+    path = ".".join(str(part) for part in location if not isinstance(part, int))
+    return known_names.meaning(path, value) if isinstance(value, str) else None
 
 
 def _accepts(model: type[BaseModel], location: Sequence[int | str], text: str) -> bool:
@@ -203,7 +212,11 @@ def _keys(model: type[BaseModel]) -> list[str]:
 
 def _literal(detail: ErrorDetails, expected: str) -> tuple[str, str]:
     words = [word.strip("' ") for word in expected.replace(" or ", ",").split(",")]
-    near = difflib.get_close_matches(str(detail.get("input")), words, n=1, cutoff=0.6)
+    value = str(detail.get("input"))
+    # another number is another product or size, no misspelling; but O is often typed for 0
+    digits = re.findall(r"\d+", re.sub(r"(?<=\d)[oO]|[oO](?=\d)", "0", value))
+    near = [word for word in difflib.get_close_matches(value, words, n=3, cutoff=0.6) if re.findall(r"\d+", word) == digits]
+    near = [word for word in words if word.lower() == value.lower()] or near
     fix = f"write {near[0]}" if near and len(words) > 1 else f"write {words[0]}" if len(words) == 1 else "choose one of them"
     return f"not one of: {', '.join(words)}", fix
 
