@@ -8,6 +8,7 @@ from msgspec.structs import force_setattr
 
 from steps.contract import plain_text
 from steps.contract.host_ranges import fold
+from steps.contract.measurements import Measurement, Versions
 
 
 class Status(StrEnum):
@@ -68,8 +69,9 @@ class Verdict(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The judgement of a gate. Build it with `passed`, `failed`, `inconclusive` or `of_nodes`, which keep the fields consistent.
 
     `final`: waiting cannot change the verdict (a Job that failed for good), so a waiting step ends at once. `nodes` holds every
-    node that the gate looked at, passes included; empty if the gate does not judge nodes. Texts may quote hosts and objects, so
-    each is made one harmless line (`plain_text`).
+    node that the gate looked at, passes included; empty if the gate does not judge nodes. `measured` and `versions` are for
+    reports and change nothing in the judgement. Texts may quote hosts and objects, so each is made one harmless line
+    (`plain_text`).
     """
 
     gate: str
@@ -82,6 +84,8 @@ class Verdict(Struct, frozen=True, kw_only=True, omit_defaults=True):
     final: bool = False
     nodes: tuple[NodeVerdict, ...] = ()
     notes: tuple[str, ...] = ()
+    measured: tuple[Measurement, ...] = ()
+    versions: Versions = {}
 
     def __post_init__(self) -> None:
         _in_lines(self, "reason", "seen", "expected", "next_step")

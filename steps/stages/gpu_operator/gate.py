@@ -3,6 +3,9 @@
 See `steps/docs/facts/gpu.md`, GPU Operator.
 """
 
+import msgspec
+
+from steps.contract.measurements import versions
 from steps.contract.verdict import Verdict, of_nodes, passed
 from steps.stages.gpu_operator import gate_root, gate_smoke
 from steps.stages.gpu_operator.contract import (
@@ -14,11 +17,13 @@ from steps.stages.gpu_operator.contract import (
     NodesObservation,
 )
 from steps.stages.gpu_operator.gate_gpu_node import judge_node, survey
-from steps.stages.shared import gate_charts, gate_checks
+from steps.stages.shared import gate_alike, gate_charts, gate_checks
 
 CONTROL = "gpu_operator/control"
 NODES = "gpu_operator/nodes"
 FUNCTIONAL = "gpu_operator/functional"
+PRODUCT = "nvidia.com/gpu.product"
+"""Label of GPU Feature Discovery with the name of a node's GPUs."""
 
 
 def control(seen: ControlObservation, want: ControlExpectation) -> Verdict:
@@ -41,7 +46,9 @@ def nodes(seen: NodesObservation, want: NodesExpectation) -> Verdict:
     """Check that every expected node advertises all its healthy GPUs, with the right product and driver, and was validated."""
     by_name, fleet = {node.name: node for node in seen.nodes}, survey(seen, want)
     rows = [judge_node(name, by_name.get(name), want, fleet) for name in want.nodes]
-    return of_nodes(NODES, rows, what="all GPUs advertised, healthy and validated, drivers and kernels alike", notes=fleet.notes)
+    what = "all GPUs advertised, healthy and validated, drivers and kernels alike"
+    products = versions({"GPU": {node.name: node.labels.get(PRODUCT, "") for node in seen.nodes}})
+    return msgspec.structs.replace(of_nodes(NODES, rows, what=what, notes=fleet.notes), versions=products)
 
 
 def functional(seen: FunctionalObservation, want: FunctionalExpectation) -> Verdict:
@@ -57,4 +64,6 @@ def functional(seen: FunctionalObservation, want: FunctionalExpectation) -> Verd
     fleet, pending = gate_smoke.survey(pods, want), gate_checks.unplaced(seen.pods)
     rows = [gate_smoke.judge_node(name, pods.get(name), pending, want, owners, fleet) for name in want.nodes]
     what, notes = "a CUDA kernel ran on every GPU", [fact.comparison.note for fact in fleet.values() if fact.comparison.note]
-    return gate_checks.conclude(of_nodes(FUNCTIONAL, rows, what=what, notes=notes))
+    in_use = versions({gate_alike.LABELS[fact]: compared.values for fact, compared in fleet.items()})
+    verdict = msgspec.structs.replace(of_nodes(FUNCTIONAL, rows, what=what, notes=notes), versions=in_use)
+    return gate_checks.conclude(verdict)

@@ -3,6 +3,8 @@
 See `steps/docs/facts/gpu.md`, Network Operator.
 """
 
+import msgspec
+
 from steps.contract.charts import ChartsExpectation, ChartsObservation, Workload
 from steps.contract.plain_text import count
 from steps.contract.verdict import FailureClass, NodeVerdict, Verdict, of_nodes, passed
@@ -71,7 +73,8 @@ def functional(seen: FunctionalObservation, want: FunctionalExpectation) -> Verd
     One fast direction or one fast partner does not clear a rail.
     """
     what = f"{want.rails} rails at {want.floor:g} Gbit/s or more in both directions"
-    return gate_checks.conclude(of_nodes(FUNCTIONAL, gate_ring.judge_ring(seen, want), what=what))
+    rows, measured = gate_ring.judge_ring(seen, want)
+    return gate_checks.conclude(msgspec.structs.replace(of_nodes(FUNCTIONAL, rows, what=what), measured=(measured,)))
 
 
 def _one_multus(seen: ControlObservation, want: ControlExpectation) -> Finding | None:

@@ -12,6 +12,7 @@ import msgspec
 from msgspec import Struct
 
 from steps.contract.checks import CheckPod
+from steps.contract.measurements import Measurement
 from steps.contract.plain_text import count
 from steps.contract.verdict import FailureClass, NodeVerdict, Status
 from steps.stages.network_operator.contract import NETWORK_STATUS, FunctionalExpectation, FunctionalObservation
@@ -67,14 +68,42 @@ class RingReports(Struct, frozen=True, kw_only=True):
     rails: Mapping[str, int]
 
 
-def judge_ring(seen: FunctionalObservation, want: FunctionalExpectation) -> list[NodeVerdict]:
-    """Return the verdict on each expected node, first those with most slow directions, which are the likeliest cause."""
+def judge_ring(seen: FunctionalObservation, want: FunctionalExpectation) -> tuple[list[NodeVerdict], Measurement]:
+    """Return the verdict on each expected node, and the bandwidth of each rail.
+
+    Nodes with most slow directions, which are the likeliest cause, come first.
+    """
     ring = _read(seen, want)
-    rows = [_node(name, want, ring) for name in want.nodes]
+    measured = _bandwidths(want, ring)
+    rows = [_node(name, want, ring, measured.values.get(name, ())) for name in want.nodes]
     slow = Counter(node for direction in ring.slow for node in (direction.source, direction.target))
     # a node whose pod left no report says why its partners could not measure
     silent = frozenset(ring.silent)
-    return sorted(rows, key=lambda row: (1 if row.status is Status.PASS else -slow[row.node], row.node not in silent))
+    rows.sort(key=lambda row: (1 if row.status is Status.PASS else -slow[row.node], row.node not in silent))
+    return rows, measured
+
+
+def _bandwidths(want: FunctionalExpectation, ring: RingReports) -> Measurement:
+    """Return each rail's bandwidth: of its slower direction, with the partner that was faster in it.
+
+    So a slow partner does not make a healthy node look slow, as long as another partner was measured.
+    """
+    devices = {rail: device for rails in ring.expected.values() for rail, device in rails.items()}
+    rails = sorted(devices, key=lambda rail: (not rail.isdigit(), int(rail) if rail.isdigit() else 0, rail))
+    fastest = ({place: max([way.gbit for way in ways]) for place, ways in side.items()} for side in (ring.sent, ring.received))
+    sent, received = fastest
+    values: dict[str, tuple[float | None, ...]] = {}
+    for name in want.nodes if rails else ():
+        places = [(name, rail) for rail in rails]
+        both = [(sent.get(place), received.get(place)) for place in places]
+        values[name] = tuple([out if back is None else back if out is None else min(out, back) for out, back in both])
+    return Measurement(
+        quantity="RDMA bandwidth of each rail, in its slower direction",
+        unit="Gbit/s",
+        floor=want.floor or None,
+        columns=tuple([devices[rail] for rail in rails]),
+        values=values,
+    )
 
 
 # ---- reports -----------------------------------------------------------------------------------------------------------------
@@ -164,13 +193,14 @@ def _secondary_addresses(pod: CheckPod) -> list[str]:
 # ---- nodes -------------------------------------------------------------------------------------------------------------------
 
 
-def _node(name: str, want: FunctionalExpectation, ring: RingReports) -> NodeVerdict:
+def _node(name: str, want: FunctionalExpectation, ring: RingReports, rails: tuple[float | None, ...]) -> NodeVerdict:
+    """Return the verdict on one expected node, whose bandwidth of each rail is `rails`."""
     goal = f"{count(want.rails, 'rail')} at {want.floor:g} Gbit/s or more in both directions"
     pod = ring.pods.get(name)
     if pod is None or not pod.report:
         return gate_checks.silent(pod, ring.pending, goal).of_node(name)
     finding = _attachment(pod, want, ring) or _mtu(pod, want) or _ports(pod, want, ring) or _speed(name, want, ring, goal)
-    slowest = min([direction.gbit for rail in ring.expected[name] for direction in _both(name, rail, ring)], default=0.0)
+    slowest = min([speed for speed in rails if speed is not None], default=0.0)
     return node_verdict(name, finding, f"{count(want.rails, 'rail')}, the slowest {slowest:g} Gbit/s")
 
 
@@ -178,10 +208,6 @@ def _expected(pod: CheckPod, want: FunctionalExpectation) -> dict[str, str]:
     """Return the rails of a node that must be fast, as rail → device: those that the plan names, else every device."""
     rails = [rail for rail in _rails(pod) if not want.names or _device(rail) in want.names]
     return {str(rail.get("rail", _device(rail))): _device(rail) for rail in rails}
-
-
-def _both(name: str, rail: str, ring: RingReports) -> list[Direction]:
-    return [*ring.sent.get((name, rail), ()), *ring.received.get((name, rail), ())]
 
 
 def _speed(name: str, want: FunctionalExpectation, ring: RingReports, goal: str) -> Finding | None:

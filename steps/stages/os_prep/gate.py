@@ -55,7 +55,10 @@ def nodes(seen: NodesObservation, want: NodesExpectation) -> Verdict:
     """Judge the host settings and facts of every expected node; a node without a record has not passed."""
     by_name = {node.node: node for node in seen.nodes}
     rows = [_verdict(name, _findings(name, by_name.get(name), want), "prepared") for name in want.nodes]
-    return of_nodes(GATE, rows, what="prepared", notes=_notes(seen.nodes, want))
+    verdict = of_nodes(GATE, rows, what="prepared", notes=_notes(seen.nodes, want))
+    return msgspec.structs.replace(
+        verdict, versions=gate_fleet.in_use({node.node: node.facts for node in seen.nodes if node.facts})
+    )
 
 
 def fleet(seen: FleetObservation, want: NodesExpectation) -> Verdict:

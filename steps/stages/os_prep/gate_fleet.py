@@ -7,6 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 
 from steps.contract.fleet_facts import FleetFact
+from steps.contract.measurements import Versions, versions
 from steps.contract.verdict import FailureClass
 from steps.stages.os_prep.contract import Facts, NodesExpectation
 from steps.stages.shared import gate_alike
@@ -72,6 +73,19 @@ def _firmware(machine: Facts) -> dict[str, str]:
         board, _, version = text.rpartition(" ")
         by_board.setdefault(board, set()).add(version)
     return {board: " and ".join(sorted(versions)) for board, versions in by_board.items()}
+
+
+def in_use(facts: Mapping[str, Facts]) -> Versions:
+    """Return what reports show of each machine: its product, operating system, kernel, BIOS and firmware of NICs."""
+    return versions(
+        {
+            "machine": {name: row.product for name, row in facts.items()},
+            "operating system": {name: f"{row.os_id} {row.os_version}" for name, row in facts.items()},
+            "kernel": {name: row.kernel for name, row in facts.items()},
+            "BIOS": {name: row.bios for name, row in facts.items()},
+            "NIC firmware": {name: _shown(row, "nic_firmware") for name, row in facts.items()},
+        }
+    )
 
 
 def findings(facts: Mapping[str, Facts], want: NodesExpectation) -> dict[str, list[Finding]]:

@@ -2,6 +2,9 @@
 
 from collections.abc import Iterator, Sequence
 
+import msgspec
+
+from steps.contract.measurements import versions
 from steps.contract.verdict import FailureClass, NodeVerdict, Verdict, of_nodes
 from steps.stages.rke2 import gate_control_plane, gate_etcd, gate_host_network, gate_network, gate_registration
 from steps.stages.rke2.contract import (
@@ -42,7 +45,11 @@ def control(seen: ControlObservation, want: ControlExpectation) -> Verdict:
 def nodes(seen: NodesObservation, want: NodesExpectation) -> Verdict:
     """Check every expected node: registered, alive, Ready for a while, of the wanted release. Unexpected nodes are only noted."""
     strange = sorted({node.name for node in seen.nodes} - set(want.nodes))
-    return of_nodes("rke2/nodes", gate_registration.rows(seen, want), what=f"Ready with {want.version}", notes=_strangers(strange))
+    rows = gate_registration.rows(seen, want)
+    verdict = of_nodes("rke2/nodes", rows, what=f"Ready with {want.version}", notes=_strangers(strange))
+    expected = set(want.nodes)
+    kubelets = {node.name: node.version for node in seen.nodes if node.name in expected}
+    return msgspec.structs.replace(verdict, versions=versions({"Kubernetes": kubelets}))
 
 
 def host_network(seen: HostNetworkObservation, want: HostNetworkExpectation) -> Verdict:

@@ -8,6 +8,7 @@ from typing import TypeVar
 
 import msgspec
 
+from steps.contract.measurements import Measurement, versions
 from steps.contract.nccl import NcclLog, NcclWant
 from steps.contract.plain_text import count
 from steps.contract.verdict import CauseRank, FailureClass, NodeVerdict, Status, ToolError, Verdict, by_cause, of_nodes, passed
@@ -105,7 +106,19 @@ def intra(seen: IntraObservation, want: IntraExpectation) -> Verdict:
 
     rows = _rows(want.nodes, seen.pods, judged, "NCCL's log")
     floor = f" at {want.want.floor:g} GB/s or more" if want.want.floor else ""
-    return gate_checks.conclude(of_nodes(INTRA, rows, what=f"NCCL over {want.gpus} GPUs{floor}"))
+    verdict = of_nodes(INTRA, rows, what=f"NCCL over {want.gpus} GPUs{floor}")
+    least = {check.pod.node: _least(check.log) for check in seen.pods if check.pod.node and check.log}
+    measured = Measurement(
+        quantity="NCCL bus bandwidth in a node, slowest run",
+        unit="GB/s",
+        floor=want.want.floor,
+        values={name: (least[name],) for name in want.nodes if name in least},
+    )
+    return gate_checks.conclude(msgspec.structs.replace(verdict, measured=(measured,)))
+
+
+def _least(log: NcclLog) -> float | None:
+    return min(gate_nccl.bandwidths(log.runs), default=None)
 
 
 def _speed(log: NcclLog | None) -> str:
@@ -161,12 +174,19 @@ def functional(seen: FunctionalObservation, want: FunctionalExpectation) -> Verd
     seen = _with_nodes(seen, seen.log)
     log = seen.log or NcclLog()
     finding = _launched(seen, log, want) or _judged(seen.exits, log, together) or _placed(seen, want)
+    measured = Measurement(
+        quantity="NCCL bus bandwidth over all nodes, slowest run", unit="GB/s", floor=want.want.floor, together=_least(log)
+    )
     if finding is not None:
-        return finding.verdict(FUNCTIONAL, final=True)
+        return msgspec.structs.replace(finding.verdict(FUNCTIONAL, final=True), measured=(measured,))
     transport = log.transport
     gdr = f", GPUDirect RDMA on {transport.gdr_channels} of {transport.channels} channels" if transport.channels else ""
     summary = f"{count(together.ranks, 'rank')} on {count(together.hosts, 'node')}: {_speed(log)} at the largest size{gdr}"
-    return passed(FUNCTIONAL, summary, notes=_notes(log))
+    verdict = passed(FUNCTIONAL, summary, notes=_notes(log))
+    version = _version(log)
+    return msgspec.structs.replace(
+        verdict, measured=(measured,), versions=versions({"NCCL": dict.fromkeys(want.nodes, version)} if version else {})
+    )
 
 
 def _with_nodes(seen: FunctionalObservation, log: NcclLog) -> FunctionalObservation:
@@ -187,11 +207,16 @@ def _with_nodes(seen: FunctionalObservation, log: NcclLog) -> FunctionalObservat
 
 
 def _notes(log: NcclLog) -> list[str]:
-    version = log.transport.version or next((run.version for run in log.runs if run.version), "")
+    version = _version(log)
     averages = ", ".join(f"{run.average:g}" for run in log.runs if run.average is not None)
     notes = [f"NCCL {version}"] if version else []
     notes += [f"averages over all sizes (no measure): {averages} GB/s"] if averages else []
     return [*notes, *log.warnings[: gate_nccl.MOST_WARNINGS]]
+
+
+def _version(log: NcclLog) -> str:
+    """Return the version of NCCL that a log names: of the library, else of nccl-tests."""
+    return log.transport.version or next((run.version for run in log.runs if run.version), "")
 
 
 def _launched(seen: FunctionalObservation, log: NcclLog, want: FunctionalExpectation) -> Finding | None:
