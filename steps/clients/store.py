@@ -12,7 +12,9 @@ from typing import TypeVar
 import msgspec
 
 from steps import timeouts
-from steps.contract import approval, evidence
+from steps.clients import regular_files
+from steps.clients.regular_files import FileKind
+from steps.contract import approval, evidence, run_seal
 from steps.contract.canonical import digest, digest_bytes
 from steps.errors import BadTask, StepError, StoreBusy
 
@@ -86,17 +88,21 @@ class Store:
         return path
 
     def read(self, key: str) -> bytes | None:
-        """Return the bytes of a key, None if it does not exist."""
+        """Return the bytes of a key, None if it does not exist. Raises StepError for what is no regular file, such as a link."""
         try:
-            return retry(self.path(key).read_bytes, key)
+            return retry(lambda: self._content(key), key)
         except FileNotFoundError:
             return None
 
+    def _content(self, key: str) -> bytes:
+        # an administrator may put `runs` on another disk by a link; below it the store makes none
+        first, _, below = self.path(key).relative_to(self.root).as_posix().partition("/")
+        return regular_files.read(self.root / first, below) if below else regular_files.read(self.root, first)
+
     def keys(self, prefix: str) -> tuple[str, ...]:
-        """Return all keys below `prefix`, sorted, without temporary files of unfinished writes."""
-        folder = self.path(prefix)
-        paths = (path for path in folder.rglob("*") if path.is_file() and not path.name.startswith("."))
-        return tuple(sorted(path.relative_to(self.root).as_posix() for path in paths))
+        """Return the keys of all regular files below `prefix`, sorted, without hidden ones such as those of unfinished writes."""
+        below = (entry.key for entry in regular_files.entries(self.path(prefix)) if entry.kind is FileKind.FILE)
+        return tuple(sorted(f"{prefix}/{key}" for key in below if not run_seal.is_hidden(key)))
 
     def of_runs(self, name: str) -> tuple[str, ...]:
         """Return the keys `runs/*/NAME` of all runs, the newest first."""

@@ -1,5 +1,7 @@
 """The seal of a run: the digest of every file that belongs to it, which shows any changed byte."""
 
+import re
+
 import msgspec
 from msgspec import Struct
 
@@ -35,12 +37,30 @@ SIGNATURE = "seal.json.sig"
 UNSEALED = (FILE, SIGNATURE)
 """Files of the seal and its signature, which the seal cannot cover."""
 
+_UNFINISHED = re.compile(r"\.[^/]+\.[a-z0-9_]{8}|\.(?:playing|new)-[a-z0-9_]{8}|\.nfs[0-9a-f]+", re.DOTALL)
+
 
 def is_sealed(key: str) -> bool:
     """Return True if the seal covers a key below `runs/RUN/`: everything but the seal, the run's secrets and hidden files."""
-    # hidden files are temporary files of the store and journals of running plays
-    first = key.split("/", 1)[0]
-    return key not in UNSEALED and first != "secrets" and not first.startswith(".")
+    return key not in UNSEALED and not is_secret(key) and not is_hidden(key)
+
+
+def is_secret(key: str) -> bool:
+    """Return True for the folder of the run's secrets and everything in it, which no seal covers and nobody hands out."""
+    return key.split("/", 1)[0] == "secrets"
+
+
+def is_hidden(key: str) -> bool:
+    """Return True if a part of a key begins with a dot: such files are unfinished writes and journals of running plays."""
+    return any(part.startswith(".") for part in key.split("/"))
+
+
+def is_unfinished(key: str) -> bool:
+    """Return True for the temporary file of a write or the journal of a play whose process was killed: no evidence, no tampering.
+
+    `.nfs…` is a file that was deleted on NFS while a process still had it open.
+    """
+    return _UNFINISHED.fullmatch(key.rsplit("/", 1)[-1]) is not None
 
 
 def close(seal: Seal) -> Seal:

@@ -37,6 +37,9 @@ def junit(report: model.Report) -> bytes:
             time=f"{max(0.0, stage.finished - stage.started):.3f}",
         )
         suite.extend(cases)
+    if report.unsealed:
+        suite = ElementTree.SubElement(root, "testsuite", name="seal", tests="1", failures="1", skipped="0")
+        suite.append(_case("seal/files", report.status, "; ".join(report.unsealed)))
     if report.running and report.status != "pass":
         suite = ElementTree.SubElement(root, "testsuite", name="run", tests="1", failures="0", errors="1", skipped="0")
         case = ElementTree.SubElement(suite, "testcase", classname="run", name=report.run)

@@ -198,7 +198,7 @@ class Report(Struct, frozen=True, kw_only=True):
     result of the task before all stages if it is no pass; no stage began then. `operation` is the purpose of the run if it is not
     the whole bring-up: `add-node gpu[017-018]`. `upgraded` names the releases of an upgrade. `revisions` has an entry for each
     change that Argo CD showed of a release. `source` is the Git commit of the spec's file. `product` is the part that the run's
-    product writes itself (`product_parts`).
+    product writes itself (`product_parts`). `unsealed` has the differences of an ended run from its seal.
     """
 
     run: str
@@ -230,6 +230,7 @@ class Report(Struct, frozen=True, kw_only=True):
     upgraded: str = ""
     opening: StageReport | None = None
     running: bool = False
+    unsealed: tuple[str, ...] = ()
     product: Struct | None = field(default=None, name="image")
     schema: int = 1
 

@@ -48,7 +48,9 @@ def read(store: Store, name: str) -> StoredRun:
     prefix = f"runs/{name}/"
     records = []
     for key in store.keys(f"runs/{name}/evidence"):
-        data = store.path(key).read_bytes()
+        data = store.read(key)
+        if data is None:  # taken away since it was listed
+            continue
         records.append(Record(key.removeprefix(prefix), digest_bytes(data), evidence.decode(data)))
     aside = (store.read(key) for key in store.keys(f"runs/{name}/quarantine"))
     return StoredRun(

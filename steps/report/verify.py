@@ -1,4 +1,4 @@
-"""Verifies a run's folder against its seal and names every sealed file that was changed (secrets are not sealed)."""
+"""Verifies a run's folder against its seal, names everything that was changed, added or taken away, and copies what was sealed."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -6,10 +6,14 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from steps.clients import signature
+from steps.clients import regular_files, signature
+from steps.clients.regular_files import FileKind, FolderEntry
 from steps.contract import run_seal
 from steps.contract.canonical import canonical, digest_bytes
+from steps.contract.plain_text import count
+from steps.contract.verdict import Status
 from steps.errors import BadTask
+from steps.report import model
 
 
 def problems(folder: Path, signer: tuple[str, str] | None = None) -> tuple[str, ...]:
@@ -27,13 +31,40 @@ def problems(folder: Path, signer: tuple[str, str] | None = None) -> tuple[str, 
     is_whole = sealed.digest == run_seal.own_digest(sealed) and canonical(sealed) == data
     differences = [] if is_whole else [f"{run_seal.FILE}: changed since it was sealed"]
     listed = {file.key: file for file in sealed.files}
-    present = {key: path for key, path in _files(folder).items() if run_seal.is_sealed(key)}
-    differences += [f"{key}: missing" for key in listed if key not in present]
-    differences += [f"{key}: not in the seal" for key in present if key not in listed]
+    present = {entry.key: entry.kind for entry in regular_files.entries(folder)}
+    differences += [f"{shown(key)}: missing" for key in listed if key not in present]
+    differences += [f"{shown(key)}: {why}" for key, kind in present.items() if (why := _stranger(key, kind, key in listed))]
     for key, file in listed.items():
-        if key in present and digest_bytes(present[key].read_bytes()) != file.sha256:
-            differences.append(f"{key}: changed since it was sealed")
+        if present.get(key) is FileKind.FILE and (why := _changed(folder, file)):
+            differences.append(f"{shown(key)}: {why}")
     return (*differences, *_signature_problems(folder, data, signer))
+
+
+def _stranger(key: str, kind: FileKind, is_listed: bool) -> str:
+    """Return why an entry of a run's folder does not belong to what was sealed; empty if it does, or if no seal covers its kind."""
+    if kind is not FileKind.FILE and is_listed:
+        return f"is {kind} where the seal has a file"
+    if kind not in (FileKind.FILE, FileKind.FOLDER) and (key in ("secrets", *run_seal.UNSEALED) or not run_seal.is_secret(key)):
+        return f"is {kind}; a run has only files, and nothing was read through it"
+    if kind is FileKind.FOLDER or is_listed or key in run_seal.UNSEALED or run_seal.is_secret(key):
+        return ""
+    if run_seal.is_hidden(key):
+        return "" if run_seal.is_unfinished(key) else "is hidden and not in the seal"
+    return "not in the seal"
+
+
+def _changed(folder: Path, file: run_seal.Sealed) -> str:
+    """Return why a sealed file is not as it was sealed; empty if it is."""
+    try:
+        data = regular_files.read(folder, file.key)
+    except OSError as error:
+        return f"cannot be read: {error.strerror}"
+    return "" if digest_bytes(data) == file.sha256 else "changed since it was sealed"
+
+
+def shown(key: str) -> str:
+    """Return a file's name for a message; control characters in it are escaped, so that it cannot forge lines."""
+    return key if key.isprintable() and key.isascii() else ascii(key)
 
 
 class Cover(Struct, frozen=True, kw_only=True):
@@ -68,44 +99,79 @@ def cover(folder: Path) -> Cover:
         sealed = run_seal.decode(data)
     except msgspec.DecodeError as error:
         raise BadTask(f"{folder / run_seal.FILE} cannot be read: {error}") from error
-    signed = folder / run_seal.SIGNATURE
-    key = signature.key_of(data, signed.read_bytes()) if signed.exists() else ""
-    below = {path.relative_to(folder).as_posix(): path for path in sorted(folder.rglob("*"))}
-    files = [
-        name for name, path in below.items() if path.is_file() and name not in run_seal.UNSEALED and not run_seal.is_sealed(name)
-    ]
-    empty = [f"{name}/ (empty)" for name, path in below.items() if path.is_dir() and not any(path.iterdir())]
-    return Cover(files=len(sealed.files), signed=signed.exists(), key=key, left_out=(*files, *empty))
+    signed = _signature(folder)
+    key = signature.key_of(data, signed) if signed is not None else ""
+    entries = tuple(regular_files.entries(folder))
+    names = [why for entry in entries if (why := _uncovered(entry))]
+    return Cover(files=len(sealed.files), signed=signed is not None, key=key, left_out=tuple(names))
+
+
+def _uncovered(entry: FolderEntry) -> str:
+    """Return the name of an entry that a whole seal does not cover, with what it is; empty for one that it covers."""
+    key = shown(entry.key)
+    if entry.kind is FileKind.FOLDER:
+        return f"{key}/ (empty)" if entry.is_empty else ""
+    if run_seal.is_sealed(entry.key) or entry.key in run_seal.UNSEALED:
+        return ""
+    return f"{key} (an unfinished write)" if run_seal.is_unfinished(entry.key) and not run_seal.is_secret(entry.key) else key
+
+
+def distrusted(report: model.Report, differences: tuple[str, ...]) -> model.Report:
+    """Return a report as it must read if the run's files differ from the seal: inconclusive, with a difference in the headline."""
+    if not differences:
+        return report
+    sentence = f"the run's files are not what was sealed ({count(len(differences), 'difference')}; {differences[0]})"
+    sentence = f"{sentence}, so what follows proves nothing: bringup verify {report.run}"
+    return msgspec.structs.replace(report, status=Status.INCONCLUSIVE.value, sentence=sentence, unsealed=differences)
 
 
 def hand_out(folder: Path, to: Path) -> int:
-    """Copy the sealed files and the seal, no secrets, to another folder; return their number. Raises BadTask without a seal."""
-    names = [name for name in _files(folder) if run_seal.is_sealed(name) or name in run_seal.UNSEALED]
-    _seal_bytes(folder)
+    """Copy the sealed files and the seal, no secrets, to another folder; return their number.
+
+    Raises BadTask without a seal, if the run is not what was sealed, and if a link is in the way of a copy.
+    """
+    if differences := problems(folder):
+        others = f" and {len(differences) - 1} more" if len(differences) > 1 else ""
+        raise BadTask(
+            f"{folder} is not what was sealed, so nothing is handed out: {differences[0]}{others}",
+            hint=f"bringup verify {folder} names every difference",
+        )
+    keys = [entry.key for entry in regular_files.entries(folder) if entry.kind is FileKind.FILE]
+    names = [key for key in keys if run_seal.is_sealed(key) or key in run_seal.UNSEALED]
+    if (kind := regular_files.kind_of(to)) not in (None, FileKind.FOLDER):
+        raise BadTask(f"{to} is {kind}: evidence is copied into a folder, never through a link")
     for name in names:
-        (to / name).parent.mkdir(parents=True, exist_ok=True)
-        (to / name).write_bytes((folder / name).read_bytes())
+        try:
+            regular_files.write(to, name, regular_files.read(folder, name))
+        except OSError as error:
+            raise BadTask(f"{to / name} cannot be written: {error.filename} {error.strerror}") from error
     return len(names)
-
-
-def _files(folder: Path) -> dict[str, Path]:
-    return {path.relative_to(folder).as_posix(): path for path in sorted(folder.rglob("*")) if path.is_file()}
 
 
 def _seal_bytes(folder: Path) -> bytes:
     try:
-        return (folder / run_seal.FILE).read_bytes()
+        return regular_files.read(folder, run_seal.FILE)
     except OSError as error:
         raise BadTask(
             f"{folder} has no {run_seal.FILE}: {error.strerror}", hint="give the folder of a finished run (runs/RUN of a store)"
         ) from error
 
 
+def _signature(folder: Path) -> bytes | None:
+    """Return the seal's signature, None if there is none."""
+    try:
+        return regular_files.read(folder, run_seal.SIGNATURE)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise BadTask(f"{folder / run_seal.SIGNATURE} {error.strerror}") from error
+
+
 def _signature_problems(folder: Path, data: bytes, signer: tuple[str, str] | None) -> list[str]:
     if signer is None:
         return []
-    signed = folder / run_seal.SIGNATURE
-    if not signed.exists():
+    signed = _signature(folder)
+    if signed is None:
         return [f"{run_seal.SIGNATURE}: missing, the seal is not signed"]
-    why = signature.verify(data, signed.read_bytes(), signer[0], (signer[1],))
+    why = signature.verify(data, signed, signer[0], (signer[1],))
     return [f"{run_seal.SIGNATURE}: {why}"] if why else []

@@ -126,7 +126,7 @@ def _found(context: Context, arguments: Arguments, answer: dict[str, str], curre
 def _records(context: Context, stage: str) -> list[str]:
     """Return lines with end time, key and digest of the stage's records, newest first, so those after the answer are on top."""
     keys = context.store.keys(f"runs/{context.environment.run}/evidence/{stage}")
-    stored = [(key, context.store.path(key).read_bytes()) for key in keys if key.split("/")[4] not in approval.TASKS]
+    stored = [(key, context.store.read(key) or b"") for key in keys if key.split("/")[4] not in approval.TASKS]
     rows = sorted(((evidence.decode(data).finished, key, digest_bytes(data)) for key, data in stored), reverse=True)
     lines = [f"{time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime(end))} {key} {digest}" for end, key, digest in rows[:MOST_RECORDS]]
     return [*lines, *([f"and {len(rows) - len(lines)} older"] if len(rows) > len(lines) else [])] or ["there are none"]

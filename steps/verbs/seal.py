@@ -4,12 +4,14 @@ import time
 
 from msgspec import Struct
 
-from steps.clients import signature
+from steps.clients import regular_files, signature
 from steps.clients.ansible import play_journal
+from steps.clients.regular_files import FileKind
 from steps.contract import log_keys, run_records, run_seal
 from steps.contract.canonical import canonical, digest_bytes
 from steps.contract.exit import ExitCode
 from steps.errors import StepError
+from steps.report import verify
 from steps.runtime import target
 from steps.runtime.context import Context
 
@@ -28,6 +30,9 @@ def run(context: Context) -> ExitCode:
     context.say(f"sealing the run, which ended as {context.inputs.get('status', 'unknown')}")
     # before the files are listed, so that collected events are sealed too
     _collect(context, log_keys.all_events(name))
+    for entry in regular_files.entries(context.store.path(f"runs/{name}")):
+        if entry.kind not in (FileKind.FILE, FileKind.FOLDER):
+            context.say(f"left out of the seal: {verify.shown(entry.key)} is {entry.kind}")
     context.keep_log()  # this task's log is sealed like the others, so later lines go to the engine only
     header = context.store.read(run_records.header_key(name))
     prefix = f"runs/{name}/"
@@ -49,7 +54,7 @@ def run(context: Context) -> ExitCode:
 
 
 def _sealed(context: Context, prefix: str, key: str) -> run_seal.Sealed:
-    data = context.store.path(prefix + key).read_bytes()
+    data = context.store.read(prefix + key) or b""
     return run_seal.Sealed(key=key, sha256=digest_bytes(data), size=len(data))
 
 

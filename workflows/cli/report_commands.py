@@ -48,14 +48,14 @@ def report(
     if form not in run_reports.FORMS:
         raise run_reports.NoSuchForm(form)
     evidence = run_evidence.find(run, place)
-    content = run_reports.report(evidence, form, for_public=for_public)
+    content, differences = run_reports.checked_report(evidence, form, for_public=for_public)
     output.note(evidence.note)
     if not out:
         (output.prose if form == Format.TABLE else output.lines)([content.rstrip("\n")])
     else:
-        Path(out).write_text(content)
+        run_reports.write_file(Path(out), content)
         output.lines([f"wrote {out}"])
-    return ExitCode.OK
+    return ExitCode.GATE_FAILED if differences else ExitCode.OK
 
 
 def check(

@@ -11,7 +11,9 @@ from pathlib import Path
 
 import msgspec
 
+from steps.clients import regular_files
 from steps.clients.output_log import Log
+from steps.clients.regular_files import FileKind
 from steps.clients.store import AlreadyWritten, Store
 from steps.contract.host_play import PlayEvent
 from steps.contract.log_keys import cut_off_key
@@ -130,6 +132,8 @@ def collect(store: Store, folder: str, log: Log) -> None:
     Raises StoreBusy or OSError.
     """
     for path in sorted(store.path(folder).rglob(f"{PREFIX}*")):
+        if regular_files.kind_of(path) is not FileKind.FILE:
+            continue  # no step of ours makes links or FIFOs here; opening one could block, or read something else
         with path.open("rb") as opened:
             try:
                 fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)

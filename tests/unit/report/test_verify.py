@@ -1,6 +1,8 @@
 """The seal shows any changed, missing or added byte, offline."""
 
+import os
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -8,8 +10,11 @@ import pytest
 from steps.clients.environment import Environment
 from steps.clients.store import Store
 from steps.contract.task import Task, Verb
-from steps.errors import BadTask
-from steps.report import verify
+from steps.errors import BadTask, StepError
+from steps.report import source, verify
+from steps.report.assembly import build
+from steps.report.junit import junit
+from steps.report.text import text
 from steps.runtime.context import Context
 from steps.verbs import report, seal
 
@@ -95,3 +100,90 @@ def test_a_signed_seal_verifies_for_its_signer_only(store: Store, tmp_path: Path
 def test_a_folder_without_a_seal_is_a_usage_error(tmp_path: Path) -> None:
     with pytest.raises(BadTask, match=r"no seal\.json"):
         verify.problems(tmp_path)
+
+
+def _link(path: Path) -> None:
+    path.symlink_to("/etc/hostname")
+
+
+def _nested_link(path: Path) -> None:
+    path.symlink_to("/etc", target_is_directory=True)
+
+
+@pytest.mark.parametrize(
+    ("make", "kind"),
+    [(_link, "a symbolic link"), (_nested_link, "a symbolic link"), (os.mkfifo, "a FIFO")],
+    ids=["link", "folder", "fifo"],
+)
+def test_what_is_no_file_is_named_as_what_it_is(store: Store, tmp_path: Path, make: Callable[[Path], None], kind: str) -> None:
+    folder = _sealed(store, tmp_path)
+    make(folder / "evidence" / "added.json")
+    assert verify.problems(folder) == (f"evidence/added.json: is {kind}; a run has only files, and nothing was read through it",)
+    (folder / "evidence" / "added.json").unlink()
+    record = next(iter(sorted((folder / "evidence").rglob("*.json"))))
+    record.rename(tmp_path / "moved.json")
+    make(record)
+    assert verify.problems(folder) == (f"{record.relative_to(folder).as_posix()}: is {kind} where the seal has a file",)
+
+
+def test_links_and_fifos_are_no_part_of_seal_report_or_hand_out(store: Store, tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("canary")
+    folder = store.root / "runs" / "r1"
+    (folder / "evidence" / "added.json").symlink_to(tmp_path / "secret")
+    os.mkfifo(folder / "evidence" / ".playing-abcdefgh")
+    _sealed(store, tmp_path)
+    assert "added.json" not in (folder / "seal.json").read_text()
+    assert [line.partition(";")[0] for line in verify.problems(folder)] == [
+        "evidence/.playing-abcdefgh: is a FIFO",
+        "evidence/added.json: is a symbolic link",
+    ]
+    with pytest.raises(BadTask, match="is not what was sealed"):
+        verify.hand_out(folder, tmp_path / "copy")
+    with pytest.raises(StepError, match="links are not followed"):
+        store.read("runs/r1/evidence/added.json")
+
+
+def test_a_killed_write_is_no_tampering(store: Store, tmp_path: Path) -> None:
+    folder = _sealed(store, tmp_path)
+    (folder / "evidence" / ".01.json.k3j_9x2a").write_text("{half")
+    (folder / "evidence" / "os_prep" / "later").mkdir()
+    assert verify.problems(folder) == ()
+    assert verify.cover(folder).left_out == ("evidence/.01.json.k3j_9x2a (an unfinished write)", "evidence/os_prep/later/ (empty)")
+    (folder / "evidence" / ".hidden.json").write_text("{}")
+    assert verify.problems(folder) == ("evidence/.hidden.json: is hidden and not in the seal",)
+
+
+def test_a_hand_out_goes_through_no_link(store: Store, tmp_path: Path) -> None:
+    folder, copy, elsewhere = _sealed(store, tmp_path), tmp_path / "copy", tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    copy.mkdir()
+    (copy / "evidence").symlink_to(elsewhere)
+    with pytest.raises(BadTask, match="symbolic link"):
+        verify.hand_out(folder, copy)
+    (copy / "evidence").unlink()
+    (elsewhere / "precious").write_text("unchanged")
+    (copy / "run.json").unlink(missing_ok=True)
+    (copy / "run.json").symlink_to(elsewhere / "precious")
+    assert verify.hand_out(folder, copy) > 0
+    assert verify.problems(copy) == ()
+    assert (elsewhere / "precious").read_text() == "unchanged"
+    (tmp_path / "link").symlink_to(elsewhere)
+    with pytest.raises(BadTask, match="never through a link"):
+        verify.hand_out(folder, tmp_path / "link")
+
+
+def test_a_report_of_changed_files_proves_nothing_in_any_form(store: Store, tmp_path: Path) -> None:
+    folder = _sealed(store, tmp_path)
+    whole = build(source.read(store, "r1"))
+    assert verify.distrusted(whole, verify.problems(folder)) == whole
+    (folder / "evidence" / "extra.json").write_text("{}")
+    report_now = verify.distrusted(whole, verify.problems(folder))
+    assert report_now.status == "inconclusive"
+    assert "not what was sealed (1 difference; evidence/extra.json: not in the seal)" in text(report_now)
+    assert b'name="seal/files"' in junit(report_now)
+
+
+def test_a_name_cannot_forge_a_line_of_the_answer(store: Store, tmp_path: Path) -> None:
+    folder = _sealed(store, tmp_path)
+    (folder / "evidence" / "a\nunchanged since it was sealed").write_text("{}")
+    assert verify.problems(folder) == ("'evidence/a\\nunchanged since it was sealed': not in the seal",)

@@ -3,9 +3,10 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from steps.clients import regular_files
 from steps.clients.store import Store
-from steps.contract import approval
-from steps.report import model, source
+from steps.contract import approval, run_seal
+from steps.report import model, source, verify
 from steps.report.assembly import build
 from workflows.engines.folders import RunFolder
 from workflows.engines.local.errors import JournalForeignError, RunDirectoryError
@@ -29,7 +30,26 @@ class RunEvidence:
 
 
 def assemble(evidence: RunEvidence) -> model.Report:
-    """Return a run's report, from the store and, if they are here, the engine's files. Raises BadTask."""
+    """Return a run's report, from the store and, if they are here, the engine's files; the seal of an ended run is checked first.
+
+    Raises BadTask.
+    """
+    differences = () if evidence.goes_on else _differences(evidence.folder)
+    return verify.distrusted(_assembled(evidence), differences)
+
+
+def _differences(folder: RunFolder) -> tuple[str, ...]:
+    """Return how a run's files differ from its seal; nothing while an engine drives it, since a resumed run is sealed anew."""
+    if regular_files.kind_of(folder.stored / run_seal.FILE) is None:
+        return ()
+    try:
+        engine = read_status(folder.engine)
+    except (JournalForeignError, RunDirectoryError):
+        return verify.problems(folder.stored)
+    return () if engine.alive or not engine.finished else verify.problems(folder.stored)
+
+
+def _assembled(evidence: RunEvidence) -> model.Report:
     folder = evidence.folder
     stored = source.read(Store(folder.home.store), folder.name)
     if evidence.is_away:

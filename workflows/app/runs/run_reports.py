@@ -1,5 +1,6 @@
 """Reports of a run as text (table, JSON, YAML, HTML, JUnit), and the JUnit file of a command that starts a run."""
 
+import errno
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -10,6 +11,8 @@ from xml.etree import ElementTree
 import msgspec
 import yaml
 
+from steps.clients import regular_files
+from steps.clients.regular_files import FileKind
 from steps.contract.exit import ExitCode
 from steps.errors import StepError
 from steps.report import html, junit, model, public_report, text, timeline
@@ -37,12 +40,28 @@ FORMS: dict[str, Callable[[model.Report], str]] = {
 
 
 def report(evidence: RunEvidence, form: str, *, for_public: bool) -> str:
-    """Return a run's report as text in one of FORMS. Raises BadTask if the run's first task left no record.
+    """Return a run's report as text in one of FORMS (see `checked_report`)."""
+    return checked_report(evidence, form, for_public=for_public)[0]
 
-    With `for_public`, hosts, addresses, paths and topology are left out.
+
+def checked_report(evidence: RunEvidence, form: str, *, for_public: bool) -> tuple[str, tuple[str, ...]]:
+    """Return a run's report as text in one of FORMS, and how its files differ from its seal.
+
+    With `for_public`, hosts, addresses, paths and topology are left out. Raises BadTask if the run's first task left no record.
     """
     report = assemble(evidence)
-    return FORMS[form](public_report.public(report) if for_public else report)
+    return FORMS[form](public_report.public(report) if for_public else report), report.unsealed
+
+
+def write_file(file: Path, text: str) -> None:
+    """Write a report to a file that the user names. Raises OSError; a symbolic link there is one, since it may lead anywhere."""
+    kind = regular_files.kind_of(file)
+    if kind is FileKind.LINK:
+        raise OSError(errno.ELOOP, f"is a symbolic link to {file.readlink()}: reports are not written through links", str(file))
+    if kind in (None, FileKind.FILE):
+        regular_files.write(file.parent, file.name, text.encode())
+    else:  # a device or a FIFO that somebody reads
+        file.write_text(text)
 
 
 def keep_junit(screen: Screen, home: StateFolder, run: str, file: Path, code: int) -> int:
@@ -80,7 +99,7 @@ class Unfinished:
         Raises OSError if the file is unwritable.
         """
         if self.file is not None:
-            self.file.write_text(_one_case(spec, "error", "no run has begun: the command says why", "not begun"))
+            write_file(self.file, _one_case(spec, "error", "no run has begun: the command says why", "not begun"))
         try:
             yield
         except (StepError, ValueError, OSError, ClusterBusy) as problem:
@@ -112,7 +131,7 @@ def keep_nothing_changed(screen: Screen, file: Path, name: str, summary: str) ->
 
 def _written(screen: Screen, file: Path, text: str) -> ExitCode:
     try:
-        file.write_text(text)
+        write_file(file, text)
     except OSError as problem:
         screen.error(f"the report for CI servers was not written: {file}: {problem.strerror}")
         return ExitCode.USAGE
