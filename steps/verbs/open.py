@@ -81,6 +81,8 @@ def run(context: Context) -> ExitCode:
     context.record(observation=seen, changes=[f"created run {header.run}"])
     context.output("shards", msgspec.json.encode(touched).decode())
     context.output("agents", msgspec.json.encode(agents).decode())
+    # an approval before the first stage shows it to whoever answers
+    context.output("evidence", context.store.evidence_digest(context.environment.run, context.task.stage))
     return ExitCode.OK
 
 

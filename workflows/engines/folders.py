@@ -102,6 +102,15 @@ def result_paths(folder: RunFolder) -> list[str]:
     return [f"{name:<8} {path}" for name, path in known if path.exists()]
 
 
-def new_run_name(cluster: str) -> str:
-    """Return a name for a new run: cluster, UTC time and four random hex digits, as in `h200-16-20261121-101500-3f2a`."""
-    return f"{cluster}-{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{secrets.token_hex(2)}"
+LONGEST_RUN_NAME = 63
+"""Largest number of characters in a run's name: Argo copies the name into a label of every pod."""
+
+
+def new_run_name(cluster: str, pipeline: str = "") -> str:
+    """Return a name for a new run: cluster, UTC time and four random hex digits, as in `h200-16-20261121-101500-3f2a`.
+
+    The name begins with the pipeline if one is given, because all pipelines share a namespace of Argo; a long cluster name is cut.
+    """
+    suffix = f"-{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{secrets.token_hex(2)}"
+    start = f"{pipeline}-{cluster}" if pipeline else cluster
+    return f"{start[: LONGEST_RUN_NAME - len(suffix)].rstrip('-')}{suffix}"

@@ -10,7 +10,7 @@ from hera.workflows import WorkflowTemplate
 
 from workflows.plan import run_folders
 from workflows.plan.model import Plan
-from workflows.render import names, rbac, starts, unknown_fields
+from workflows.render import names, rbac, starts, titles, unknown_fields
 from workflows.render.steps import Settings
 
 Object = dict[str, Any]
@@ -53,10 +53,12 @@ def render(plan: Plan, build: Build, settings: Settings | None = None) -> Bundle
     """
     chosen = settings or Settings()
     template = build(plan, chosen).to_dict()
+    titles.describe_templates(template, plan)
+    kind = template["metadata"]["labels"]["bringup/pipeline"]
     workflow = {
         "apiVersion": "argoproj.io/v1alpha1",
         "kind": "Workflow",
-        "metadata": {"generateName": f"{plan.name}-", "namespace": chosen.namespace},
+        "metadata": {"generateName": f"{kind}-{plan.name}-", "namespace": chosen.namespace},
         "spec": {"workflowTemplateRef": {"name": template["metadata"]["name"]}},
     }
     started = starts.starts(plan, template, chosen)

@@ -1,6 +1,6 @@
 """Build the parts of the four pipelines: settings of the WorkflowTemplate, its templates, and the nodes of its DAG."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
@@ -8,9 +8,10 @@ from typing import Any
 from hera.workflows import DAG, Container, Parameter, Suspend, Task
 from hera.workflows import models as m
 
-from steps.contract import approval
+from steps.contract import approval, run_records
+from steps.contract.task import Verb
 from workflows.plan.model import Plan
-from workflows.render import names, steps
+from workflows.render import names, steps, titles
 from workflows.render.bundle import RenderError
 from workflows.render.grammar.field_rules import ARGOS_CONTAINERS
 from workflows.render.secret_volumes import SecretVolumes
@@ -19,6 +20,17 @@ from workflows.stages.stage import Stage, Step, When
 FINISH = "finish"
 """Name of the template that is the exit handler."""
 _ENDED = ("Succeeded", "Failed", "Errored", "Skipped", "Omitted")
+EVIDENCE = {"evidence": approval.NOBODY}
+"""Output of the last task before an approval, and its default: the digest of the evidence that the approver looks at."""
+APPROVAL_FORM: dict[str, dict[str, Any]] = {
+    "decision": {
+        "enum": [approval.HOLD, approval.PASS, approval.REJECT],
+        "description": "pass starts the stage, reject ends the run; hold is no answer",
+    },
+    "approver": {"description": "your name; it becomes evidence"},
+    "evidence": {"description": "digest of the evidence that you approve; the run refuses another one than it has by then"},
+}
+"""How Argo's UI asks for the parameters of an approval."""
 SHARD_LISTS = ("shards", "agents")
 """Names of the lists of shard numbers that the task `open` outputs and every stage takes as input."""
 
@@ -71,8 +83,9 @@ class PipelineTasks:
         plan, settings = self._plan, self._settings
         labels = {"bringup/pipeline": self._kind, "bringup/cluster": plan.name}
         notes = {"bringup/plan": plan.digest, "bringup/owner": plan.owner, "bringup/revision": plan.revision}
+        notes |= titles.run_annotations(self._kind, plan)
         return {
-            "name": f"{self._kind}-{names.short(plan.inputs)}",
+            "name": f"{self._kind}-{plan.name}-{names.short(plan.inputs)}",
             "namespace": settings.namespace,
             "labels": labels,
             "annotations": notes,
@@ -94,14 +107,16 @@ class PipelineTasks:
     def add_templates(self) -> None:
         """Add the templates to the open WorkflowTemplate: a Container per task, a DAG per stage, a Suspend per approval."""
         plan, settings, secrets = self._plan, self._settings, self._secrets
-        steps.container(plan.open_task, settings, secrets)
+        approved = {self._approved(stage) for stage in self._stages.values() if stage.approval is not None}
+        opening = steps.OUTPUTS["open"] | (EVIDENCE if run_records.OPEN in approved else {})
+        steps.container(plan.open_task, settings, secrets, outputs=opening)
         for stage in self._stages.values():
             if stage.approval is not None:
                 _approval_wait(stage)
                 if stage.id in plan.announce_tasks:
                     steps.container(plan.announce_tasks[stage.id], settings, secrets)
                 steps.container(plan.confirm_tasks[stage.id], settings, secrets, inputs=tuple(approval.PARAMETERS))
-            _stage_dag(stage, settings, secrets)
+            _stage_dag(stage, settings, secrets, approved=names.dashed(stage.id) in approved)
         for task in plan.end_tasks:
             steps.container(task, settings, secrets, inputs=("status",))
 
@@ -147,12 +162,19 @@ class PipelineTasks:
         name = names.dashed(stage.id)
         approve, announce, confirm = f"{approval.NODE_PREFIX}{name}", f"{approval.ANNOUNCE}-{name}", f"{approval.CONFIRM}-{name}"
         answer = [Parameter(name=key, value=f"{{{{tasks.{approve}.outputs.parameters.{key}}}}}") for key in approval.PARAMETERS]
-        first, ready = [Task(name=approve, template=approve)], f"{confirm}.Succeeded"
+        # the node shows the digest of the evidence that its approver looks at
+        shown = Parameter(name="evidence", value=f"{{{{tasks.{self._approved(stage)}.outputs.parameters.evidence}}}}")
+        first, ready = [Task(name=approve, template=approve, arguments=[shown])], f"{confirm}.Succeeded"
         if stage.id in self._plan.announce_tasks:
             first.append(Task(name=announce, template=names.template(name, approval.ANNOUNCE)))
             ready += f" && {_ended_condition(announce)}"
         Task(name=confirm, template=names.template(name, approval.CONFIRM), depends=f"{approve}.Succeeded", arguments=answer)
         return tuple(first), ready
+
+    def _approved(self, stage: Stage) -> str:
+        """Return the name of the DAG task that outputs the digest of the evidence that is approved before a stage."""
+        approved = str(self._plan.confirm_tasks[stage.id].arguments["approved"])
+        return names.dashed(approved) if approved in self._stages else run_records.OPEN
 
     def _end_task(self, name: str) -> Task:
         status = [Parameter(name="status", value="{{workflow.status}}")]
@@ -165,13 +187,17 @@ class PipelineTasks:
         return PipelineNode(id=node_id, first=first, last=last, done=done, proceed=proceed, edges=self._edges)
 
 
-def _stage_dag(stage: Stage, settings: steps.Settings, secrets: SecretVolumes) -> None:
-    """Add the DAG template of one stage. Its judge is its only leaf, so the judge alone decides the stage's phase."""
-    templates = {step.name: steps.step_container(stage, step, settings, secrets) for step in stage.steps}
+def _stage_dag(stage: Stage, settings: steps.Settings, secrets: SecretVolumes, *, approved: bool) -> None:
+    """Add the DAG template of one stage. Its judge is its only leaf, so the judge alone decides the stage's phase.
+
+    `approved`: an approval comes after the stage, so its judge outputs the digest of the stage's evidence.
+    """
+    more = {step.name: EVIDENCE if approved and step.task.verb is Verb.JUDGE else {} for step in stage.steps}
+    templates = {step.name: steps.step_container(stage, step, settings, secrets, more[step.name]) for step in stage.steps}
     with DAG(
         name=names.dashed(stage.id),
         inputs=[Parameter(name=name) for name in SHARD_LISTS],
-        outputs=_outputs(stage) or None,
+        outputs=_outputs(stage, [name for name, outputs in more.items() if outputs]) or None,
         # the judge must still run after a task has failed
         fail_fast=False,
         parallelism=stage.parallelism or None,
@@ -180,13 +206,21 @@ def _stage_dag(stage: Stage, settings: steps.Settings, secrets: SecretVolumes) -
             _task(step, templates[step.name])
 
 
-def _outputs(stage: Stage) -> list[Parameter]:
-    """Return the output parameter by which a stage with a shortcut tells later stages to be skipped; empty for other stages."""
-    if stage.shortcut is None:
-        return []
-    output = f"{{{{tasks.{names.dashed(stage.shortcut.task)}.outputs.parameters.{stage.shortcut.output}}}}}"
-    source = m.ValueFrom(parameter=output, default=stage.shortcut.proceed)
-    return [Parameter(name=stage.shortcut.output, value_from=source)]
+def _outputs(stage: Stage, judges: Iterable[str]) -> list[Parameter]:
+    """Return the output parameters of a stage's DAG, each passed on from one of its tasks.
+
+    By one of them a stage with a shortcut tells that later stages are skipped; `judges` output the digest of the evidence.
+    """
+    passed_on = [(judge, name, default) for judge in judges for name, default in EVIDENCE.items()]
+    if stage.shortcut is not None:
+        passed_on.append((stage.shortcut.task, stage.shortcut.output, stage.shortcut.proceed))
+    return [
+        Parameter(
+            name=name,
+            value_from=m.ValueFrom(parameter=f"{{{{tasks.{names.dashed(task)}.outputs.parameters.{name}}}}}", default=default),
+        )
+        for task, name, default in passed_on
+    ]
 
 
 def _task(step: Step, template: Container) -> None:
@@ -213,6 +247,8 @@ def _approval_wait(stage: Stage) -> Suspend:
     return Suspend(
         name=f"{approval.NODE_PREFIX}{names.dashed(stage.id)}",
         duration=str(stage.approval.timeout_seconds),
+        # Argo's UI asks for parameters that are inputs and supplied outputs of the same name
+        inputs=[Parameter(name=name, default=default, **APPROVAL_FORM[name]) for name, default in approval.PARAMETERS.items()],
         outputs=[
             Parameter(name=name, value_from=m.ValueFrom(supplied=m.SuppliedValueFrom(), default=default))
             for name, default in approval.PARAMETERS.items()

@@ -134,11 +134,18 @@ def security() -> m.SecurityContext:
     )
 
 
-def step_container(stage: Stage, step: Step, settings: Settings, secrets: SecretVolumes) -> Container:
-    """Add the Container template of a stage's task to the open WorkflowTemplate and return it."""
+def step_container(
+    stage: Stage, step: Step, settings: Settings, secrets: SecretVolumes, more: Mapping[str, str] | None = None
+) -> Container:
+    """Add the Container template of a stage's task to the open WorkflowTemplate and return it.
+
+    `more` are output parameters with defaults beside those of the task's verb.
+    """
     decides = stage.shortcut is not None and stage.shortcut.task == step.name
     # the default is to proceed: a task without a result must not skip the later stages
     outputs = {stage.shortcut.output: stage.shortcut.proceed} if stage.shortcut and decides else None
+    if more:
+        outputs = {**(outputs or OUTPUTS.get(step.task.verb.value, {})), **more}
     downloads = step.name in stage.downloads
     return container(step.task, settings, secrets, outputs=outputs, fanned=bool(step.fan_out), downloads=downloads)
 

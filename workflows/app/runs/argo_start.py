@@ -25,7 +25,7 @@ from workflows.engines.argo.workflow_objects import CLUSTER, PIPELINE, SUBMISSIO
 from workflows.engines.folders import StateFolder, new_run_name
 from workflows.plan import show
 from workflows.plan.model import Plan
-from workflows.render import names
+from workflows.render import names, titles
 from workflows.render.bundle import Build, Object
 from workflows.render.steps import Settings
 
@@ -113,7 +113,9 @@ def prepared(
     secret = prerequisites.collect_secrets(home, plan, start.folder, os.environ)
     installer.install(home, plan, bundle, secret, settled=settled, owner=owner)
     screen.lines([*show.warnings(plan), *(f"warning: {doubt}" for doubt in doubts)])
-    manifest = submission.workflow(new_run_name(plan.name), plan, bundle, reuse, start.source, owner)
+    manifest = submission.workflow(
+        new_run_name(plan.name, bundle.template["metadata"]["labels"][PIPELINE]), plan, bundle, reuse, start.source, owner
+    )
     return PreparedRun(home=home, manifest=manifest, version=version, sizes=f"{show.size_text(plan)}, plan {plan.digest[:19]}")
 
 
@@ -205,10 +207,10 @@ def resume(screen: Screen, away: argo_runs.ArgoRun, version: str = "") -> int:
     # without its template Argo would accept the new run, and end it with an error
     away.home.made_from(before)
     known = {**away.home.template(before.template)["metadata"]["labels"], **before.metadata.labels}
-    kept = ("bringup/plan", "bringup/owner", "bringup/revision")
+    kept = ("bringup/plan", "bringup/owner", "bringup/revision", titles.TITLE, titles.DESCRIPTION)
     annotations = {key: value for key, value in before.metadata.annotations.items() if key in kept}
     meta: Object = {
-        "name": new_run_name(known.get(CLUSTER, "run")),
+        "name": new_run_name(known.get(CLUSTER, "run"), known.get(PIPELINE, "")),
         "namespace": away.home.namespace,
         "labels": {key: value for key, value in known.items() if key.startswith("bringup/")},
         "annotations": {**annotations, SUBMISSION: secrets.token_hex(8)},

@@ -26,15 +26,14 @@ from workflows.engines.argo.workflow_objects import (
     OwnerReference,
     Workflow,
 )
+from workflows.engines.folders import LONGEST_RUN_NAME
 from workflows.plan import run_folders
 from workflows.plan.model import Plan
+from workflows.render import titles
 from workflows.render.bundle import Bundle
 from workflows.render.pipeline import SHARD_LISTS
 from workflows.render.steps import RETRY_LIMIT
 from workflows.stages.stage import WEBHOOK, Stage
-
-LONGEST_NAME = 63
-"""Largest number of characters in a run's name: Argo copies the name into a label of every pod."""
 
 
 class NameTaken(ValueError):
@@ -69,7 +68,13 @@ def workflow(
             "name": name,
             "namespace": bundle.workflow["metadata"]["namespace"],
             "labels": {CLUSTER: meta["labels"][CLUSTER], PIPELINE: meta["labels"][PIPELINE]},
-            "annotations": {PLAN: plan.digest, OWNER: plan.owner, REVISION: plan.revision, SUBMISSION: secrets.token_hex(8)},
+            "annotations": {
+                **titles.run_annotations(meta["labels"][PIPELINE], plan),
+                PLAN: plan.digest,
+                OWNER: plan.owner,
+                REVISION: plan.revision,
+                SUBMISSION: secrets.token_hex(8),
+            },
             **owned,
         },
         "spec": {**bundle.workflow["spec"], "arguments": {"parameters": arguments(reuse, revision.token(source))}},
@@ -87,8 +92,8 @@ def submit(home: Home, manifest: Object) -> Workflow:
     Raises NameTaken, Unreachable if the run was certainly not submitted, Unsure if that is unknown.
     """
     name = manifest["metadata"]["name"]
-    if len(name) > LONGEST_NAME:
-        raise NameTaken(f"run name {name} has {len(name)} characters, limit {LONGEST_NAME}")
+    if len(name) > LONGEST_RUN_NAME:
+        raise NameTaken(f"run name {name} has {len(name)} characters, limit {LONGEST_RUN_NAME}")
     try:
         return decode_workflow(msgspec.json.encode(home.ask(lambda kube: kube.create(manifest))))
     except Unreachable as error:

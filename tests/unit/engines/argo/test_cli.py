@@ -94,7 +94,7 @@ def test_cancel_sweep_and_resume(cluster: Lab, drill: Drill, bringup: Callable[.
     with said.open("w") as out:
         again = subprocess.Popen([str(COMMAND), "resume", "one"], env=environment, stdout=out, stderr=out)
     until(lambda: "waits for an approval" in said.read_text() or again.poll() is not None, "the approval of the new run", 60)
-    found = re.search(r"run (three-hosts-\S+): goes on where one ended", said.read_text())
+    found = re.search(r"run (bringup-three-hosts-\S+): goes on where one ended", said.read_text())
     assert found, said.read_text()
     unseen = bringup("approve", found[1], "--as", "ada")
     assert (unseen.returncode, "shown none of it yet: drill in three-hosts-" in unseen.stderr) == (64, True), unseen.stderr
@@ -282,7 +282,7 @@ def test_a_run_that_failed_before_it_reached_its_cluster_is_resumed(
         words = [str(COMMAND), "resume", "one", "--namespace", cluster.where.namespace]
         again = subprocess.Popen(words, env=environment, stdout=out, stderr=out)
     until(lambda: "waits for an approval" in told_to.read_text() or again.poll() is not None, "the second stage", 60)
-    name = re.match(rf"run (three-hosts-\S+): goes on where one ended.* {said}", told_to.read_text())
+    name = re.match(rf"run (bringup-three-hosts-\S+): goes on where one ended.* {said}", told_to.read_text())
     assert name, told_to.read_text()
     assert cluster.home.workflow(name[1]).argument("reuse") == reuse
     assert re.search(r"^drill: pass", told_to.read_text(), re.MULTILINE), told_to.read_text()
@@ -299,7 +299,7 @@ def unread(cluster: Lab, *words: str, phase: str = "Succeeded") -> tuple[int, st
     with said.open("w") as out:
         process = subprocess.Popen([str(COMMAND), *words], env=environment, stdout=out, stderr=out, cwd=cluster.folder)
     try:
-        found = until(lambda: re.search(r"run ((three-hosts|single-node)-\S+): ", said.read_text()), "the new run", 60)
+        found = until(lambda: re.search(r"run (bringup-(three-hosts|single-node)-\S+): ", said.read_text()), "the new run", 60)
         ended(cluster, found[1], phase)
         pods = cluster.home.core("pods")
         reader = until(lambda: json.loads(cluster.home.fetch(pods))["items"], "the pod that reads the store", 60)[0]["metadata"]

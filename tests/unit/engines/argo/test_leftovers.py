@@ -62,14 +62,14 @@ def starter(home: Lab, kind: str, spec: dict[str, Any]) -> None:
 
 
 def test_what_something_refers_to_stays(home: Lab, installed: Callable[[], Names]) -> None:
-    refers = {"workflowTemplateRef": {"name": "bringup-" + "b" * 12}}
+    refers = {"workflowTemplateRef": {"name": "bringup-three-hosts-" + "b" * 12}}
     starter(home, "CronWorkflow", {"schedules": ["0 2 * * 6"], "workflowSpec": refers})
-    refers = {"workflowTemplateRef": {"name": "bringup-" + "c" * 12}}
+    refers = {"workflowTemplateRef": {"name": "bringup-three-hosts-" + "c" * 12}}
     starter(home, "WorkflowEventBinding", {"event": {"selector": "true"}, "submit": refers})
     assert installer.remove(home.home, datetime.now(UTC)) == []
     assert set(map(frozenset, installed().values())) == {frozenset(DIGITS)}
     removed = installer.remove(home.home, datetime.now(UTC) + timedelta(days=2))
-    assert sorted(removed) == ["bringup-" + digit * 12 for digit in "de"]
+    assert sorted(removed) == ["bringup-three-hosts-" + digit * 12 for digit in "de"]
     assert set(map(frozenset, installed().values())) == {frozenset("abcf")}
     assert installer.remove(home.home, datetime.now(UTC) + timedelta(days=2)) == []
 
