@@ -84,6 +84,13 @@ class TemplateLibrary:
         for name, hook in (self.spec.get("hooks") or {}).items():
             yield f"spec.hooks.{name}", hook
 
+    def metadata_keys(self, section: str) -> set[str]:
+        """Return the keys of the run's `labels` or `annotations`: its own, and those that `workflowMetadata` adds."""
+        added = self.spec.get("workflowMetadata") or {}
+        sources = [(self.manifest.get("metadata") or {}).get(section), added.get(section)]
+        sources += [added.get("labelsFrom")] if section == "labels" else []
+        return {str(key) for source in sources for key in source or ()}
+
     def calls(self, place: TemplateLocation) -> Iterator[Mapping[str, Any]]:
         """Yield every call that a template makes, including the exit handlers and hooks of its tasks."""
         for _, task in place.tasks():

@@ -1,6 +1,7 @@
 """Linter for the subset of Argo Workflows that both engines run in the same way.
 
-It first checks every field against the rules in `field_rules`, then names, calls and conditions, then references.
+It first checks every field against the rules in `field_rules` and the schema of Argo's CRDs, then names, calls and conditions, then
+references.
 """
 
 from __future__ import annotations
@@ -10,9 +11,11 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from workflows.render.grammar import field_rules
-from workflows.render.grammar.findings import LintFinding
+from workflows.render.grammar.controller_check import check_controller_rules
+from workflows.render.grammar.findings import LintFinding, refused
 from workflows.render.grammar.library import TemplateLibrary
 from workflows.render.grammar.reference_check import check_references
+from workflows.render.grammar.schema_check import check_schema
 from workflows.render.grammar.structure_check import check_structure
 from workflows.render.grammar.tags import balanced, strings, tags
 
@@ -24,17 +27,33 @@ _LONGEST = 1 << 20  # bytes of a manifest's texts; Argo stores no larger Workflo
 def lint(manifest: Mapping[str, Any], templates: Mapping[str, Mapping[str, Any]] | None = None) -> tuple[LintFinding, ...]:
     """Return all findings about a Workflow or WorkflowTemplate; `templates` are the WorkflowTemplates that it may name, by name.
 
-    Names and calls are checked only if no field is refused, references only if names and calls are right.
+    Names and calls are checked only if no field is refused. References and the controller's rules are checked only if names and
+    calls are right, and the API server would accept the manifest.
     """
     templates_given = dict(templates or {})
-    findings = list(_document(manifest, ""))
-    for name, document in templates_given.items():
-        findings += _document(document, f"{name}:")
-    if not any(finding.severity == "refused" for finding in findings):
+    documents = {"": manifest, **{f"{name}:": document for name, document in templates_given.items()}}
+    findings = [finding for start, document in documents.items() for finding in _document(document, start)]
+    rejected = [
+        finding
+        for start, document in documents.items()
+        if isinstance(document, Mapping)
+        for finding in check_schema(document, start)
+    ]
+    if not refused(findings):
         library = TemplateLibrary(manifest, templates_given)
-        structural = list(check_structure(library))
-        findings += structural or list(check_references(library))
+        findings += check_structure(library)
+        if not refused(findings) and not rejected:
+            findings += [*check_controller_rules(library), *check_references(library)]
+    named = [finding.path for finding in refused(findings)]
+    # a place that has a sentence already needs no second one from the schema
+    findings += [finding for finding in rejected if not any(_overlap(finding.path, path) for path in named)]
     return tuple(dict.fromkeys(findings))
+
+
+def _overlap(one: str, other: str) -> bool:
+    """Return True if one of two paths is the other or lies below it."""
+    short, long = sorted((one, other), key=len)
+    return long.startswith(short) and (len(long) == len(short) or long[len(short)] in ".[")
 
 
 def _document(manifest: Any, start: str) -> Iterator[LintFinding]:

@@ -28,7 +28,10 @@ class _Scope:
     on_entry: bool
     near: Callable[[], Mapping[str, Mapping[str, Any]]] = dict  # tasks that may be referred to
     all_tasks: frozenset[str] = frozenset()
-    has_item: bool = False
+    items: frozenset[str] = frozenset()
+    """References to the item of a fan-out that its list allows: `item`, `item.KEY`, and `item.*` for a list of unknown content."""
+    is_own: bool = False
+    """The references are those of the template itself, for example in its outputs, and not those of one of its tasks."""
 
     def why_not(self, name: str) -> str:
         word, _, rest = name.partition(".")
@@ -42,7 +45,9 @@ class _Scope:
         if word == "inputs":
             return self._input(rest)
         if word == "item":
-            return "" if self.has_item else f"failed to resolve {{{{{name}}}}} (the task does not fan out)"
+            if name in self.items or (rest and "item.*" in self.items):
+                return ""
+            return f"failed to resolve {{{{{name}}}}} ({'no item has it' if self.items else 'the task does not fan out'})"
         if word == "outputs":
             return self._own_output(name, rest)
         if word in ("tasks", "steps"):
@@ -54,12 +59,16 @@ class _Scope:
             return f"{{{{{name}}}}} exists only in the exit handler; this template is called before" if self.on_entry else ""
         kind, _, key = rest.partition(".")
         if kind in _GLOBAL and (not key or key == "json"):
-            return ""
+            empty = kind == "parameters" and self.library.is_workflow and not self.library.arguments
+            return f"failed to resolve {{{{{name}}}}} (the workflow has no parameters)" if empty else ""
         if kind == "parameters" and (key in self.library.arguments or not self.library.is_workflow):
             return ""
         if kind in ("labels", "annotations"):
-            present = (self.library.manifest.get("metadata") or {}).get(kind) or {}
-            return "" if key in present or not self.library.is_workflow else f"the workflow has no {kind[:-1]} '{key}'"
+            return (
+                ""
+                if key in self.library.metadata_keys(kind) or not self.library.is_workflow
+                else f"the workflow has no {kind[:-1]} '{key}'"
+            )
         exported = {item.get("globalName") for place in self.library.places for item in parameters(place.raw.get("outputs"))}
         if rest.startswith("outputs.parameters.") and rest.removeprefix("outputs.parameters.") in exported:
             return ""
@@ -67,7 +76,7 @@ class _Scope:
 
     def _input(self, rest: str) -> str:
         declared = {item["name"] for item in parameters(self.place.raw.get("inputs"))}
-        if rest == "parameters" or rest.removeprefix("parameters.") in declared:
+        if (rest == "parameters" and declared) or (rest.startswith("parameters.") and rest.removeprefix("parameters.") in declared):
             return ""
         return f"failed to resolve {{{{inputs.{rest}}}}}"
 
@@ -81,9 +90,17 @@ class _Scope:
             return f"failed to resolve {{{{{name}}}}} (no such {word.removesuffix('s')} here)"
         if task not in (reachable := self.near()):
             return f"missing dependency '{task}': it is not an ancestor"
-        if field in ("status", "exitCode", "outputs.result", "outputs.parameters"):
-            return ""
         callee = self.library.called(reachable[task], self.place.scope)
+        if field == "status":
+            # a DAG's own outputs are made when no task is an ancestor of anything
+            unknown = self.is_own and word == "tasks" and not reachable[task].get("hooks")
+            return f"failed to resolve {{{{{name}}}}} (a DAG's outputs have no status of tasks)" if unknown else ""
+        if field in ("exitCode", "outputs.result"):
+            ran = callee is None or callee.kind == "container"
+            return "" if ran else f"failed to resolve {{{{{name}}}}} (only a container has it)"
+        if field == "outputs.parameters":
+            fans = any(reachable[task].get(key) for key in ("withItems", "withParam"))
+            return "" if fans else f"failed to resolve {{{{{name}}}}} (task '{task}' has no withItems or withParam)"
         declared = {item["name"] for item in parameters(callee.raw.get("outputs"))} if callee else set()
         if field.startswith("outputs.parameters.") and field.removeprefix("outputs.parameters.") in declared:
             return ""
@@ -112,7 +129,7 @@ def _template(library: TemplateLibrary, place: TemplateLocation, on_entry: bool)
     by_name = {task["name"]: task for _, task in tasks}
     everything = frozenset(by_name)
     own = {key: value for key, value in place.raw.items() if key not in ("dag", "steps")}
-    yield from _texts(own, place.path, _Scope(library, place, on_entry, lambda: by_name, everything).why_not)
+    yield from _texts(own, place.path, _Scope(library, place, on_entry, lambda: by_name, everything, is_own=True).why_not)
     for path, task in tasks:
         yield from _task(_Scope(library, place, on_entry, all_tasks=everything), path, task, by_name)
 
@@ -124,10 +141,20 @@ def _task(scope: _Scope, path: str, task: Mapping[str, Any], by_name: Mapping[st
     def near_and_itself() -> dict[str, Mapping[str, Any]]:
         return {**near(), task["name"]: task}
 
-    has_item = any(task.get(key) is not None for key in ("withItems", "withParam", "withSequence"))
-    inside = replace(scope, near=near, has_item=has_item)
+    inside = replace(scope, near=near, items=_items(task))
     yield from _texts({key: value for key, value in task.items() if key != "hooks"}, path, inside.why_not)
     yield from _texts(task.get("hooks"), f"{path}.hooks", replace(scope, near=near_and_itself).why_not)
+
+
+def _items(task: Mapping[str, Any]) -> frozenset[str]:
+    """Return the references to an item that a task may have, by the values of its list."""
+    if task.get("withParam") is not None:
+        return frozenset({"item", "item.*"})
+    if task.get("withSequence") is not None:
+        return frozenset({"item"})
+    items = task.get("withItems")
+    known = {f"item.{key}" for value in items or () if isinstance(value, Mapping) for key in value}
+    return frozenset(known if items is None else known | {"item"})
 
 
 def _ancestors(place: TemplateLocation, task: Mapping[str, Any], by_name: Mapping[str, Mapping[str, Any]]) -> set[str]:

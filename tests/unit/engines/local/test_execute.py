@@ -10,7 +10,7 @@ import pytest
 from workflows.engines.local.manifest_execution import execute_manifest
 
 HEAD = "apiVersion: argoproj.io/v1alpha1\nkind: Workflow\nmetadata: {generateName: wf-}\n"
-ONE = HEAD + "spec: {entrypoint: t, templates: [{name: t, container: {command: [sh, -c], args: ['%s']}}]}\n"
+ONE = HEAD + "spec: {entrypoint: t, templates: [{name: t, container: {image: busybox, command: [sh, -c], args: ['%s']}}]}\n"
 GATE = "metadata: {name: base}\nspec: {templates: [{name: t, suspend: {}}]}\n"
 TEMPLATE = "apiVersion: argoproj.io/v1alpha1\nkind: WorkflowTemplate\n" + GATE
 USE = HEAD + "spec: {entrypoint: m, templates: [{name: m, dag: {tasks: [{name: gate, templateRef: {name: base, template: t}}]}}]}\n"

@@ -39,7 +39,7 @@ spec:
     suspend: {duration: 10m}
     outputs: {parameters: [{name: decision, valueFrom: {supplied: {}, default: hold}}]}
   - name: bye
-    container: {command: [echo], args: ["{{workflow.status}} {{workflow.failures}}"]}
+    container: {image: i, command: [echo], args: ["{{workflow.status}} {{workflow.failures}}"]}
 """
 )
 REFUSALS = yaml.safe_load(Path(__file__).with_name("refusals.yaml").read_text())
