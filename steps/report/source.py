@@ -40,7 +40,19 @@ class StoredRun(Struct, frozen=True, kw_only=True):
 
 
 def read(store: Store, name: str) -> StoredRun:
-    """Return records, plan, hosts and quarantine of a run. Raises BadTask if there is no such run, or it was not created."""
+    """Return records, plan, hosts and quarantine of a run.
+
+    Raises BadTask if there is no such run, if it was not created, and if one of its files cannot be read as what it should be.
+    """
+    try:
+        return _read(store, name)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise BadTask(
+            f"a file of run {name} is broken: {error}", hint=f"bringup verify {name} names files that were changed"
+        ) from error
+
+
+def _read(store: Store, name: str) -> StoredRun:
     header = store.read(run_records.header_key(name))
     if header is None:
         raise _missing(store, name)
@@ -51,7 +63,7 @@ def read(store: Store, name: str) -> StoredRun:
         data = store.read(key)
         if data is None:  # taken away since it was listed
             continue
-        records.append(Record(key.removeprefix(prefix), digest_bytes(data), evidence.decode(data)))
+        records.append(Record(key.removeprefix(prefix), digest_bytes(data), _decoded(key, data)))
     aside = (store.read(key) for key in store.keys(f"runs/{name}/quarantine"))
     return StoredRun(
         header=run_records.decode_header(header),
@@ -64,6 +76,13 @@ def read(store: Store, name: str) -> StoredRun:
         origin=revision.decode(stored) if (stored := store.read(revision.key(name))) else None,
         cancelled=run_records.decode_cancellation(stored) if (stored := store.read(run_records.cancellation_key(name))) else None,
     )
+
+
+def _decoded(key: str, data: bytes) -> evidence.Evidence:
+    try:
+        return evidence.decode(data)
+    except (msgspec.MsgspecError, RecursionError) as error:
+        raise BadTask(f"{key} is no record of a task: {error}", hint=f"bringup verify {key.split('/')[1]}") from error
 
 
 def _missing(store: Store, name: str) -> BadTask:

@@ -391,3 +391,12 @@ def test_a_run_that_was_not_even_created_says_why(store: Store, stored: source.S
     with pytest.raises(BadTask, match="run r2 was not created: fleet belongs to plan a; expected plan b") as raised:
         source.read(store, "r2")
     assert raised.value.hint == "bringup logs run.open --run r2"
+
+
+@pytest.mark.parametrize("content", [b"{half", b"\xff", b"[1]", b"[" * 100_000, b""])
+def test_a_broken_record_is_named_without_a_traceback(store: Store, content: bytes) -> None:
+    path = store.root / "runs/r1/evidence/gang/judge/0000/01.json"
+    assert path.exists()
+    path.write_bytes(content)
+    with pytest.raises(BadTask, match=r"runs/r1/evidence/gang/judge/0000/01\.json is no record of a task"):
+        source.read(store, "r1")

@@ -81,6 +81,8 @@ def reply(run_dir: Path, ticket: str) -> OperatorReply | None:
         return msgspec.json.decode((answers(run_dir) / f"{ticket}.json").read_bytes(), type=OperatorReply)
     except FileNotFoundError:
         return None
+    except msgspec.MsgspecError as err:
+        return OperatorReply(f"the engine's reply cannot be read: {err}")
 
 
 def wait(run_dir: Path, ticket: str, timeout: float) -> OperatorReply | None:

@@ -15,16 +15,21 @@ from typing import Any, Self
 
 import msgspec
 
+from workflows.engines.local import journal_chain
 from workflows.engines.local.errors import JournalForeignError, RunBusyError, RunDirectoryError, StorageError
+from workflows.engines.local.journal_chain import HEAD, BrokenChainError, ChainEnd, Row
 from workflows.engines.local.run_state import AnyEvent, PodStarted
 from workflows.engines.local.state_machine import VERSION
 
 FILE = "journal.db"
+HEAD_FILE = "journal.head"
+"""File beside the journal with the last durable record's number and link, so that a journal that lost its end is noticed."""
+_FORMAT = 2  # of the database's tables; in its header
 _APPLICATION = 0x42525552  # "BRUR" in the SQLite header: this file is a run journal of ours
 _SCHEMA = """
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT;
 CREATE TABLE records (seq INTEGER PRIMARY KEY, kind TEXT NOT NULL, body TEXT NOT NULL, at REAL NOT NULL, wall REAL NOT NULL,
-                      boot TEXT NOT NULL, uptime REAL NOT NULL) STRICT;
+                      boot TEXT NOT NULL, uptime REAL NOT NULL, link TEXT NOT NULL) STRICT;
 CREATE TABLE nodes (path TEXT PRIMARY KEY, body TEXT NOT NULL) STRICT;
 """
 _EVENT: msgspec.json.Decoder[AnyEvent] = msgspec.json.Decoder(AnyEvent)
@@ -71,9 +76,17 @@ def _boot_id() -> str:
 
 @contextmanager
 def _typed(path: Path) -> Any:
-    """Raise SQLite's errors as the engine's: JournalForeignError for a damaged file, StorageError for failed operations."""
+    """Raise SQLite's errors as the engine's: JournalForeignError for a damaged file, StorageError for failed operations.
+
+    JournalForeignError also stands for records that are lost or altered, or that cannot be decoded.
+    """
     try:
         yield
+    except BrokenChainError as err:
+        again = "a new run with --reuse proves again what still holds"
+        raise JournalForeignError(f"{path} is not as the engine wrote it: {err}; the run cannot go on from it: {again}") from err
+    except (msgspec.MsgspecError, ValueError, TypeError, KeyError) as err:
+        raise JournalForeignError(f"{path} has a record that this engine did not write: {err}") from err
     except sqlite3.OperationalError as err:
         raise StorageError(f"cannot use {path}: {err}; nothing recorded so far is lost: free space, then resume") from err
     except sqlite3.DatabaseError as err:
@@ -83,11 +96,12 @@ def _typed(path: Path) -> Any:
 class Journal:
     """A journal open for writing by one engine. It holds the run's lock until its `with` block or the process ends."""
 
-    def __init__(self, run_dir: Path, connection: sqlite3.Connection, lock: int) -> None:
+    def __init__(self, run_dir: Path, connection: sqlite3.Connection, lock: int, end: ChainEnd) -> None:
         self.path = run_dir / FILE
         self._connection = connection
         self._lock = lock
-        self._seq: int = connection.execute("SELECT coalesce(max(seq), 0) FROM records").fetchone()[0]
+        self._end = end
+        self._meta = self.meta
 
     @classmethod
     def create(cls, run_dir: Path, meta: Mapping[str, str]) -> Journal:
@@ -100,8 +114,14 @@ class Journal:
         try:
             if (run_dir / FILE).exists():
                 raise RunDirectoryError(f"{run_dir} already holds a run: resume it, or choose another directory")
+            if (run_dir / HEAD_FILE).exists():
+                raise RunDirectoryError(f"{run_dir} held a run whose {FILE} is gone: choose another directory")
             with _typed(run_dir / FILE):
-                return cls(run_dir, _make(run_dir / FILE, {**meta, "machine": str(VERSION)}), lock)
+                whole = {**meta, "machine": str(VERSION)}
+                end = ChainEnd.of_settings(whole)
+                connection = _make(run_dir / FILE, {**whole, HEAD: end.head(whole)})
+                _note_end(run_dir, end)  # before any record, so that a journal with records and without this file has lost it
+                return cls(run_dir, connection, lock, end)
         except BaseException:
             os.close(lock)
             raise
@@ -116,7 +136,11 @@ class Journal:
             with _typed(run_dir / FILE):
                 connection = _connect(run_dir / FILE)
                 _check(connection, run_dir / FILE)
-                return cls(run_dir, connection, lock)
+                end = journal_chain.verify(connection, _noted_end(run_dir))
+                if end.seq and not (run_dir / HEAD_FILE).exists():
+                    raise BrokenChainError(f"{HEAD_FILE} beside it is gone, so nobody can tell if its last records are there")
+                _note_end(run_dir, end)
+                return cls(run_dir, connection, lock, end)
         except BaseException:
             os.close(lock)
             raise
@@ -148,34 +172,36 @@ class Journal:
         clock = RecordClock.now(0.0)
         rows = [("process", msgspec.json.encode(process).decode(), 0.0) for process in processes]
         rows += [("event", msgspec.json.encode(event).decode(), event.at) for event in events]
+        end, records = self._end, list[tuple[int | str | float, ...]]()
+        for index, (kind, body, at) in enumerate(rows, self._end.seq + 1):
+            row: Row = (index, kind, body, float(at), clock.wall, clock.boot, clock.uptime)
+            end = end.then(row)
+            records.append((*row, end.link))
+        changed = {**self._meta, **meta}
         with _typed(self.path):
             self._connection.execute(f"PRAGMA synchronous = {'FULL' if wait else 'NORMAL'}")
             with self._connection:
-                self._connection.executemany(
-                    "INSERT INTO records VALUES (?, ?, ?, ?, ?, ?, ?)",
-                    [
-                        (self._seq + index, kind, body, at, clock.wall, clock.boot, clock.uptime)
-                        for index, (kind, body, at) in enumerate(rows, 1)
-                    ],
-                )
+                self._connection.executemany("INSERT INTO records VALUES (?, ?, ?, ?, ?, ?, ?, ?)", records)
                 self._connection.executemany("INSERT OR REPLACE INTO nodes VALUES (?, ?)", list(nodes.items()))
-                self._connection.executemany("INSERT OR REPLACE INTO meta VALUES (?, ?)", list(meta.items()))
-            self._seq += len(rows)
-        return self._seq
+                self._connection.executemany(
+                    "INSERT OR REPLACE INTO meta VALUES (?, ?)", [*meta.items(), (HEAD, end.head(changed))]
+                )
+            self._end, self._meta = end, changed
+        if wait:
+            _note_end(self.path.parent, end)
+        return end.seq
 
     def events(self) -> list[AnyEvent]:
         """Return all events in order. Raises JournalForeignError if one cannot be decoded."""
-        try:
-            with _typed(self.path):
-                rows = self._connection.execute("SELECT body FROM records WHERE kind = 'event' ORDER BY seq").fetchall()
-                return [_EVENT.decode(row[0]) for row in rows]
-        except msgspec.MsgspecError as err:
-            raise JournalForeignError(f"{self.path} has a record that this engine did not write: {err}") from err
+        with _typed(self.path):
+            rows = self._connection.execute("SELECT body FROM records WHERE kind = 'event' ORDER BY seq").fetchall()
+            return [_EVENT.decode(row[0]) for row in rows]
 
     def processes(self) -> list[PodProcess]:
         """Return every process that was ever started for a pod, including those that have ended."""
-        rows = self._connection.execute("SELECT body FROM records WHERE kind = 'process' ORDER BY seq").fetchall()
-        return [msgspec.json.decode(row[0], type=PodProcess) for row in rows]
+        with _typed(self.path):
+            rows = self._connection.execute("SELECT body FROM records WHERE kind = 'process' ORDER BY seq").fetchall()
+            return [msgspec.json.decode(row[0], type=PodProcess) for row in rows]
 
     def last_clock(self) -> RecordClock | None:
         """Return the clocks of the last event, or None if there is no event."""
@@ -183,6 +209,28 @@ class Journal:
             "SELECT at, wall, boot, uptime FROM records WHERE kind = 'event' ORDER BY seq DESC LIMIT 1"
         ).fetchone()
         return RecordClock(*row) if row else None
+
+
+def _noted_end(run_dir: Path) -> ChainEnd | None:
+    """Return the last record that an engine noted beside its journal; None if nothing is there, as after a power loss."""
+    try:
+        number, _, link = (run_dir / HEAD_FILE).read_bytes().strip(b"\0\n ").decode(errors="replace").partition(" ")
+    except FileNotFoundError:
+        return None
+    return ChainEnd(int(number), link) if number.isascii() and number.isdigit() else None
+
+
+def _note_end(run_dir: Path, end: ChainEnd) -> None:
+    """Write number and link of the last durable record beside the journal; without waiting for the disk, since it only warns."""
+    path = run_dir / HEAD_FILE
+    try:
+        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+        try:
+            os.pwrite(handle, f"{end.seq:012d} {end.link}\n".encode(), 0)  # always equally long, hence never half of each
+        finally:
+            os.close(handle)
+    except OSError as err:
+        raise StorageError(f"cannot write {path}: {err.strerror}") from err
 
 
 def _take_lock(run_dir: Path) -> int:
@@ -209,6 +257,7 @@ def _take_lock(run_dir: Path) -> int:
 
 def _connect(path: Path) -> sqlite3.Connection:
     connection = sqlite3.connect(path, isolation_level="DEFERRED")
+    connection.text_factory = _text
     # with a write-ahead log, `status` and `watch` can read while the engine writes
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute("PRAGMA synchronous = FULL")
@@ -224,6 +273,7 @@ def _make(path: Path, meta: Mapping[str, str]) -> sqlite3.Connection:
     try:
         with connection:
             connection.execute(f"PRAGMA application_id = {_APPLICATION}")
+            connection.execute(f"PRAGMA user_version = {_FORMAT}")
             connection.executescript(_SCHEMA)
             connection.executemany("INSERT INTO meta VALUES (?, ?)", list(meta.items()))
     finally:
@@ -244,9 +294,10 @@ def _check(connection: sqlite3.Connection, path: Path) -> None:
     damage = connection.execute("PRAGMA quick_check").fetchone()[0]
     if damage != "ok":
         raise JournalForeignError(f"{path} is damaged: {damage}")
+    form = connection.execute("PRAGMA user_version").fetchone()[0]
     version = dict(connection.execute("SELECT key, value FROM meta")).get("machine")
-    if version != str(VERSION):
-        versions = f"{version}, this one is {VERSION}"
+    if (form, version) != (_FORMAT, str(VERSION)):
+        versions = f"{form}.{version}, this one is {_FORMAT}.{VERSION}"
         raise JournalForeignError(f"{path} was written by another version of the engine ({versions}); start a new run")
 
 
@@ -263,6 +314,8 @@ def reading(run_dir: Path) -> Any:
         connection = _readable(path)
         try:
             _check(connection, path)
+            connection.execute("BEGIN")  # one state for all that is read, although the engine goes on writing
+            journal_chain.verify(connection)
             yield connection
         finally:
             connection.close()
@@ -282,4 +335,10 @@ def _readable(path: Path) -> sqlite3.Connection:
         if error.sqlite_errorname != "SQLITE_READONLY_ROLLBACK":
             raise
         connection = sqlite3.connect(f"{path.absolute().as_uri()}?mode=rw", uri=True)
+    connection.text_factory = _text
     return connection
+
+
+def _text(data: bytes) -> str:
+    """Return a text of the database; bytes that are no UTF-8 are replaced, so that they break the chain, not the reader."""
+    return data.decode(errors="replace")

@@ -18,7 +18,7 @@ from typing import Any
 import msgspec
 
 from workflows.engines.local import process_control
-from workflows.engines.local.errors import ManifestRefusedError, RunDirectoryError
+from workflows.engines.local.errors import JournalForeignError, ManifestRefusedError, RunDirectoryError
 from workflows.engines.local.executor import Executor, PodEnd, StartProcess, start_process
 from workflows.engines.local.inbox import POLL, Inbox
 from workflows.engines.local.journal import Journal, PodProcess
@@ -344,7 +344,10 @@ class LocalEngine:
         """
         run_dir = run_dir.absolute()
         with Journal.open(run_dir) as journal:
-            settings = msgspec.json.decode(journal.meta["settings"], type=RunSettings)
+            try:
+                settings = msgspec.json.decode(journal.meta["settings"], type=RunSettings)
+            except (KeyError, msgspec.MsgspecError) as err:
+                raise JournalForeignError(f"{journal.path} has settings that this engine did not write: {err}") from err
             return Driver(run_dir, journal, settings, environment, observer).take_over()
 
 

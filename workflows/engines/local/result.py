@@ -193,17 +193,17 @@ def read_status(run_dir: Path) -> RunStatus:
         rows = [
             msgspec.json.decode(row[0], type=RunNodeStatus) for row in connection.execute("SELECT body FROM nodes ORDER BY rowid")
         ]
-    return RunStatus(
-        meta.get("name", ""),
-        meta.get("phase", ""),
-        meta.get("message", ""),
-        meta.get("suspended") == "true",
-        meta.get("shutdown", ""),
-        float(meta.get("began", "0")),
-        _is_driven(run_dir),
-        msgspec.json.decode(meta.get("notes", "[]"), type=list[str]),
-        rows,
-    )
+        return RunStatus(
+            meta.get("name", ""),
+            meta.get("phase", ""),
+            meta.get("message", ""),
+            meta.get("suspended") == "true",
+            meta.get("shutdown", ""),
+            float(meta.get("began", "0")),
+            _is_driven(run_dir),
+            msgspec.json.decode(meta.get("notes", "[]"), type=list[str]),
+            rows,
+        )
 
 
 def _node(state: RunState, node: RunNode, rank: int) -> dict[str, Any]:

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from workflows.engines.local.errors import (
     StorageError,
 )
 from workflows.engines.local.journal import RecordClock
+from workflows.engines.local.journal_chain import ChainEnd
 from workflows.engines.local.local_engine import LocalEngine
 from workflows.engines.local.result import News, ProcessNews, read_status
 
@@ -136,6 +138,55 @@ def test_a_journal_that_is_not_ours(tmp_path: Path, manifest: Make, script: Make
         LocalEngine.resume(tmp_path)
     assert caught.value.exit_code == 64
     assert (tmp_path / "journal.db").read_bytes()[:16] == kept[:16]
+
+
+def altered(path: Path, statement: str) -> None:
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute(statement)
+
+
+@pytest.mark.parametrize(
+    ("statement", "sentence"),
+    [
+        ("DELETE FROM records", "are lost"),
+        ("DELETE FROM records WHERE seq = 2", "record 2 is lost"),
+        ("DELETE FROM records WHERE seq = (SELECT max(seq) FROM records)", "are lost"),
+        ("UPDATE records SET body = replace(body, '0', '1') WHERE seq = 3", "record 3 or one before it was altered"),
+        ("UPDATE records SET body = CAST(x'FF' AS TEXT) WHERE seq = 2", "record 2 or one before it was altered"),
+        ("UPDATE records SET wall = wall - 3600 WHERE seq = 1", "record 1 or one before it was altered"),
+        ("UPDATE meta SET value = 'Succeeded' WHERE key = 'phase'", "its phase was altered"),
+        (
+            "UPDATE meta SET value = replace(value, 'exit 1', 'exit 0') WHERE key = 'settings'",
+            "record 1 or one before it was altered",
+        ),
+    ],
+)
+def test_lost_and_altered_records_are_refused_and_nothing_runs_again(
+    tmp_path: Path, manifest: Make, script: Make, statement: str, sentence: str
+) -> None:
+    LocalEngine(tmp_path, one(manifest, script, "exit 1")).run()
+    altered(tmp_path / "journal.db", statement)
+    for read in (LocalEngine.resume, read_status):
+        with pytest.raises(JournalForeignError, match=sentence):
+            read(tmp_path)
+
+
+def test_a_journal_that_lost_its_end_together_with_its_head_is_refused(tmp_path: Path, manifest: Make, script: Make) -> None:
+    LocalEngine(tmp_path, one(manifest, script, "exit 0")).run()
+    path = tmp_path / "journal.db"
+    with closing(sqlite3.connect(path)) as connection:
+        meta = dict(connection.execute("SELECT key, value FROM meta"))
+        connection.execute("DELETE FROM records WHERE seq > 2")
+        connection.execute("DELETE FROM meta WHERE key = 'phase'")
+        del meta["phase"]
+        link = connection.execute("SELECT link FROM records WHERE seq = 2").fetchone()[0]
+        connection.execute("UPDATE meta SET value = ? WHERE key = 'head'", (ChainEnd(2, link).head(meta),))
+        connection.commit()
+    with pytest.raises(JournalForeignError, match="its engine had written record"):
+        LocalEngine.resume(tmp_path)
+    path.unlink()
+    with pytest.raises(RunDirectoryError, match="is gone"):
+        LocalEngine(tmp_path, one(manifest, script, "exit 0")).run()
 
 
 KILLED = """
