@@ -7,6 +7,7 @@ import msgspec
 
 from steps.contract import approval
 from steps.contract.evidence import Evidence
+from steps.contract.measurements import Measurement, merged
 from steps.contract.verdict import FailureClass, Status
 from steps.report import checklists, model, product_parts
 from steps.report.release_changes import changed_releases
@@ -60,6 +61,8 @@ def build(source: StoredRun, workflow: str = "", running: bool = False, begun: I
         cancelled=source.cancelled,
         opening=opened,
         running=running,
+        measured=tuple(_measured(latest)),
+        versions=merged(record.verdict.versions for record in latest if record.verdict),
         product=next((details for part in parts if (details := part.details(latest)) is not None), None),
     )
 
@@ -143,6 +146,18 @@ def _overall(stages: tuple[model.StageReport, ...], latest: tuple[Evidence, ...]
     if unchanged:
         return Status.PASS.value, unchanged
     return Status.PASS.value, f"all {len(stages)} stages passed" if len(stages) > 1 else "its one stage passed"
+
+
+def _measured(latest: Iterable[Evidence]) -> Iterator[Measurement]:
+    """Yield each quantity once, in running order; the values of nodes that several tasks or shards measured are put together."""
+    quantities: dict[str, list[Measurement]] = {}
+    for record in latest:
+        for row in record.verdict.measured if record.verdict else ():
+            quantities.setdefault(row.quantity, []).append(row)
+    for rows in quantities.values():
+        last = rows[-1]
+        of_its_columns = (row.values for row in rows if row.columns == last.columns)
+        yield msgspec.structs.replace(last, values={node: row for values in of_its_columns for node, row in values.items()})
 
 
 def _nodes(source: StoredRun, latest: tuple[Evidence, ...]) -> tuple[model.HostReport, ...]:

@@ -5,7 +5,9 @@ from importlib import resources
 import jinja2
 import markupsafe
 
-from steps.report import model, product_parts
+from steps.contract.host_ranges import fold
+from steps.report import drawings, model, product_parts
+from steps.report.drawings import span
 from steps.report.timeline import stamp
 
 _TONES = ("pass", "fail", "inconclusive")
@@ -13,19 +15,25 @@ _TONES = ("pass", "fail", "inconclusive")
 
 def html(report: model.Report) -> str:
     """Return the report as an HTML page. Values from outside are escaped."""
-    whole = max(report.finished - report.started, 0.001)
-    environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True)
-    template = resources.files("steps.report").joinpath("report.html.j2").read_text()
-    return environment.from_string(template).render(
+    environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    folder = resources.files("steps.report")
+    odd = drawings.odd_nodes(report)
+    return environment.from_string(folder.joinpath("report.html.j2").read_text()).render(
         r=report,
+        style=markupsafe.Markup(folder.joinpath("report.css").read_text()),
         product=_product(environment, report),
         gates=_node_gates(report),
+        by_name={node.name: node for node in report.nodes},
+        racks=drawings.racks(report.nodes, odd),
+        tiles=drawings.tiles(report),
+        time_rows=drawings.time_rows(report),
+        strip=drawings.strip,
+        heat_map=drawings.heat_map,
+        fold=fold,
         stamp=stamp,
         cell=_cell,
         span=span,
         tone=lambda status: status if status in _TONES else "skipped",
-        left=lambda stage: f"{100 * (stage.started - report.started) / whole:.2f}",
-        width=lambda stage: f"{100 * (stage.finished - stage.started) / whole:.2f}",
     )
 
 
@@ -36,16 +44,6 @@ def _product(environment: jinja2.Environment, report: model.Report) -> markupsaf
     parts = product_parts.reports_of(dict.fromkeys(attempt.stage for attempt in report.attempts))
     values = {"details": report.product, "span": span, "mb": lambda size: f"{size / 1e6:.1f} MB"}
     return markupsafe.Markup("".join(environment.from_string(part.template()).render(values) for part in parts))
-
-
-def span(seconds: float) -> str:
-    """Return a duration in words: `0.8 s`, `42 s`, `3 min 05 s`, `2 h 10 min`."""
-    if seconds < 10:
-        return f"{seconds:.1f} s"
-    if seconds < 60:
-        return f"{seconds:.0f} s"
-    minutes, rest = divmod(round(seconds), 60)
-    return f"{minutes} min {rest:02d} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60:02d} min"
 
 
 def _cell(node: model.HostReport, gate: str) -> tuple[str, str]:

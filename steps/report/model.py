@@ -3,6 +3,7 @@
 from msgspec import Struct, field
 
 from steps.contract.evidence import Diagnosis
+from steps.contract.measurements import Measurement, Versions
 from steps.contract.plain_text import count
 from steps.contract.quarantine import QuarantineEntry
 from steps.contract.revision import SpecSource
@@ -232,7 +233,29 @@ class Report(Struct, frozen=True, kw_only=True):
     running: bool = False
     unsealed: tuple[str, ...] = ()
     product: Struct | None = field(default=None, name="image")
+    measured: tuple[Measurement, ...] = ()
+    versions: Versions = {}
     schema: int = 1
+
+    @property
+    def badge(self) -> str:
+        """Return the status as a headline has it: a pass says how many nodes were set aside, `pass, 2 set aside`."""
+        return f"{self.status}, {len(self.aside)} set aside" if self.aside and self.status == "pass" else self.status
+
+    @property
+    def aside(self) -> tuple[str, ...]:
+        """Return the names of the nodes that were quarantined."""
+        return tuple(dict.fromkeys(entry.node for entry in self.quarantine))
+
+    @property
+    def accepted(self) -> tuple[str, ...]:
+        """Return the names of the nodes that passed every gate that judged them; empty unless the run passed.
+
+        A node that no gate judged is not accepted.
+        """
+        aside = set(self.aside)
+        good = (node for node in self.nodes if node.gates and set(node.gates.values()) <= {"pass", "skipped"})
+        return tuple(node.name for node in good if node.name not in aside) if self.status == "pass" else ()
 
     @property
     def with_opening(self) -> tuple[StageReport, ...]:

@@ -12,6 +12,8 @@ from steps.report import identifiers, model
 _VERDICT = {"id", "stage", "aside_in", "gate", "status", "failure_class", "inspect", "recover"}
 _KEPT = _VERDICT | {"workflow", "engine", "plan", "decision", "approved", "counted"}
 """Fields of a report that hold bringup's own words only, so nothing in them is replaced."""
+_BY_NODE = "values"
+"""Field of a measurement whose keys are names of nodes."""
 _ORDINARY = re.compile(r"(?:gpu|cpu|server|agent|node|worker|compute|login|storage|control|rack|leaf|k8s)s?", re.IGNORECASE)
 """Names of groups and places that say nothing about the site. Replacing them would only garble sentences."""
 _RUN = re.compile(r"(?<![A-Za-z0-9])[a-z0-9][a-z0-9-]*-\d{8}-\d{6}-[0-9a-f]{4}(?![A-Za-z0-9])")
@@ -122,9 +124,17 @@ def _any(texts: Iterable[str]) -> str:
     return "|".join(re.escape(text) for text in sorted(set(texts), key=len, reverse=True)) or "(?!)"
 
 
+def _clean_field(key: str, value: Any, names: _Names) -> Any:
+    if key in _KEPT:
+        return value
+    if key == _BY_NODE and isinstance(value, dict):
+        return {names.hide(node): row for node, row in value.items()}
+    return _clean(value, names)
+
+
 def _clean(value: Any, names: _Names) -> Any:
     if isinstance(value, dict):
-        return {key: item if key in _KEPT else _clean(item, names) for key, item in value.items()}
+        return {key: _clean_field(key, item, names) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [_clean(item, names) for item in value]
     return names.hide(value) if isinstance(value, str) else value

@@ -1,13 +1,13 @@
 """Renders a report as plain lines for a terminal, a log or a mail."""
 
-from steps.report import model
-from steps.report.html import span
+from steps.report import drawings, model
+from steps.report.drawings import span
 
 
 def text(report: model.Report) -> str:
     """Return the acceptance report as lines of text: stages as a table, then quarantine, then what to do."""
     width = max((len(stage.id) for stage in report.stages), default=0)
-    lines = [f"{report.cluster}: {report.status}: {report.sentence}"]
+    lines = [f"{report.cluster}: {report.badge}: {report.sentence}"]
     lines += [f"class of the failure: {kind}" for kind in _classes(report)]
     lines.append(f"run {report.run}, plan {report.plan[:19]}, took {span(report.finished - report.started)}")
     lines += ["operation " + ": ".join(filter(None, (report.operation, report.upgraded)))] if report.operation else []
@@ -18,12 +18,17 @@ def text(report: model.Report) -> str:
     for stage in report.stages:
         took = span(stage.finished - stage.started) if stage.started else "-"
         lines.append(f"{stage.id:<{width}}  {stage.status:<12}  {took:>8}  {_said(stage)}")
+    lines += [_measured(tile) for tile in drawings.measured_tiles(report)]
     lines += [f"note on {stage.id}: {note}" for stage in report.stages for note in stage.notes]
     lines += [f"quarantined {entry.node} in {entry.stage}: {entry.reason}" for entry in report.quarantine]
     for stage in report.stages:
         if stage.status in ("fail", "inconclusive"):
             lines += ["", *_trouble(stage, report.sentence)]
     return "\n".join(lines) + "\n"
+
+
+def _measured(tile: drawings.Tile) -> str:
+    return f"measured {tile.label}: {tile.value} ({tile.note})"
 
 
 def _classes(report: model.Report) -> list[str]:
