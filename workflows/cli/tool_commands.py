@@ -1,7 +1,9 @@
-"""Commands for single tools: exec, simulate, doctor."""
+"""Commands for single tools: explain, exec, lint, simulate, doctor."""
 
 import math
 import os
+import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
@@ -17,6 +19,7 @@ def register(app: typer.Typer) -> None:
     """Add this module's commands to the typer application."""
     app.command()(explain)
     app.command(name="exec")(execute)
+    app.command()(lint)
     app.command()(simulate)
     app.command()(doctor)
 
@@ -44,16 +47,57 @@ def execute(
     actions: Annotated[
         Path | None, typer.Option("--actions", help="File of operator actions (stop, suspend, retry …) to play while it runs.")
     ] = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask before the commands run on this machine.")] = False,
 ) -> int:
-    """Run a Workflow manifest on the embedded engine; a field that the engine does not know is refused."""
-    from workflows.app import manifest_runs
+    """Run a Workflow manifest on the embedded engine: its commands run on this machine, as you, and in no container.
 
-    code, error, summary = manifest_runs.execute(manifest, record, actions)
+    `bringup lint` checks a manifest without running it.
+    """
+    from workflows.app import manifest_runs
+    from workflows.render.grammar.findings import refused
+
+    if not yes and not refused(manifest_runs.findings(manifest)):
+        _ask(manifest_runs.warning(manifest))
+    code, error, summary = manifest_runs.execute(manifest, record, actions, _print_output)
     if error:
         output.error(error, "" if manifest.is_file() else "name the file of a Workflow manifest")
     else:
         output.lines(summary)
     return code
+
+
+def _ask(warning: list[str]) -> None:
+    """Print the warning and ask for a yes. Raises typer.BadParameter if nobody can be asked, typer.Abort after a no."""
+    if not sys.stdin.isatty():
+        raise typer.BadParameter("\n".join([*warning, "nobody is here to ask whether they may run: add --yes"]))
+    output.lines(warning)
+    typer.confirm("run them?", abort=True)
+
+
+def _print_output(node: str, text: str) -> None:
+    """Print what a task wrote, each line after the name of its node."""
+    output.lines([f"{node}: {line}" for line in text.splitlines()])
+
+
+def lint(
+    manifest: Annotated[Path, typer.Argument(help="A file with a Workflow or WorkflowTemplate of Argo.")],
+    form: Output = Format.TABLE,
+) -> int:
+    """Check a Workflow manifest without running it: Argo's schema and rules, and the fields that both engines run alike.
+
+    Fields that only Argo acts on are noted. The exit code is 64 if the manifest is refused.
+    """
+    from workflows.app import manifest_runs
+    from workflows.render.grammar.findings import refused
+
+    findings = manifest_runs.findings(manifest)
+    if form is not Format.TABLE:
+        output.data([asdict(finding) for finding in findings], form)
+    else:
+        output.lines([f"{finding.severity}  {finding}" for finding in findings])
+        count = len(refused(findings))
+        output.lines([f"{manifest}: {f'{count} of {len(findings)} findings refuse it' if count else 'accepted'}"])
+    return ExitCode.USAGE if refused(findings) else ExitCode.OK
 
 
 def simulate(

@@ -48,16 +48,54 @@ def test_simulate_serves_a_cluster_until_ctrl_c(machine: Any) -> None:
 @pytest.mark.parametrize(("case", "code"), [("exit-codes", 65), ("items-lists", 0)])
 def test_exec_does_what_the_controller_did(machine: Any, case: str, code: int) -> None:
     recorded = json.loads((CASES / case / "recorded.json").read_text())
-    done = machine.call("exec", CASES / case / "workflow.yaml", "--record", machine.folder / "record.json")
+    done = machine.call("exec", CASES / case / "workflow.yaml", "--yes", "--record", machine.folder / "record.json")
     assert done.code == code, done.text
     made = json.loads((machine.folder / "record.json").read_text())
     assert made["phase"] == recorded["phase"]
     assert len(made["nodes"]) == len(recorded["nodes"])
-    first, *bad = done.out.splitlines()
-    assert first == f"{recorded['phase']}: {len(recorded['nodes'])} nodes"
+    lines = done.out.splitlines()
+    bad = lines[lines.index(f"{recorded['phase']}: {len(recorded['nodes'])} nodes") + 1 :]
     failed = {node["name"] for node in recorded["nodes"] if node["type"] == "Pod" and node["phase"] != "Succeeded"}
     assert {line.split(":")[0].strip() for line in bad} == failed
     assert all("exit code" in line for line in bad)
+
+
+HELLO = """
+apiVersion: argoproj.io/v1alpha1
+kind: Workflow
+metadata: {name: hello}
+spec:
+  entrypoint: main
+  templates:
+  - {name: main, container: {image: busybox, command: [sh, -c], args: ["echo hello; touch /tmp/made; echo end"]}}
+"""
+
+
+def test_exec_says_what_it_runs_as_whom_and_asks(machine: Any) -> None:
+    (machine.folder / "hello.yaml").write_text(HELLO)
+    asked = machine.call("exec", "hello.yaml", "--record", "record.json")
+    assert asked.code == 64
+    for words in ("runs 1 command on this machine", "as user ", "main: sh -c echo hello", "nobody is here to ask", "add --yes"):
+        assert words in asked.err
+    assert not (machine.folder / "record.json").exists()
+
+
+def test_exec_shows_what_the_tasks_write(machine: Any) -> None:
+    (machine.folder / "hello.yaml").write_text(HELLO)
+    done = machine.call("exec", "hello.yaml", "--yes")
+    assert (done.code, done.out.splitlines()) == (0, ["hello: hello", "hello: end", "Succeeded: 1 node"])
+
+
+def test_lint_checks_without_running(machine: Any) -> None:
+    (machine.folder / "good.yaml").write_text(HELLO)
+    done = machine.call("lint", "good.yaml")
+    assert (done.code, done.out.splitlines()[-1]) == (0, "good.yaml: accepted")
+    assert "noted  spec.templates[0].container.image: only Argo acts on this" in done.out
+    (machine.folder / "bad.yaml").write_text(HELLO.replace("name: hello", "name: hello, labels: {team: no}"))
+    done = machine.call("lint", "bad.yaml", "-o", "json")
+    assert done.code == 64
+    assert [row["path"] for row in json.loads(done.out) if row["severity"] == "refused"] == ["metadata.labels.team"]
+    assert machine.call("lint", "nowhere.yaml").code == 64
 
 
 def test_exec_refuses_what_is_outside_of_the_subset(machine: Any) -> None:

@@ -6,7 +6,6 @@ import json
 import sys
 import tempfile
 import threading
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,6 +20,8 @@ from workflows.render.grammar.findings import LintFinding
 
 GRACE = 3.0
 _ANSWER_WITHIN = 10.0
+_MOST_OUTPUT = 64 << 10
+"""Largest number of bytes of one pod's output that is shown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +73,7 @@ class _Script:
 
     run_dir: Path
     actions: Sequence[ScriptedAction]
+    show: Callable[[str, str], object] | None = None
     phases: dict[str, str] = field(default_factory=dict)
     suspended: bool = False
     over: bool = False
@@ -81,10 +83,21 @@ class _Script:
     def observe(self, news: News) -> None:
         with self.changed:
             if isinstance(news, NodeNews):
+                self._show(news)
                 self.phases[news.node.name] = news.node.phase
             elif isinstance(news, RunNews):
                 self.suspended = news.suspended
             self.changed.notify_all()
+
+    def _show(self, news: NodeNews) -> None:
+        """Pass on the output of a pod that has just ended, its last 64 KiB."""
+        node = news.node
+        path = self.run_dir / node.log
+        if self.show is None or node.type != "Pod" or node.finished is None or node.phase == news.before or not path.is_file():
+            return
+        with path.open("rb") as log:
+            log.seek(max(0, path.stat().st_size - _MOST_OUTPUT))
+            self.show(node.path, log.read(_MOST_OUTPUT).decode(errors="replace"))
 
     def finish(self) -> None:
         with self.changed:
@@ -95,13 +108,20 @@ class _Script:
         for action in self.actions:
             with self.changed:
                 self.changed.wait_for(lambda: self.over or self._is_time(action))  # noqa: B023  # waited for within the same turn
-            if self.over:
-                return
-            time.sleep(action.wait)
+                if not self._is_time(action):
+                    return
+                self.changed.wait_for(lambda: self.over, action.wait)
+            error = self._act(action)
+            self.outcomes.append({"do": action.verb, "accepted": not error, "error": error})
+
+    def _act(self, action: ScriptedAction) -> str:
+        """Do the action and return why it was refused, or "" if it was accepted."""
+        if not self.over:
             ticket = inbox.send(self.run_dir, action.verb, action.node, action.parameters, action.message)
             reply = inbox.wait(self.run_dir, ticket, _ANSWER_WITHIN)
-            error = "no engine answered" if reply is None else reply.error
-            self.outcomes.append({"do": action.verb, "accepted": not error, "error": error})
+            if reply is not None:
+                return reply.error
+        return refusal_after_end(action) if self.over else "no engine answered"
 
     def _is_time(self, action: ScriptedAction) -> bool:
         if action.when_node:
@@ -109,19 +129,37 @@ class _Script:
         return self.suspended or not action.when_suspended
 
 
-def read_manifests(path: Path) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
+def refusal_after_end(action: ScriptedAction) -> str:
+    """Return why Argo refuses an operator's action on a run that has ended, or "" for a bare resume, which it accepts.
+
+    Source: SuspendWorkflow, ResumeWorkflow, updateSuspendedNode and patchShutdownStrategy in workflow/util/util.go of Argo 4.1.2.
+    """
+    if action.node or action.verb == "set":
+        selector = f"displayName={action.node}"
+        return f"currently, set only targets suspend nodes: no suspend nodes matching nodeFieldSelector: {selector}"
+    refused = {
+        "suspend": "cannot suspend completed workflows",
+        "stop": "cannot shutdown a completed workflow",
+        "terminate": "cannot shutdown a completed workflow",
+    }
+    return refused.get(action.verb, "")
+
+
+def read_manifests(path: Path, *, runs_only: bool = True) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
     """Return the Workflow of a YAML file, and its WorkflowTemplates by name.
 
-    Templates may also be in a `workflowtemplate.yaml` beside the file. Raises ManifestRefusedError unless there is exactly one
-    Workflow.
+    Templates may also be in a `workflowtemplate.yaml` beside the file. Without `runs_only` a single WorkflowTemplate stands for the
+    Workflow. Raises ManifestRefusedError unless there is exactly one.
     """
     beside = path.with_name("workflowtemplate.yaml")
     documents_read = [document for file in (path, beside) if file == path or file.is_file() for document in documents.read(file)]
     objects = [document for document in documents_read if isinstance(document, dict)]
     runs = [document for document in objects if document.get("kind") == "Workflow"]
+    templates = [document for document in objects if document.get("kind") == "WorkflowTemplate"]
+    if not runs and not runs_only and len(templates) == 1:
+        return templates[0], {}
     if len(runs) != 1:
         raise ManifestRefusedError([LintFinding(str(path), f"holds {len(runs)} objects of kind Workflow; exactly one is executed")])
-    templates = [document for document in objects if document.get("kind") == "WorkflowTemplate"]
     return runs[0], {str((document.get("metadata") or {}).get("name")): document for document in templates}
 
 
@@ -133,12 +171,14 @@ def execute_manifest(
     run_dir: Path | None = None,
     parallelism: int = 8,
     say: Callable[[str], object] | None = None,
+    show: Callable[[str, str], object] | None = None,
 ) -> int:
     """Run a manifest to its end, write a record of its result to `record_file`, and return an exit code.
 
     `/tmp/` in commands becomes the attempt's own folder. `actions` is a file of operator actions in the form of the corpus. Without
     `run_dir` the run uses a temporary directory. The exit code is 0 (Succeeded), 65 (Failed), 1 (Error), or that of an engine
-    error, whose sentence goes to `say` (by default standard error).
+    error, whose sentence goes to `say` (by default standard error). `show` gets the name of each ended pod's node, and its
+    output.
     """
     say = say or sys.stderr.write
     try:
@@ -146,7 +186,7 @@ def execute_manifest(
         script = read_actions(actions) if actions is not None else ()
         with tempfile.TemporaryDirectory(prefix="bringup-exec-", ignore_cleanup_errors=True) as scratch:
             directory = (run_dir or Path(scratch) / "run").absolute()
-            return _execute(manifest, templates, directory, record_file, script, parallelism)
+            return _execute(manifest, templates, directory, record_file, script, parallelism, show)
     except EngineError as err:
         say(f"{err}\n")
         return err.exit_code
@@ -159,8 +199,9 @@ def _execute(
     record_file: Path | None,
     actions: Sequence[ScriptedAction],
     parallelism: int,
+    show: Callable[[str, str], object] | None,
 ) -> int:
-    script = _Script(run_dir, actions)
+    script = _Script(run_dir, actions, show)
     paths = RunPaths.below(run_dir, private_tmp=True)
     engine = LocalEngine(run_dir, manifest, templates, None, paths, parallelism, script.observe, GRACE)
     operator = threading.Thread(target=script.play, name="operator", daemon=True)

@@ -82,3 +82,22 @@ def test_a_script_that_is_none(tmp_path: Path, actions: str) -> None:
     code, said = execute(tmp_path, TEMPLATE + "---\n" + USE, actions)
     assert code == 64
     assert "actions.yaml" in said
+
+
+@pytest.mark.parametrize(
+    ("do", "accepted", "error"),
+    [
+        ("do: resume", True, ""),
+        ("do: stop", False, "cannot shutdown a completed workflow"),
+        ("do: terminate", False, "cannot shutdown a completed workflow"),
+        ("do: suspend", False, "cannot suspend completed workflows"),
+        ("do: resume, node: a", False, "no suspend nodes matching"),
+        ("do: set, node: a, parameters: {x: y}", False, "no suspend nodes matching"),
+    ],
+)
+def test_an_action_on_a_run_that_has_ended_is_answered_as_argo_does(tmp_path: Path, do: str, accepted: bool, error: str) -> None:
+    text = HEAD.replace("generateName: wf-", "name: wf") + ONE.removeprefix(HEAD) % "exit 0"
+    assert execute(tmp_path, text, f"[{{when: {{node: wf, phase: Succeeded}}, wait: 5, {do}}}]") == (0, "")
+    (action,) = json.loads((tmp_path / "record.json").read_text())["actions"]
+    assert action["accepted"] is accepted
+    assert error in action["error"]
