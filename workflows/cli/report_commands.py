@@ -138,7 +138,7 @@ def sweep(
     *,
     place: LocationOptions,
 ) -> int:
-    """Finish a run on Argo whose exit handler did not: write report and seal, and release the target's lease."""
+    """Finish a run whose exit handler did not: write report and seal, and release the target's lease."""
     if plans:
         from workflows.app.runs import argo_installations
 
@@ -152,7 +152,10 @@ def sweep(
 
     away = argo_runs.find(run, place)
     if away is None:
-        return _lies_here(run)
+        from workflows.app.runs import local_start
+
+        output.lines([local_start.sweep(StateFolder.of_environment().find(run))])
+        return ExitCode.OK
     output.lines([argo_runs.sweep(away)])
     return ExitCode.OK
 

@@ -243,7 +243,7 @@ def approve(
 
 def cancel(
     run: Run = "",
-    now: Annotated[bool, typer.Option("--now", help="Do not run the exit handler (no report).")] = False,
+    now: Annotated[bool, typer.Option("--now", help="Kill what runs; on Argo no report is written then (bringup sweep writes it).")] = False,
     *,
     place: LocationOptions,
 ) -> int:

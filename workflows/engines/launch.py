@@ -1,5 +1,7 @@
 """Start and resume runs on the local engine, with the rendered manifest, this machine's folders and the steps' environment."""
 
+import copy
+import secrets
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
@@ -8,7 +10,8 @@ import msgspec
 
 from steps.clients.clock import SimulatedClock
 from steps.clients.environment import SIMULATOR, SIMULATOR_TOKEN
-from steps.contract import paths
+from steps.clients.store import Store
+from steps.contract import paths, run_records, run_seal
 from workflows.engines import locks, run_inputs
 from workflows.engines.folders import RunFolder
 from workflows.engines.local.executor import StartProcess, start_process
@@ -18,6 +21,8 @@ from workflows.engines.local.run_settings import RunPaths, default_environment
 
 PARALLELISM = 8
 """Number of steps that run at the same time; more than there are cores, since most steps wait for something else."""
+CLOSING_SECONDS = 120
+"""Longest time for report and seal of a run that was ended at once: somebody waits for the command's end."""
 
 
 def start(
@@ -38,7 +43,7 @@ def start(
         workflow,
         {template["metadata"]["name"]: template},
         environment=environment(extra),
-        paths=RunPaths(folder.inputs / "tasks", folder.inputs / "fleet", folder.inputs / "secrets", folder.home.store),
+        paths=_paths(folder),
         parallelism=PARALLELISM,
         observer=observer,
         passing=_passing(extra),
@@ -53,6 +58,52 @@ def resume(folder: RunFolder, observer: Observer | None) -> RunResult:
     """Continue a run on real hosts whose engine has died, to its end. A finished run is returned unchanged. Raises ClusterBusy."""
     with _cluster_lock(folder, _document(folder)["template"]):
         return LocalEngine.resume(folder.engine, environment({}), observer)
+
+
+def must_close(result: RunResult) -> bool:
+    """Return True if a run ended without its exit handler, by a second signal or `cancel --now`."""
+    return result.state.shutdown == "Terminate"
+
+
+def close(folder: RunFolder, phase: str) -> bool:
+    """Write report and seal of a run that ended as `phase` without its exit handler; return True if it is sealed now.
+
+    Only the exit handler's tasks run, in a run directory of their own and for CLOSING_SECONDS at most. A signal ends them as it
+    ends any run. A run whose first task created nothing, or that is sealed, is left as it is.
+    """
+    stored = Store(folder.home.store)
+    seal_key = f"runs/{folder.name}/{run_seal.FILE}"
+    if stored.read(run_records.header_key(folder.name)) is None or stored.read(seal_key) is not None:
+        return stored.read(seal_key) is not None
+    workflow, template = _closing(_document(folder), folder.name, phase)
+    engine = LocalEngine(
+        folder.engine / f"closing-{secrets.token_hex(4)}",
+        workflow,
+        {template["metadata"]["name"]: template},
+        environment=environment({}),
+        paths=_paths(folder),
+        parallelism=PARALLELISM,
+    )
+    engine.run()
+    return stored.read(seal_key) is not None
+
+
+def _closing(document: Mapping[str, Any], run: str, phase: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return a Workflow and its template that run the exit handler of another run, which ended as `phase`."""
+    template = copy.deepcopy(document["template"])
+    spec = template["spec"]
+    handler = spec.pop("onExit")
+    spec |= {"entrypoint": handler, "activeDeadlineSeconds": CLOSING_SECONDS}
+    for task in next(each for each in spec["templates"] if each["name"] == handler)["dag"]["tasks"]:
+        for parameter in task.get("arguments", {}).get("parameters", ()):
+            if parameter["value"] == "{{workflow.status}}":
+                parameter["value"] = phase
+    namespace = document["workflow"]["metadata"]["namespace"]
+    return {**document["workflow"], "metadata": {"name": run, "namespace": namespace}}, template
+
+
+def _paths(folder: RunFolder) -> RunPaths:
+    return RunPaths(folder.inputs / "tasks", folder.inputs / "fleet", folder.inputs / "secrets", folder.home.store)
 
 
 def environment(extra: Mapping[str, str]) -> dict[str, str]:

@@ -44,6 +44,20 @@ def test_a_cancelled_run_is_reported_and_sealed(machine: Any, approved: Callable
     assert "it has ended" in again.err
 
 
+def test_a_run_that_two_signals_end_at_once_is_reported_and_sealed(machine: Any, approved: Callable[..., str]) -> None:
+    (machine.folder / "held.yaml").write_text(approved())
+    held = machine.hold("held.yaml")
+    held.send(signal.SIGINT)
+    held.say("Ctrl-C again")
+    held.send(signal.SIGINT)
+    done = held.end()
+    assert (done.code, "Traceback" in done.text) == (65, False)
+    assert "ended at once: its report and seal are written now" in done.out
+    assert machine.call("verify", machine.runs[0]).code == 0
+    assert f"rke2: cancelled by {getpass.getuser()} (a signal)" in machine.call("report").out
+    assert machine.processes() == []
+
+
 def test_ctrl_c_ends_steps_that_run(machine: Any, small: str) -> None:
     (machine.folder / "small.yaml").write_text(small)
     started = machine.start("rehearse", "small.yaml")

@@ -219,7 +219,7 @@ def require_engine(folder: RunFolder) -> None:
 
 
 def cancel(folder: RunFolder, *, now: bool) -> None:
-    """Cancel the run and record who did; with `now` the exit handler does not run. Raises NoEngine."""
+    """Cancel the run and record who did; with `now` what runs is killed, the exit handler included. Raises NoEngine."""
     is_first = cancel_records.by_command(folder)  # written before the engine stops, so that its report can name the person
     try:
         send(folder, "terminate" if now else "stop", "", {}, "cancelled by an operator")

@@ -42,6 +42,10 @@ class NotReusable(ValueError):
     hint = "see `bringup status` for runs of this machine; without --reuse everything is proven anew"
 
 
+class CannotSweep(ValueError):
+    """Error for a run that is not over, so that its report and seal would not be final."""
+
+
 class Forgotten(ValueError):
     """Error for an ended run whose inputs are no longer complete, so that no new run can be made of them."""
 
@@ -194,6 +198,9 @@ def _view(screen: Screen, folder: RunFolder, progress: Progress) -> RunView:
 
 def conclude(screen: Screen, folder: RunFolder, result: RunResult) -> int:
     """Print the report of an ended run and the paths of its results; return the run's exit code."""
+    if launch.must_close(result):
+        screen.lines([f"run {folder.name} was ended at once: its report and seal are written now (Ctrl-C again: not even those)"])
+        launch.close(folder, result.phase)
     report = folder.stored / "report" / "report.txt"
     unreported = f"no report was written: {result.phase} {cancel_records.told(folder, result.message)}"
     screen.lines(["", report.read_text().rstrip() if report.exists() else unreported])
@@ -204,6 +211,18 @@ def conclude(screen: Screen, folder: RunFolder, result: RunResult) -> int:
             [f"secrets  {folder.stored / 'secrets'} opens the cluster: keep it here; {hand_out} copies what others may have"]
         )
     return result.exit_code
+
+
+def sweep(folder: RunFolder) -> str:
+    """Write report and seal of a run of this machine that ended without them; return a sentence. Raises CannotSweep, RunDriven."""
+    locks.require_idle(folder)
+    engine = read_status(folder.engine)
+    if not engine.finished:
+        raise CannotSweep(
+            f"run {folder.name} was interrupted, so it is not over: `bringup resume {folder.name}` brings it to its end"
+        )
+    is_sealed = launch.close(folder, engine.phase)
+    return f"{folder.name} is reported and sealed" if is_sealed else f"{folder.name} ended before its first task: nothing to report"
 
 
 def keep_announce_commands(folder: RunFolder, spec: ClusterSpec) -> None:
