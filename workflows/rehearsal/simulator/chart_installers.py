@@ -165,7 +165,7 @@ class ChartError(ProgramError):
 class ChartRelease:
     """A Helm release while it is installed or upgraded; the chart's registered installer gets it and creates objects with it.
 
-    `values` are the merged values; `put` creates objects with Helm's labels.
+    `values` are the merged values, `source` is where the chart comes from; `put` creates objects with Helm's labels.
     """
 
     def __init__(self, world: World, chart: Obj, values: dict[str, Any]) -> None:
@@ -174,6 +174,7 @@ class ChartRelease:
         self.name: str = chart["metadata"]["name"]
         self.namespace: str = spec.get("targetNamespace") or chart["metadata"]["namespace"]
         self.chart: str = str(spec.get("chart", "")).rsplit("/", 1)[-1]
+        self.source = f"{spec.get('repo') or ''}/{spec.get('chart') or ''}"
         self.version: str = spec.get("version", "")
         self.values = values
 

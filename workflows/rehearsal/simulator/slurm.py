@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterator
 
-from workflows.rehearsal.simulator import simulated_pods
+from workflows.rehearsal.simulator import simulated_pods, slurm_sunk
 from workflows.rehearsal.simulator.api_kinds import (
     DEPLOYMENTS,
     NODES,
@@ -100,6 +100,8 @@ def gres(world: World, pod: Obj) -> str:
 
 CONTROLLERS, REST_APIS, LOGIN_SETS = (custom("slinky.slurm.net", kind) for kind in ("Controller", "RestApi", "LoginSet"))
 OPERATOR = "slinky"
+SLINKY = "slinkyproject/"
+"""Part of the addresses of Slinky's own charts."""
 INSTANCE = "app.kubernetes.io/instance"
 HOSTNAME = "nodeset.slinky.slurm.net/pod-hostname"
 
@@ -124,8 +126,11 @@ def operator(_world: World, release: ChartRelease) -> None:
 def cluster(world: World, release: ChartRelease) -> None:
     """Install the simulated chart slurm: Secret, Controller, RestApi, LoginSets and NodeSets of a Slurm cluster.
 
-    Raises ChartError if the operator's webhook has no ready pod.
+    Charts of this name from other places than Slinky's are SUNK's. Raises ChartError if the operator's webhook has no ready pod.
     """
+    if SLINKY not in release.source:
+        slurm_sunk.install_cluster(release)
+        return
     if world.served(NODE_SETS) and not has_ready_pod(world, OPERATOR, "slurm-operator-webhook"):
         raise ChartError(
             'INSTALLATION FAILED: Internal error occurred: failed calling webhook "controller.slinky.slurm.net": '
@@ -266,7 +271,7 @@ def _status(world: World, at: Ref) -> None:
     world.patch(NODE_SETS, nodeset, {"status": status}, status=True)
 
 
-ROLES = (Slinky,)
+ROLES = (Slinky, *slurm_sunk.ROLES)
 
 
 blocked_by("slurmctld_crashes", NAME, "slurmctld", "back-off 5m0s restarting failed container=slurmctld")

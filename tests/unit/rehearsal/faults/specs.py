@@ -24,9 +24,13 @@ WITHIN = {
         'os: {distribution: ubuntu, version: "24.04"}': 'os: {distribution: rocky, version: "9.6", selinux: enforcing}'
     },
     "fabric.mtu=9000": {"  rate_gbit: 400": "  rate_gbit: 400\n  interfaces: [ibs1]\n  mtu: 9000"},
+    "accelerator.driver=host": {"  driver: operator": '  driver: host\n  driver_version: "580.126.20"'},
     "slurm.kind=none": {
         "slurm:\n  kind: slinky\n  partitions:\n": "",
         '    - {name: train, groups: gpu, default: true, max_time: "7-00:00:00"}\n  login: {replicas: 1}\n': "",
+    },
+    "slurm.kind=sunk": {
+        "  kind: slinky\n": "  kind: sunk\n  repo: oci://registry.example.org/sunk\n  version: 7.3.0\n",
     },
     "fabric.mode=macvlan": {
         "  kind: infiniband": "  kind: roce",

@@ -1,0 +1,234 @@
+"""Stage slurm by SUNK 7: simulated charts `sunk` and `slurm`, the operator, and the pods that run slurmd.
+
+Names, labels and defaults of the charts are those of https://github.com/coreweave/sunk-anywhere; see `steps/docs/facts/slurm.md`.
+"""
+
+from __future__ import annotations
+
+import functools
+
+from workflows.rehearsal.simulator import simulated_pods
+from workflows.rehearsal.simulator.api_kinds import DEPLOYMENTS, NODES, PODS, STATEFUL_SETS, Obj, Ref, custom, ref
+from workflows.rehearsal.simulator.chart_installers import ChartError, ChartRelease, chart, workload_spec
+from workflows.rehearsal.simulator.operators import has_ready_pod
+from workflows.rehearsal.simulator.scheduler import admits, requests
+from workflows.rehearsal.simulator.simulated_pods import Behaviour, BlockedStart, LongRunning, blocked_by, pod_program
+from workflows.rehearsal.simulator.world import Changes, World
+
+GROUP = "sunk.coreweave.com"
+NODE_SETS = custom(GROUP, "NodeSet")
+NAMESPACE = "sunk"
+GPU = "nvidia.com/gpu"
+NODE_SET, ROLE, GRES = f"{GROUP}/nodeset", f"{GROUP}/role", f"{GROUP}/gres-gpu"
+CLASS = {"key": "node.coreweave.cloud/class", "operator": "In", "values": ["cpu"]}
+"""Node requirement of the charts' control pods by default. Only CoreWeave's nodes have this label."""
+CONDITIONS = ("SlurmCordon", "SlurmDrain", "SlurmRunning", "SlurmNotResponding")
+"""Pod conditions by which SUNK shows the state of a Slurm node; none of them True means idle."""
+LOWER = "gres/gpu count reported lower than configured (0 < {count})"
+MONITORED = {"sunk": ("operator", "scheduler", "syncer"), "slurm": ("login.loginController", "login.directoryCache")}
+"""Parts of each chart that have monitors, which are on by default."""
+
+
+# ---- charts --------------------------------------------------------------------------------------------------------------------
+
+
+@chart("sunk")
+def operator(_world: World, release: ChartRelease) -> None:
+    """Install the simulated chart sunk: the operator, its kinds, and what its values leave on."""
+    _refuse_monitors(release)
+    release.crds(GROUP)
+    affinity = _affinity(release, "operator.affinity")
+    cpus = release.value("operator.resources.requests.cpu", "8")
+    pod = {"affinity": affinity, "tolerations": release.value("operator.tolerations", [])}
+    spec = {"replicas": 1} | workload_spec("sunk-operator", {}, "simulated/sunk-operator", pod)
+    spec["template"]["spec"]["containers"][0]["resources"] = {"requests": {"cpu": cpus}}
+    release.put(DEPLOYMENTS, {"metadata": {"name": "sunk-operator"}, "spec": spec})
+    if release.value("nvidia-device-plugin.enabled", True):
+        release.daemon_set("sunk-nvidia-device-plugin", image="nvcr.io/nvidia/k8s-device-plugin:simulated")
+
+
+def install_cluster(release: ChartRelease) -> None:
+    """Install SUNK's simulated chart slurm: controller, login, REST API, syncer, and a NodeSet for each enabled group of nodes.
+
+    Raises ChartError for monitors of a kind that is not served, for a database without its operator, and for a Service of the login
+    pods that the API server refuses.
+    """
+    _refuse_monitors(release)
+    if release.value("moco.enabled", True):
+        raise ChartError('no matches for kind "MySQLCluster" in version "moco.cybozu.com/v1beta2"\nensure CRDs are installed first')
+    service = release.value("login.service", {})
+    if service.get("type", "ClusterIP") == "ClusterIP" and service.get("externalTrafficPolicy", "Local"):
+        problem = "may only be set when `type` is 'NodePort' or 'LoadBalancer'"
+        raise ChartError(f'Service "slurm-login" is invalid: spec.externalTrafficPolicy: Invalid value: "Local": {problem}')
+    pod = {"affinity": _affinity(release, "global.nodeSelector.affinity")}
+    sets = {"controller": 1, "login": release.value("login.replicas", 1)}
+    for part, replicas in sets.items():
+        name = f"slurm-{part}"
+        body = workload_spec(name, {"app.kubernetes.io/component": part}, f"simulated/{part}", pod)
+        release.put(STATEFUL_SETS, {"metadata": {"name": name}, "spec": body | {"replicas": replicas, "serviceName": name}})
+    for part in ("rest", *(["syncer"] if release.value("syncer.enabled", True) else ())):
+        name, labels = f"slurm-{part}", {"app.kubernetes.io/name": f"sunk-{part}"}
+        body = {"replicas": 1} | workload_spec(name, labels, f"simulated/{part}", pod)
+        release.put(DEPLOYMENTS, {"metadata": {"name": name}, "spec": body})
+    for name, group in release.value("compute.nodes", {}).items():
+        if group.get("enabled", False):
+            release.put(NODE_SETS, {"metadata": {"name": f"slurm-{name}"}, "spec": _node_set(release, name, group)})
+
+
+def _node_set(release: ChartRelease, name: str, group: Obj) -> Obj:
+    pod = {key: group.get(key) for key in ("nodeSelector", "affinity", "tolerations") if group.get(key)}
+    if not pod.get("affinity") and not pod.get("nodeSelector"):
+        pod["affinity"] = _affinity(release, "global.nodeSelector.affinity")
+    labels = {NODE_SET: f"slurm-{name}", ROLE: "compute", GRES: str(group.get("gresGpu") or "").partition(":")[0]}
+    container = {"name": "slurmd", "image": "simulated/slurmd", "resources": group.get("resources") or {}}
+    if release.value("compute.securityContext.privileged", False):
+        container["securityContext"] = {"privileged": True}
+    template = {"metadata": {"labels": labels}, "spec": pod | {"containers": [container]}}
+    return {"replicas": group.get("replicas", 0), "template": template}
+
+
+def _affinity(release: ChartRelease, path: str) -> Obj:
+    """Return the node affinity of control pods: the chart's own unless the values have another one, or null."""
+    own = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{"matchExpressions": [CLASS]}]}}
+    value = release.value(path, {"nodeAffinity": own})
+    return dict(value or {})
+
+
+def _refuse_monitors(release: ChartRelease) -> None:
+    for part in MONITORED[release.chart]:
+        if release.value(f"{part}.vmPodScrape.enabled", True):
+            raise ChartError('no matches for kind "VMPodScrape" in version "operator.victoriametrics.com/v1beta1"')
+
+
+# ---- operator ------------------------------------------------------------------------------------------------------------------
+
+
+class Sunk:
+    """Simulated operator of SUNK with slurmctld and syncer: slurmd pods, the states of their Slurm nodes, NodeSet status."""
+
+    name = "sunk"
+    kinds = (NODE_SETS, STATEFUL_SETS, DEPLOYMENTS, PODS, NODES)
+
+    def reconcile(self, world: World, changed: Changes) -> None:
+        """Create missing slurmd pods on feasible nodes; schedule the state of each ready one, and the status of NodeSets."""
+        if not world.served(NODE_SETS) or not has_ready_pod(world, NAMESPACE, "sunk-operator"):
+            return
+        every = changed.everything or changed.concern(NODE_SETS, DEPLOYMENTS)
+        names = [node["metadata"]["name"] for node in world.objects(NODES)] if every else [at.name for at in changed.refs(NODES)]
+        for node_set in list(world.objects(NODE_SETS)):
+            for name in names:
+                _ensure_slurmd(world, node_set, name)
+            at = ref(node_set)
+            for pod in _pods(world, node_set):
+                _register(world, pod)
+            world.later(f"sunk/{at.namespace}/{at.name}/status", 5, 10, functools.partial(_status, world, at))
+
+
+def _feasible(world: World, node_set: Obj) -> list[str]:
+    """Return the nodes that a NodeSet's pods fit by selector, affinity and taints, at most as many as it asks for."""
+    spec = node_set["spec"]["template"]["spec"]
+    names = [node["metadata"]["name"] for node in world.objects(NODES) if not admits(node, spec)]
+    return sorted(names)[: node_set["spec"]["replicas"]]
+
+
+def _pods(world: World, node_set: Obj) -> list[Obj]:
+    uid, space = node_set["metadata"]["uid"], node_set["metadata"]["namespace"]
+    return [pod for pod in world.select(PODS, space) if simulated_pods.owner_uid(pod) == uid]
+
+
+def _ensure_slurmd(world: World, node_set: Obj, node: str) -> None:
+    at, number = ref(node_set), world.fleet.number(node)
+    place = Ref(at.namespace, f"{at.name}-{number // 1000:03d}-{number % 1000:03d}")
+    if world.find(PODS, place) is not None or node not in _feasible(world, node_set):
+        return
+    template = node_set["spec"]["template"]
+    labels = template["metadata"]["labels"] | {"app.kubernetes.io/component": "compute"}
+    terms = [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]}]
+    pinned = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}}
+    spec = template["spec"] | {"hostname": place.name, "affinity": pinned}
+    meta = {"name": place.name, "namespace": at.namespace, "labels": labels, "ownerReferences": [NODE_SETS.owner(node_set)]}
+    world.create_soon(PODS, {"metadata": meta, "spec": spec})
+
+
+def _register(world: World, pod: Obj) -> None:
+    """Schedule the conditions of a ready slurmd pod, once slurmctld answers and the syncer copies Slurm's states."""
+    running = has_ready_pod(world, pod["metadata"]["namespace"], "slurm-controller")
+    if not simulated_pods.ready(pod) or not running or not has_ready_pod(world, pod["metadata"]["namespace"], "slurm-syncer"):
+        return
+    if _conditions(world, pod) != {entry["type"]: entry["status"] for entry in _slurm_conditions(pod)}:
+        at = ref(pod)
+        world.later(f"sunk/{at.namespace}/{at.name}/register", 3.0, 15.0, functools.partial(_write_conditions, world, at))
+
+
+def _slurm_conditions(pod: Obj) -> list[Obj]:
+    return [entry for entry in pod.get("status", {}).get("conditions") or () if entry["type"] in CONDITIONS]
+
+
+def _conditions(world: World, pod: Obj) -> dict[str, str]:
+    node = simulated_pods.node(pod)
+    true = {"SlurmDrain"} if _reason(world, pod) else set()
+    true |= {"SlurmCordon"} if (world.find(NODES, node) or {"spec": {}})["spec"].get("unschedulable") else set()
+    true |= {"SlurmNotResponding"} if world.fault("slurm_nodes_down", node) else set()
+    return {name: "True" if name in true else "False" for name in CONDITIONS}
+
+
+def _reason(world: World, pod: Obj) -> str:
+    """Return why Slurm drains a node; empty if it does not. Without NVML in its image slurmd finds no GPU of `gresGpu`."""
+    count = int(requests(pod).get(GPU, 0.0))
+    return LOWER.format(count=count) if count and world.fault("sunk_gres_autodetect", simulated_pods.node(pod)) else ""
+
+
+def _write_conditions(world: World, at: Ref) -> None:
+    pod = world.find(PODS, at)
+    if pod is None or not simulated_pods.ready(pod):
+        return
+    others = [entry for entry in pod["status"]["conditions"] if entry["type"] not in CONDITIONS]
+    own: list[Obj] = [
+        {"type": name, "status": status, "message": _reason(world, pod) if name == "SlurmDrain" and status == "True" else ""}
+        | {"lastTransitionTime": world.stamp()}
+        for name, status in _conditions(world, pod).items()
+    ]
+    world.patch_soon(PODS, pod, {"status": {"conditions": [*others, *own]}}, status=True)
+
+
+def _status(world: World, at: Ref) -> None:
+    node_set = world.find(NODE_SETS, at)
+    if node_set is None:
+        return
+    pods = _pods(world, node_set)
+    ready, desired = sum(simulated_pods.ready(pod) for pod in pods), len(_feasible(world, node_set))
+    drained = sum(
+        any(entry["type"] == "SlurmDrain" and entry["status"] == "True" for entry in _slurm_conditions(pod)) for pod in pods
+    )
+    status = {
+        "desiredNumberScheduled": desired,
+        "numberReady": ready,
+        "numberDrain": drained,
+        "numberUnavailable": desired - ready,
+        "observedGeneration": node_set["metadata"].get("generation", 1),
+    }
+    world.patch(NODE_SETS, node_set, {"status": status}, status=True)
+
+
+@pod_program(ROLE, "compute")
+def slurmd(world: World, pod: Obj, node: str) -> Behaviour:
+    """Play a slurmd pod: it crashes without the privileges that its cgroups need, and without its GPUs."""
+    container = pod["spec"]["containers"][0]
+    if not (container.get("securityContext") or {}).get("privileged"):
+        message = "error: cannot create cgroup context: unable to open /sys/fs/cgroup/system.slice: Read-only file system"
+        return BlockedStart(reason="CrashLoopBackOff", message=message)
+    if world.fault("slurmd_crashes", node):
+        message = "fatal: can't stat gres.conf file /dev/nvidia0: No such file or directory"
+        return BlockedStart(reason="CrashLoopBackOff", message=message)
+    return LongRunning()
+
+
+blocked_by(
+    "sunk_syncer_down",
+    "app.kubernetes.io/name",
+    "sunk-syncer",
+    'secret "slurm-syncer-token" not found',
+    reason="CreateContainerConfigError",
+)
+
+ROLES = (Sunk,)
