@@ -130,7 +130,7 @@ def _listed(source: Path, named: Path, folder: Path, plugins: str, vault: Path |
     """Return the parsed output of `ansible-inventory --list`. Raises BadInventory about `named`, the file that the user named."""
     (folder / "ansible.cfg").write_text("[defaults]\n")
     program = ["-m", "ansible"] if plugins == "script" else ["-c", _BOUNDED.format(MOST_MEMORY, SECONDS)]
-    command = [sys.executable, *program, "inventory", "--list", "--inventory", str(source)]
+    command = [sys.executable, "-P", *program, "inventory", "--list", "--inventory", str(source)]
     command += ["--vault-password-file", str(vault.absolute())] if vault else []
     done = _run(command, named, _environment(folder, plugins))
     if (folder / MARK).exists():

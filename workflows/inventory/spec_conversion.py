@@ -11,7 +11,7 @@ import yaml
 
 from steps.contract.host_play import PYTHON
 from steps.contract.host_ranges import fold
-from workflows.inventory import grouping, machine_variables
+from workflows.inventory import foreign_settings, grouping, machine_variables
 from workflows.inventory.connection import HostAccess, host_access
 from workflows.inventory.model import BadInventory, Inventory
 from workflows.spec import range_syntax
@@ -26,8 +26,11 @@ _FRONT = (
     "kube_vip_address",
     "kubevip_address",
     "vip_address",
+    "api_endpoint",
+    "k3s_registration_address",
 )
 """Variables with the address in front of the servers: our own, and those of RKE2 roles, k3s-ansible and Kubespray."""
+_NETWORKS = (foreign_settings.PODS, foreign_settings.SERVICES, foreign_settings.PLUGIN)
 _PROXIES = ("http_proxy", "https_proxy", "no_proxy")
 """Variables with the proxies of machines in Kubespray and other projects."""
 _THROUGH = {"jump": "jump_host", "proxy": "http_proxy"}
@@ -77,10 +80,7 @@ def convert(inventory: Inventory, choice: ConversionOptions) -> ConvertedSpec:
     unmarked = ", ".join(name for name in used.gpu if "gpu" not in groups[name])
     remedy = "add accelerator: {product: H200, per_node: 8} and gpu: true to the group"
     lacking = [f"GPUs of {unmarked}: an inventory does not say which; {remedy}"] if unmarked else []
-    heads = [host for name in used.servers for host in used.groups[name]]
-    front, front_notes = _front(inventory, heads, ways)
-    network, wide = _network(len(planned))
-    rke2 = ({"registration_address": front} if front else {}) | ({"cluster_cidr": network} if network else {})
+    rke2, rke2_notes = _rke2(inventory, [host for name in used.servers for host in used.groups[name]], ways)
     data = {
         "apiVersion": "bringup/v1",
         "kind": "Cluster",
@@ -92,7 +92,7 @@ def convert(inventory: Inventory, choice: ConversionOptions) -> ConvertedSpec:
         **({"ssh": ssh} if ssh else {}),
         **({"rke2": rke2} if rke2 else {}),
     }
-    return ConvertedSpec(data=data, notes=(*notes, *used.notes, *more_notes, *front_notes, *wide, *lacking, *_variables(ways)))
+    return ConvertedSpec(data=data, notes=(*notes, *used.notes, *more_notes, *rke2_notes, *lacking, *_variables(ways)))
 
 
 def _with(sentence: str, dropped: Sequence[str]) -> str:
@@ -212,6 +212,15 @@ def _addresses(ordered: Sequence[str], addresses: Mapping[str, str]) -> dict[str
     return {"map": dict(addresses)}
 
 
+def _rke2(inventory: Inventory, servers: Sequence[str], ways: Mapping[str, HostAccess]) -> tuple[dict[str, Any], list[str]]:
+    """Return the section `rke2` with notes: the address in front of the servers, and networks with room for all planned hosts."""
+    front, notes = _front(inventory, servers, ways)
+    section = {"registration_address": front} if front else {}
+    foreign, foreign_notes = foreign_settings.convert_networks(inventory.hosts[servers[0]], len(ways))
+    network, wide = _network(len(ways)) if "cluster_cidr" not in foreign else ("", [])
+    return section | ({"cluster_cidr": network} if network else {}) | foreign, [*notes, *wide, *foreign_notes]
+
+
 def _front(inventory: Inventory, servers: Sequence[str], ways: Mapping[str, HostAccess]) -> tuple[str, list[str]]:
     """Return the address in front of the servers and notes about it; empty for a single server."""
     if len(servers) == 1:
@@ -252,13 +261,16 @@ def _variables(ways: Mapping[str, HostAccess]) -> list[str]:
     """Return notes about Ansible variables that were not converted, and about the names of all other variables."""
     by_reason = _by_reason((reason, host) for host, way in ways.items() for reason in way.lost)
     lost = [f"{name} of {_named(hosts)}: {why}" for (name, why), hosts in by_reason.items()]
-    own = sorted({name for way in ways.values() for name in way.own} - {*_FRONT, *_PROXIES})
-    shown = ", ".join(own[:8]) + (f" and {len(own) - 8} more" if len(own) > 8 else "")
+    own = sorted({name for way in ways.values() for name in way.own} - {*_FRONT, *_PROXIES, *_NETWORKS})
+    elsewhere = foreign_settings.notes_on(own)
+    own = [name for name in own if name not in foreign_settings.ELSEWHERE]
+    # all names: what a user does not find here was converted
+    shown = ", ".join(own)
     kept = [f"variables {shown}: they are your roles' own; a role that roles: names gets what it is given there"] if own else []
     # variables of proxies are not converted, since they may hold templates and passwords
     proxies = ", ".join(name for name in _PROXIES if any(name in way.own for way in ways.values()))
     say = f"variables {proxies}: say them as proxy: {{http: http://HOST:PORT, no_proxy: [.example.org]}}"
-    return [*lost, *([say] if proxies else []), *kept]
+    return [*lost, *([say] if proxies else []), *elsewhere, *kept]
 
 
 def _by_reason(pairs: Iterable[tuple[Reason, str]]) -> dict[Reason, list[str]]:

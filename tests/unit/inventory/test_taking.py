@@ -450,3 +450,63 @@ def test_whatever_variables_hold_the_spec_loads(server: dict[str, Any], worker: 
     )
 
     assert problems(spec_conversion.render_spec(made, "hosts")) <= {"s1 and w1 have the same address"}
+
+
+KUBESPRAY = {
+    "kube_version": "1.33.1",
+    "kube_pods_subnet": "10.233.64.0/18",
+    "kube_service_addresses": "10.233.0.0/18",
+    "kube_network_plugin": "calico",
+    "upstream_dns_servers": ["8.8.8.8"],
+}
+
+
+def test_networks_and_plugin_of_kubespray_are_those_of_the_spec() -> None:
+    spec, notes = spec_of(inventory({"kube_control_plane": ["n1"], "kube_node": ["n2", "n3"]}, _=KUBESPRAY))
+    assert (spec.rke2.cluster_cidr, spec.rke2.service_cidr, spec.rke2.cni) == ("10.233.64.0/18", "10.233.0.0/18", ("calico",))
+    assert "variable kube_version: RKE2 brings its own Kubernetes" in notes
+    assert "upstream_dns_servers: write it as os: {dns: {servers: […]}}" in notes
+    assert "kube_pods_subnet" not in notes
+
+
+@pytest.mark.parametrize(
+    ("changed", "note"),
+    [
+        ({"kube_pods_subnet": "10.233.64.0/24"}, "has no room for a /24 for each of 3 nodes"),
+        ({"kube_pods_subnet": "fd00::/48"}, "kube_pods_subnet: it is no IPv4 network"),
+        ({"kube_service_addresses": "{{ x }}"}, "kube_service_addresses: it is no IPv4 network"),
+        ({"kube_network_plugin": "kube-ovn"}, "RKE2 has canal, calico, cilium, flannel only"),
+    ],
+)
+def test_what_rke2_cannot_have_is_named(changed: dict[str, Any], note: str) -> None:
+    _, notes = spec_of(inventory({"kube_control_plane": ["n1"], "kube_node": ["n2", "n3"]}, _=KUBESPRAY | changed))
+    assert note in notes
+
+
+def test_settings_of_k3s_say_where_a_spec_has_them_and_show_no_token() -> None:
+    variables = {
+        "k3s_version": "v1.30.2+k3s1",
+        "token": "changeme!",
+        "extra_server_args": "--token=secret",
+        "api_endpoint": "10.0.0.9",
+    }
+    spec, notes = spec_of(inventory({"server": ["a", "b", "c"], "agent": ["d"]}, _=variables))
+    assert spec.rke2.registration_address == "10.0.0.9"
+    assert "token: not read: each cluster gets a join token of its own" in notes
+    assert "changeme" not in notes + repr(spec)
+    assert "secret" not in notes
+
+
+def test_slurm_appliance_gives_groups_by_partition_and_says_what_else_it_has() -> None:
+    machines = {"control": ["c"], "login": ["l"], "compute": ["g-0", "g-1", "s-0"], "lab_gpu": ["g-0", "g-1"], "lab_std": ["s-0"]}
+    variables = {"openhpc_cluster_name": "lab", "openhpc_nodegroups": [{"name": "gpu"}]}
+    spec, notes = spec_of(inventory(machines, _=variables), servers="control")
+    assert sorted(machine.name for machine in spec.machines) == ["c", "g-0", "g-1", "l", "s-0"]
+    assert "openhpc_nodegroups: write them as slurm: {partitions: …}" in notes
+    assert "openhpc_cluster_name: write it as name: of the spec" in notes
+
+
+def test_every_variable_that_is_not_converted_is_named() -> None:
+    variables = {f"own_{number:02d}": number for number in range(40)}
+    _, notes = spec_of(inventory({"servers": ["a"]}, _=variables))
+    assert all(name in notes for name in variables)
