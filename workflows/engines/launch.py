@@ -107,8 +107,11 @@ def _paths(folder: RunFolder) -> RunPaths:
 
 
 def environment(extra: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment of every step of a local run, with the variables `extra` added."""
-    return {**default_environment(), paths.ENGINE: "local", **extra}
+    """Return the environment of every step of a local run, with the variables `extra` added.
+
+    As in the image of steps, interpreters import nothing from their current folder.
+    """
+    return {**default_environment(), "PYTHONSAFEPATH": "1", paths.ENGINE: "local", **extra}
 
 
 def _passing(extra: Mapping[str, str]) -> TimePassing | None:

@@ -57,6 +57,7 @@ def _compile(jobs: list[tuple[str, str, str]], root: Path, python: str) -> None:
         env={"PYTHONHASHSEED": "0", "LC_ALL": "C.UTF-8", "PYTHONHOME": str(root / "usr")},
         capture_output=True,
         check=False,
+        cwd="/",  # `-c` imports from the current folder first, and `-P` is unknown to Python 3.10
     )
     if done.returncode != 0:
         stderr = done.stderr.decode(errors="replace").strip()[-500:]

@@ -134,7 +134,7 @@ def _parent() -> list[str]:
 def _process(name: str, arguments: Sequence[str], ready: Path, folder: Path) -> Iterator[None]:
     ready.unlink(missing_ok=True)
     log = folder / f"{name}.log"
-    command = [sys.executable, "-m", f"workflows.rehearsal.{name}", *arguments]
+    command = [sys.executable, "-P", "-m", f"workflows.rehearsal.{name}", *arguments]
     with log.open("wb") as output:
         # its own session: Ctrl-C goes to the engine, which still needs the cluster to cancel cleanly
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True)

@@ -75,7 +75,7 @@ class StepForks:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs, self._log.open("wb") as log:
             process = subprocess.Popen(
-                [sys.executable, "-m", "steps.fork_server", str(theirs.fileno())],
+                [sys.executable, "-P", "-m", "steps.fork_server", str(theirs.fileno())],
                 env=default_environment(),
                 stdin=subprocess.DEVNULL,
                 stdout=log,

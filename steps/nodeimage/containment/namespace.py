@@ -156,7 +156,7 @@ def _converse(request: bytes, function: str, seconds: float, say: Callable[[str]
 def _child() -> Iterator[tuple[subprocess.Popen[bytes], IO[bytes], IO[bytes], IO[bytes]]]:
     """Run the child process until the block ends; the kernel kills it if this process is killed."""
     child = subprocess.Popen(
-        [sys.executable, "-m", "steps.nodeimage.containment.namespace_child"],
+        [sys.executable, "-P", "-m", "steps.nodeimage.containment.namespace_child"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

@@ -1,6 +1,7 @@
 """The house rules that no linter keeps: sizes, names, one basename a stage, README per folder."""
 
 import ast
+import itertools
 import re
 import statistics
 import subprocess
@@ -263,3 +264,54 @@ def test_layers_hold() -> None:
     script = Path(sys.executable).with_name("lint-imports")
     done = subprocess.run([script, "--no-cache"], cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-1000:]
+
+
+STARTERS = {
+    "steps/clients/process.py",
+    "steps/clients/ansible/workspace.py",
+    "steps/clients/releases/shell_session.py",
+    "steps/nodeimage/containment/chroot.py",
+    "steps/nodeimage/containment/namespace.py",
+    "steps/nodeimage/containment/namespace_child.py",
+    "steps/nodeimage/layer/package_installation.py",
+    "steps/nodeimage/layer/packed_streams.py",
+    "steps/nodeimage/netboot/parent_death.py",
+    "steps/nodeimage/netboot/qemu_machine.py",
+    "steps/nodeimage/sandbox/sandbox_tests.py",
+    "steps/nodeimage/store/programs.py",
+    "workflows/app/specs/revisions.py",
+    "workflows/engines/local/executor.py",
+    "workflows/host_keys/key_scan.py",
+    "workflows/host_keys/known_hosts.py",
+    "workflows/inventory/ansible_inventory.py",
+    "workflows/inventory/capped_script.py",
+    "workflows/podimage/bytecode.py",
+    "workflows/podimage/deb_unpacking.py",
+    "workflows/podimage/downloads.py",
+    "workflows/rehearsal/simulated_cluster.py",
+    "workflows/rehearsal/step_forks.py",
+}
+"""Modules that start programs. Another one needs a reason, because each start may run what data names."""
+_START = re.compile(r"(os\.(exec|spawn|posix_spawn|system|popen)|subprocess\.(run|Popen|call|check_\w+|getoutput))\w*\(|pty\.spawn")
+_ISOLATED = re.compile(r"-[IPS]*[IP][IPS]*")
+
+
+def test_few_modules_start_programs() -> None:
+    rooms = ("steps/", "workflows/")
+    starters = {path for path in map(_relative, CODE) if path.startswith(rooms) and _START.search((ROOT / path).read_text())}
+    assert starters == STARTERS
+
+
+def test_child_interpreters_start_isolated() -> None:
+    """Import nothing from the current folder or beside data: `-P`, `-I`, or PYTHONSAFEPATH in the environment of steps."""
+    loose = []
+    for path in CODE:
+        for node in ast.walk(ast.parse(path.read_text())):
+            if not isinstance(node, ast.List | ast.Tuple):
+                continue
+            for here, after in itertools.zip_longest(node.elts, node.elts[1:]):
+                is_interpreter = isinstance(here, ast.Attribute) and ast.unparse(here) == "sys.executable"
+                flag = after.value if isinstance(after, ast.Constant) else None
+                if is_interpreter and not (isinstance(flag, str) and _ISOLATED.fullmatch(flag)):
+                    loose.append(f"{_relative(path)}:{here.lineno}")
+    assert loose == []

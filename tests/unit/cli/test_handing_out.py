@@ -1,6 +1,7 @@
 """Evidence handed out to others holds no secrets and verifies, and a run records the Git commit of its spec."""
 
 import json
+import os
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -73,3 +74,22 @@ def test_a_run_records_it_outside_of_its_plan(machine: Any, small: str, tree: Pa
     assert opened["observation"]["source"]["commit"] == commit
     assert commit not in (run / "plan.json").read_text()
     assert machine.call("verify", run).code == 0
+
+
+def test_a_repository_cannot_name_programs_that_run_when_its_state_is_read(tree: Path) -> None:
+    ran = tree.parent / "ran"
+    program = tree.parent / "program"
+    program.write_text(f"#!/bin/sh\ntouch {ran}\ncat\n")
+    program.chmod(0o755)
+    (tree / ".gitattributes").write_text("* filter=evil diff=evil\n")
+    for name in ("filter.evil.clean", "filter.evil.smudge", "filter.evil.process", "diff.evil.textconv", "core.fsmonitor"):
+        git(tree, "config", name, str(program))
+    (tree / ".git/hooks").mkdir(exist_ok=True)
+    for hook in ("post-index-change", "fsmonitor-watchman"):
+        (tree / ".git/hooks" / hook).symlink_to(program)
+    spec = tree / "sites/lab.yaml"
+    os.utime(spec, (1, 1))  # so that git would read the file again
+    source = revisions.of(spec)
+    assert source is not None
+    assert not source.dirty
+    assert not ran.exists()

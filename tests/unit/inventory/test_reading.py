@@ -210,3 +210,11 @@ def test_a_script_without_end_is_ended_with_its_children(tmp_path: Path, stream:
             return True
 
     assert until(gone, 60), "what was killed ends as soon as it gets its turn"
+
+
+@pytest.mark.parametrize("module", ["resource", "runpy", "ansible", "json"])
+def test_a_module_beside_an_inventory_is_not_run(place: Path, module: str) -> None:
+    (place / f"{module}.py").write_text(f"open({str(place / 'ran')!r}, 'w').write('')\nraise SystemExit(3)\n")
+    (place / "hosts.ini").write_text(INI)
+    assert read(place / "hosts.ini").hosts["gpu001"]["ansible_port"] == 2222
+    assert not (place / "ran").exists()

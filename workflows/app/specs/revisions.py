@@ -66,16 +66,14 @@ def state(tree: Path, files: Iterable[Path]) -> tuple[str, bool] | None:
     commit = _git(tree, "rev-parse", "--verify", "HEAD")
     if not commit:
         return None
-    names = [os.path.relpath(path, tree) for path in files]
-    changed = _git(tree, "--literal-pathspecs", "status", "--porcelain", "--ignored", "--untracked-files=all", "--", *names)
-    return _state_of_anothers(tree, commit, names) if changed is None else (commit, bool(changed))
+    return _compared(tree, commit, [os.path.relpath(path, tree) for path in files])
 
 
-def _state_of_anothers(tree: Path, commit: str, names: Sequence[str]) -> tuple[str, bool] | None:
-    """Return the commit of another user's work tree, and True if a file differs from it; None if its objects cannot be read.
+def _compared(tree: Path, commit: str, names: Sequence[str]) -> tuple[str, bool] | None:
+    """Return the commit of a work tree, and True if a file differs from it; None if its objects cannot be read.
 
-    Bytes are compared, because `git status` would run filters that the tree's configuration names. A file that only a filter makes
-    equal (LFS) counts as different.
+    Bytes are compared, because `git status` would run filters and hooks that the tree's configuration names. A file that only a
+    filter makes equal (LFS) counts as different.
     """
     objects = _git(tree, "rev-parse", "--git-path", "objects")
     listed = _listed(tree / objects, commit, names) if objects else None

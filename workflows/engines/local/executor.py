@@ -164,6 +164,8 @@ class Executor:
             log.close()
             if captured:
                 captured.close()
+        assert action.template.container is not None
+        process_control.limit(process.pid, action.template.container.memory)
         handle = os.pidfd_open(process.pid)
         self._pods[action.node] = _Pod(action.node, process, handle, out, action.template, stdout, env[process_control.MARK])
         self._selector.register(handle, selectors.EVENT_READ, action.node)

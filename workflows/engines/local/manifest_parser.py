@@ -30,6 +30,13 @@ from workflows.render.grammar.tags import strings
 _RESULT = re.compile(r"(?:tasks|steps)(?:\.([-\w]+)|\[['\"]([-\w]+)['\"]\])\.outputs\.result")
 _T = TypeVar("_T")
 
+_UNITS = {
+    unit: base**power
+    for base, units in ((1024, ("", "Ki", "Mi", "Gi", "Ti")), (1000, ("", "k", "M", "G", "T")))
+    for power, unit in enumerate(units)
+}
+_QUANTITY = re.compile(rf"([0-9]+(?:\.[0-9]+)?)({'|'.join(_UNITS)})")
+
 
 def text(value: Any) -> str:
     """Return a scalar of the manifest as a string, as Argo's AnyString does; "" for None."""
@@ -82,6 +89,13 @@ def _output(raw: Mapping[str, Any]) -> Output:
         "supplied" in source,
         text(raw.get("globalName")),
     )
+
+
+def _memory_limit(container: Mapping[str, Any]) -> int:
+    """Return a container's memory limit in bytes, 0 without one; Kubernetes' quantities, such as `512Mi`, `1G` or `1.5Gi`."""
+    limit = ((container.get("resources") or {}).get("limits") or {}).get("memory")
+    parts = _QUANTITY.fullmatch(str(limit))
+    return int(float(parts[1]) * _UNITS[parts[2]]) if parts else 0
 
 
 def _retry(raw: Mapping[str, Any] | None) -> Retry | None:
@@ -186,6 +200,7 @@ def parse_template(raw: Mapping[str, Any], scope: str, default_retry: Retry | No
             tuple(container.get("command") or ()),
             tuple(container.get("args") or ()),
             tuple((item["name"], text(item.get("value"))) for item in container.get("env") or []),
+            _memory_limit(container),
         )
         if kind == "container"
         else None,

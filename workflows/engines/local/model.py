@@ -120,11 +120,12 @@ class TaskModel:
 
 @dataclass(frozen=True, slots=True)
 class ContainerModel:
-    """The command of a pod; `env` keeps the order of declaration."""
+    """The command of a pod; `env` keeps the order of declaration. `memory` is its memory limit in bytes, 0 without one."""
 
     command: tuple[str, ...]
     args: tuple[str, ...]
     env: tuple[tuple[str, str], ...]
+    memory: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
+import resource
 import select
 import signal
 import threading
@@ -19,6 +20,19 @@ MARK = "BRINGUP_ENGINE_TOKEN"  # in the environment of every child and hence of 
 _PR_SET_CHILD_SUBREAPER = 36
 _EXECVE_SECONDS = 1.0
 """Longest wait in seconds until a process has loaded its program; a file system that hangs must not block the caller."""
+
+
+def limit(pid: int, memory: int) -> None:
+    """Forbid a process and its children core dumps, which may hold secrets, and more than `memory` bytes of data each; 0: no limit.
+
+    The limit of a pod is for all its processes together. RLIMIT_DATA counts the memory that a process may write, not libraries or
+    reserved addresses, so that it is the nearest to it.
+    """
+    with contextlib.suppress(ProcessLookupError, PermissionError):  # it has ended, or has another user by a setuid program
+        resource.prlimit(pid, resource.RLIMIT_CORE, (0, 0))
+        hard = resource.prlimit(pid, resource.RLIMIT_DATA)[1]
+        if memory and (hard == resource.RLIM_INFINITY or memory < hard):
+            resource.prlimit(pid, resource.RLIMIT_DATA, (memory, memory))
 
 
 def start_time(pid: int) -> int:

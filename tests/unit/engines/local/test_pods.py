@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -138,3 +139,16 @@ def test_file_names_of_nodes_are_safe_and_distinct() -> None:
     names = {slug(path) for path in ("wf.a(0:x/../y)", "wf.a(0:x..y)", "wf.a" * 200, "wf.ä(1:ö)")}
     assert len(names) == 4
     assert all("/" not in name and len(name) < 128 for name in names)
+
+
+@pytest.mark.parametrize(("limit", "kibibytes"), [("512Mi", "524288"), ("1.5Gi", "1572864"), ("1G", "976562"), (None, None)])
+def test_a_pod_dumps_no_core_and_has_its_memory_limit(
+    tmp_path: Path, manifest: Make, script: Make, limit: str | None, kibibytes: str | None
+) -> None:
+    data = kibibytes or subprocess.run(["sh", "-c", "ulimit -d"], capture_output=True, text=True, check=True).stdout.strip()
+    text = f'until [ "$(ulimit -c) $(ulimit -d)" = "0 {data}" ]; do :; done; touch /bringup/store/limited'
+    template = script("a", text, activeDeadlineSeconds=20)
+    if limit:
+        template["container"]["resources"] = {"limits": {"memory": limit}}
+    node(tmp_path, manifest([{"name": "a", "template": "a"}], [template]))
+    assert (tmp_path / "run/store/limited").exists()
