@@ -8,7 +8,7 @@ import time
 
 from ansible.module_utils import host_lock, proxy_login
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.nodeprofile import convergence, facts, rke2_presence, storage, systemd_services
+from ansible.module_utils.nodeprofile import background_work, convergence, facts, rke2_presence, storage, systemd_services
 from ansible.module_utils.nodeprofile.item import NodeAccess
 
 DOCUMENTATION = r"""
@@ -42,8 +42,14 @@ options:
       server_ports: {description: More such ports for servers only., type: list, elements: str}
       agent_ports: {description: More such ports for agents only., type: list, elements: str}
       mounts: {description: 'Paths that must be mount points, with the accepted file system types.', type: dict}
+      executable: {description: Paths whose file system must let programs run., type: list, elements: str}
+      containerd_templates: {description: Templates of containerd that must not replace RKE2's., type: list, elements: str}
+      background: {description: 'Work of others to wait for: seconds, units (of upgrades).', type: dict}
+      kernel_headers: {description: True if headers of the running kernel must be obtainable., type: bool}
+      pod_resolv_conf: {description: Files of which RKE2 gives one to pods; checked., type: list, elements: str}
       dns: {description: 'Resolver settings: servers, search.', type: dict}
       links: {description: 'Interfaces of the fast network: names, devices, mtu.', type: dict}
+      link_types: {description: 'Type of RDMA ports: layer, devices, count, rails.', type: dict}
       default_route: {description: True if there must be a default route., type: bool}
       interface_names: {description: 'Names of interfaces, with the PCI address of each.', type: dict}
       given_away: {description: 'PCI devices (vendor:device) whose interfaces may move into pods.', type: list, elements: str}
@@ -81,13 +87,15 @@ KINDS = {
     "list": (
         *("packages", "ports", "server_ports", "agent_ports"),
         *("blacklist", "kernel_parameters", "time_servers", "given_away"),
+        *("executable", "containerd_templates", "pod_resolv_conf"),
     ),
     "rows": ("files", "routes", "users"),
     "dict": (
         *("directories", "modules", "sysctls", "hugepages", "services", "disks"),
         *("mounts", "dns", "links", "interface_names", "system_users", "system", "firewall", "repositories"),
+        *("background", "link_types"),
     ),
-    "bool": ("swap_off", "time_service", "default_route"),
+    "bool": ("swap_off", "time_service", "default_route", "kernel_headers"),
     "str": ("memlock",),
 }
 PART = {
@@ -126,12 +134,13 @@ def main() -> None:
     if module.params["rebooted_from"]:
         systemd_services.wait_for_boot(node)
     want = convergence.machine_profile(module.params)
+    quiet = background_work.wait(node, want["background"], bool(want["rebooted_from"]))
     items = convergence.settle_all(node, want)
     changed = any(entry["status"] == "changed" or (module.check_mode and entry["status"] == "differs") for entry in items)
     if changed and not module.check_mode:
         items = convergence.confirm(items, convergence.settle_all(node.reader(), want))
     asking, untold = convergence.packages_need_reboot(node, want)
-    items += untold
+    items += [*quiet, *untold]
     waiting = convergence.reboot_reasons(node, want, asking)
     node_facts = facts.gather(node, sorted(want["disks"]), began, module.params["clock_seconds"] if want["time_service"] else 0)
     runs = bool(waiting) and rke2_presence.is_running(node)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Final
 
@@ -116,10 +116,11 @@ def _listed(names: Sequence[str]) -> str:
 
 ID: Final = "os_prep"
 GATES = {"play": "os_prep/nodes"}
-PLAY_SECONDS = 4200
+PLAY_SECONDS = 4500
 """Time limit in seconds of the play for a shard of 50 machines at the same time.
 
-The profile with its packages takes 900 s, a reboot 1,380 s, the second reading 900 s; the rest is for logins
+The profile with its packages, and the wait for other work on the machine, take 1,200 s, a reboot 1,380 s, the second reading
+900 s; the rest is for logins
 (`playbooks/roles/os_prep/defaults`).
 """
 
@@ -131,8 +132,12 @@ TIME_SERVICE = "time service"
 """Name of the time service's entry in a host report. A spec that tolerates its failure accepts clocks that are not synchronized."""
 MELLANOX = "15b3"
 """PCI vendor id of the NICs whose device ids a spec names."""
+LINK_LAYERS = {"infiniband": "InfiniBand", "roce": "Ethernet"}
+"""Kind of the fabric → the link layer of its ports, as the kernel names it."""
 POLICY = "rke2-selinux"
 """Name of the package with RKE2's SELinux policy, and of its entry under `repositories` in the profile."""
+RESOLV_CONF, RESOLV_CONF_FIELD = "resolv-conf", "resolvConf"
+"""Setting of the kubelet that names the resolv.conf of pods, as an argument and as a field of KubeletConfiguration."""
 POLICY_MODULE = "SELinux module rke2"
 """Name of that policy's module in a host report (`playbooks/module_utils/nodeprofile/confinement.py`)."""
 
@@ -160,6 +165,7 @@ PROVEN = {
     "mounts": "mount",
     "repositories": "repository of",
     "system_users": "system user",
+    "executable": "exec",
 }
 """Profile key → first word of the setting's name in a host report, for keys whose every entry has a result of its own."""
 KEPT = {
@@ -176,6 +182,11 @@ SINGLE = {
     "dns": "DNS",
     "pcie_acs": "PCIe ACS",
     "firewall": "firewall",
+    "containerd_templates": "containerd templates",
+    "pod_resolv_conf": "DNS of pods",
+    "background": "other work on the machine",
+    "kernel_headers": "kernel headers",
+    "link_types": "link type*",
 }
 """Profile key → name of its single result in a host report.
 
@@ -239,6 +250,8 @@ def node_profile(spec: ClusterSpec) -> Object:
     general, special = profile.resolve(criteria.facts(spec))
     general = profile.merge_layers(profile.merge_layers(general, _of_all(spec)), _of_policy(spec, general))
     special = profile.merge_layers(special, _of_fast(spec))
+    if path := spec.rke2.kubelet_args.get(RESOLV_CONF) or spec.rke2.kubelet_config.get(RESOLV_CONF_FIELD):
+        general |= {"pod_resolv_conf": [str(path)]}
     groups = [name for name, group in spec.hosts.items() if group.gpu]
     if not groups:
         return profile.merge_layers(general, special)
@@ -293,10 +306,30 @@ def _of_fast(spec: ClusterSpec) -> Object:
         "links": _links(spec) if linked else {},
         "interface_names": dict(sorted(os.interface_names.items())),
         "routes": [route.model_dump(mode="json", exclude_none=True) for route in os.routes],
+        "kernel_headers": bool(built_drivers(spec)),
     }
-    if fabric.kind != "none" and fabric.mode == "host_device" and (settings["links"] or os.interface_names or os.routes):
+    if fabric.kind != "none" and fabric.driver == "host":
+        settings["link_types"] = {"layer": LINK_LAYERS[fabric.kind], "devices": _devices(spec), "count": fabric.nics_per_node}
+        settings["link_types"] |= {"rails": list(fabric.rails)} if fabric.rails else {}
+    looks_at_interfaces = settings["links"] or settings.get("link_types") or os.interface_names or os.routes
+    if fabric.kind != "none" and fabric.mode == "host_device" and looks_at_interfaces:
         settings["given_away"] = _devices(spec)
     return {key: value for key, value in settings.items() if value}
+
+
+def built_drivers(spec: ClusterSpec) -> list[str]:
+    """Return the drivers that operators build on GPU machines for their running kernel, as words of a sentence."""
+    override = spec.overrides.get("gpu_operator")
+    driver = override.values.get("driver", {}) if override else {}
+    is_precompiled = isinstance(driver, Mapping) and driver.get("usePrecompiled") is True
+    drivers = ["the GPU Operator's NVIDIA driver"] if _has_operator_driver(spec) and not is_precompiled else []
+    if spec.fabric.kind != "none" and spec.fabric.driver == "operator":
+        drivers.append("the Network Operator's NIC driver")
+    return drivers
+
+
+def _has_operator_driver(spec: ClusterSpec) -> bool:
+    return spec.accelerator is not None and spec.accelerator.driver == "operator"
 
 
 def _devices(spec: ClusterSpec) -> list[str]:
@@ -334,6 +367,7 @@ def _expectations(spec: ClusterSpec) -> Object:
         expectations["kernel"] = spec.os.kernel
     if spec.accelerator is not None:
         expectations["driver_on_host"] = spec.accelerator.driver == "host"
+    expectations["built_drivers"] = built_drivers(spec)
     expectations["may_differ"] = spec.validation.allowed_differences
     if spec.fabric.kind != "none" and spec.fabric.driver == "operator":
         expectations["nics_on_host"] = False

@@ -7,15 +7,19 @@ import os
 from ansible.module_utils.nodeprofile import (
     boot_parameters,
     confinement,
+    containerd_templates,
     facts,
     firewall,
     host_identity,
+    kernel_headers,
     kernel_settings,
     link_names,
+    link_types,
     links,
     os_packages,
     pcie_acs,
     pod_interfaces,
+    pod_resolver,
     port_listeners,
     profile_files,
     resolver,
@@ -83,6 +87,8 @@ def settle_all(node: NodeAccess, want: dict) -> list:
         measured("root", os.geteuid() == 0, "uid 0", "uid %d" % os.geteuid(), NO_ROOT),
         *storage.disks(node, want["disks"]),
         *storage.mounts(want["mounts"]),
+        *storage.executable(want["executable"]),
+        *containerd_templates.templates(want["containerd_templates"]),
         *port_listeners.ports(node, port_listeners.ports_of_role(want)),
         *routes.default_route(want["default_route"]),
         *host_identity.hostname(node, want["hostname"]),
@@ -90,6 +96,7 @@ def settle_all(node: NodeAccess, want: dict) -> list:
         *host_identity.cloud_init_hosts(want["address"], want["hostname"]),
         *repositories,
         *installed,
+        *kernel_headers.headers(node, want["kernel_headers"], manager),
         *profile_files.files(node, [*profile_files.boot_files(want), *chrony(want["time_servers"], system)]),
         *profile_files.directories(node, want["directories"]),
         *profile_files.swap(node, want["swap_off"]),
@@ -104,6 +111,7 @@ def settle_all(node: NodeAccess, want: dict) -> list:
         *user_accounts.system_users(node, want["system_users"]),
         *user_accounts.users(node, want["users"]),
         *resolver.dns(node, want["dns"].get("servers") or [], want["dns"].get("search") or []),
+        *pod_resolver.dns_of_pods(want["pod_resolv_conf"]),
         *_fabric(node, want, rebooted),
         *pcie_acs.acs(node, want["pcie_acs"]),
         *systemd_services.memlock(node, want["memlock"]),
@@ -120,6 +128,7 @@ def _fabric(node: NodeAccess, want: dict, rebooted: bool) -> list:
     named = link_names.named_links(node, want["interface_names"], mtus, want["address"], rebooted, pods)
     pending = link_names.names_after_boot(named)
     rows = [*named, *links.links(node, want["links"], pending, pods), *routes.routes(node, want["routes"], pending, pods)]
+    rows += link_types.link_types(want["link_types"], pods)
     return rows + pods.summary()
 
 

@@ -11,7 +11,7 @@ import shutil
 import socket
 
 from ansible.module_utils import nvidia_driver
-from ansible.module_utils.nodeprofile import clock_state, confinement, systemd_services
+from ansible.module_utils.nodeprofile import clock_state, confinement, nvidia_smi, signed_modules, systemd_services
 from ansible.module_utils.nodeprofile.item import NodeAccess, read_text
 from ansible.module_utils.nodeprofile.kernel_settings import is_loaded
 from ansible.module_utils.nodeprofile.storage import MIB, nearest_existing
@@ -20,8 +20,6 @@ DMI = "/sys/class/dmi/id/"
 NVIDIA = "0x10de"
 GPU_CLASSES = ("0x0300", "0x0302")  # PCI classes of VGA and 3D controllers
 BRIDGE_CLASS = "0x0680"  # "other bridge", which NVSwitches are
-ANSWER_SECONDS = 60
-"""Longest wait for nvidia-smi, in seconds. Eight GPUs take seconds; if one has left the bus, nvidia-smi may never end."""
 
 
 def os_release() -> dict:
@@ -39,7 +37,11 @@ def gather(node: NodeAccess, paths: list, began: float, clock_seconds: float) ->
     memory = re.search(r"^MemTotal:\s+(\d+)", read_text("/proc/meminfo"), re.MULTILINE)
     memlock = resource.getrlimit(resource.RLIMIT_MEMLOCK)[1]
     gpus, switches = nvidia_devices()
-    installed = nvidia_driver.is_installed()
+    unknown_or_not = {
+        "driver_installed": nvidia_driver.is_installed(),
+        "secure_boot": signed_modules.secure_boot(),
+        "signed_modules_only": signed_modules.are_required(),
+    }
     return {
         "os_id": release.get("ID", ""),
         "os_version": release.get("VERSION_ID", ""),
@@ -68,7 +70,7 @@ def gather(node: NodeAccess, paths: list, began: float, clock_seconds: float) ->
         "clock": clock_state.read(node, began, clock_seconds),
         "disks": [_disk(path) for path in paths],
         **driver(node),
-        **({} if installed is None else {"driver_installed": installed}),
+        **{name: value for name, value in unknown_or_not.items() if value is not None},
     }
 
 
@@ -108,7 +110,7 @@ def nvidia_devices(root: str = "") -> tuple:
     return sum(kind in GPU_CLASSES for kind in classes), sum(kind == BRIDGE_CLASS for kind in classes)
 
 
-def driver(node: NodeAccess, root: str = "", seconds: float = ANSWER_SECONDS) -> dict:
+def driver(node: NodeAccess, root: str = "", seconds: float = nvidia_smi.ANSWER_SECONDS) -> dict:
     """Return facts of the loaded NVIDIA driver and of its Fabric Manager, whose versions must be equal; empty without a driver.
 
     Source: https://docs.nvidia.com/datacenter/tesla/fabric-manager-user-guide/
@@ -119,15 +121,15 @@ def driver(node: NodeAccess, root: str = "", seconds: float = ANSWER_SECONDS) ->
     if not match:
         return {}
     manager = re.search(r"(\d[\d.]+)", node.run("nv-fabricmanager", "--version")[1])
-    output = node.run_bounded(seconds, "nvidia-smi", "-q")
+    output, answer = nvidia_smi.ask(node, seconds)
     units = systemd_services.units(node, ["nvidia-fabricmanager"]) if systemd_services.has_systemd(root) else {}
     return {
         "nvidia_driver": match.group(1),
         "driver_flavour": "open" if "Open Kernel Module" in running else "proprietary",
         "fabric_manager": manager.group(1) if manager else "",
         "fabric_manager_active": any(unit["ActiveState"] == "active" for unit in units.values()),
-        "fabric_states": _fabric_states(output or ""),
-        "nvidia_smi_hangs": output is None,
+        "fabric_states": _fabric_states(output),
+        **answer,
     }
 
 

@@ -76,32 +76,38 @@ class NodeAccess:
         and update-initramfs) deny it the login's home, and `find` fails if it cannot return to its working directory.
         """
         if not self.has(command[0]):
-            return 127, "", "%s: no such command" % command[0]
+            return NO_COMMAND, "", "%s: no such command" % command[0]
         settings = dict(environment, **_SETTINGS)
         return self._module.run_command(list(command), cwd="/", environ_update=settings, handle_exceptions=True)
 
-    def run_bounded(self, seconds: float, *command: str) -> Optional[str]:
-        """Return the standard output of a command that may never end, or None if it has not ended after `seconds`.
+    def run_bounded(self, seconds: float, *command: str) -> Optional[tuple]:
+        """Return exit code and output of a command that may never end, or None if it has not ended after `seconds`.
 
-        It is empty if the command is missing. A command that has not ended is killed but not waited for: one that hangs in a driver
-        cannot be killed, and a process that waits for it would hang too.
+        Messages on standard error are part of the output. The code is 127 if the command is missing or cannot start. A command that
+        has not ended is killed but not waited for: one that hangs in a driver cannot be killed, and a process that waits for it
+        would hang too.
         """
         if not self.has(command[0]):
-            return ""
+            return NO_COMMAND, "%s: no such command" % command[0]
         # in memory, as the disk may be full; a pipe holds 64 KiB, and who waits for the end reads none of it
         with os.fdopen(os.memfd_create("output"), "w+b") as output:
             settings = dict(os.environ, **_SETTINGS)
-            quiet = subprocess.DEVNULL
             try:
                 started = subprocess.Popen(
-                    command, cwd="/", env=settings, stdin=quiet, stdout=output, stderr=quiet, start_new_session=True
+                    command,
+                    cwd="/",
+                    env=settings,
+                    stdin=subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=subprocess.STDOUT,
+                    start_new_session=True,
                 )
-            except OSError:
-                return ""
+            except OSError as reason:
+                return NO_COMMAND, str(reason)
             for _ in polling.attempts(seconds, FIRST_LOOK):
                 if started.poll() is not None:
                     output.seek(0)
-                    return output.read().decode(errors="replace")
+                    return started.returncode, output.read().decode(errors="replace")
             # a process that hangs in a driver ignores even this, so the wait for it is short
             os.killpg(started.pid, signal.SIGKILL)
             for _ in polling.attempts(LAST_LOOK, FIRST_LOOK):
@@ -124,6 +130,8 @@ class NodeAccess:
         folder_modes.open_folders(path, mode)
 
 
+NO_COMMAND = 127
+"""Exit code that stands for a command that is missing, as shells give it."""
 FIRST_LOOK, LAST_LOOK = 0.05, 1.0
 """Seconds until the first check of a command that may not end, and the longest wait for a command that was killed."""
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"

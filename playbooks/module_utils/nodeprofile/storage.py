@@ -19,6 +19,9 @@ imagefs.available<5%,nodefs.available<5%`). The gate `os_prep` asks for the same
 
 READ_ONLY = "Read-only file system: so the kernel leaves one whose disk had an error (see dmesg); repair it, and mount it again"
 
+RUNS = "programs run there"
+NO_EXEC = "%s is mounted with noexec, so that nothing below %s starts (`Permission denied`): take it out of /etc/fstab, and remount"
+
 
 def disks(node: NodeAccess, wanted: dict, root: str = "") -> list:
     """Check the free, writable space at each path (path → MiB) and return one setting result for each.
@@ -52,6 +55,22 @@ def _disk(path: str, least: int, in_use: bool, root: str) -> Item:
         return measured("disk " + path, False, want, "read-only", READ_ONLY)
     free = _free(path)
     return measured("disk " + path, free >= least, want, "%d MiB free" % free, "No space left for what is to come")
+
+
+def executable(paths: list, root: str = "") -> list:
+    """Check that programs can be run in the file system of each path, and return one setting result for each.
+
+    RKE2 runs containerd and the kubelet from its data folder, and pods run programs from volumes below the kubelet's. A path that
+    does not exist yet counts as its nearest parent.
+    """
+    table = read_text(root + "/proc/self/mounts")
+    return [_executable(path, mount_table.options_of(nearest_existing(path), table)) for path in sorted(paths)]
+
+
+def _executable(path: str, options: tuple) -> Item:
+    mount_point, words = options
+    seen = "noexec at %s" % mount_point if "noexec" in words else RUNS
+    return measured("exec " + path, seen == RUNS, RUNS, seen, NO_EXEC % (mount_point, path))
 
 
 def mounts(wanted: dict, root: str = "") -> list:

@@ -56,6 +56,17 @@ class NodeClock(Struct, frozen=True, kw_only=True, omit_defaults=True):
     offset_seconds: float | None = None
 
 
+class NvidiaSmi(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Answer of the host's `nvidia-smi -q`: its exit code, and the GPUs that it lists (None if it does not say).
+
+    `text` are its complaints on either stream; an exit code of 0 does not rule them out.
+    """
+
+    exit_code: int
+    gpus: int | None = None
+    text: str = ""
+
+
 class Facts(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Facts of one machine, read by the Ansible module node_profile at the end of the play.
 
@@ -67,6 +78,8 @@ class Facts(Struct, frozen=True, kw_only=True, omit_defaults=True):
     `Completed` is followed by the error if there was one. `nvidia_driver` is the running driver, which may be a container's.
     `driver_flavour` is that of its kernel module, `open` or `proprietary`. `driver_installed`: a driver is installed on the host
     itself, loaded or not; None if unknown. `nvidia_smi_hangs`: nvidia-smi did not end in time, so facts about GPUs are missing.
+    `nvidia_smi` is its answer; None if no driver is loaded, or if the host lacks nvidia-smi. `secure_boot` is UEFI's setting, and
+    `signed_modules_only` says that the kernel loads no module without a signature that it knows; both are None if unknown.
     `nic_firmware` has board and firmware of every RDMA device. `cgroup` is v1 or v2, the version of the kernel's control groups;
     empty if unknown. `selinux` is its mode, `none` without SELinux, empty if unknown. Fields without a default are those whose
     absence would read as good.
@@ -102,6 +115,9 @@ class Facts(Struct, frozen=True, kw_only=True, omit_defaults=True):
     fabric_manager_active: bool = False
     fabric_states: tuple[str, ...] = ()
     nvidia_smi_hangs: bool = False
+    nvidia_smi: NvidiaSmi | None = None
+    secure_boot: bool | None = None
+    signed_modules_only: bool | None = None
     nic_firmware: tuple[str, ...] = ()
     cgroup: str = ""
     selinux: str = ""
@@ -151,7 +167,8 @@ class NodesExpectation(Struct, frozen=True, kw_only=True, omit_defaults=True):
     `ID VERSION` patterns (`debian 12`, `ubuntu 2*`); empty means any. `kernel` is the beginning of `uname -r`. `selinux` is the
     mode that the plan names; empty if it names none that enforces. `clock_synchronized`: the time service must report that it is
     synchronized. `cgroup_v2`: kubelets of the plan do not start with version 1 of control groups. `driver_on_host` is the opposite
-    of the GPU Operator's `driver.enabled`; None without a GPU Operator. `same` are facts that must be equal on all nodes.
+    of the GPU Operator's `driver.enabled`; None without a GPU Operator. `built_drivers` are the drivers that
+    operators build on GPU machines, as words of a sentence. `same` are facts that must be equal on all nodes.
     `may_differ` are facts of `steps.contract.fleet_facts` that may differ between machines of one kind, with the reason; other
     differences are only noted. `nics_on_host`: the hosts bring the driver of their NICs, so that all show their firmware. Disk
     space is in MiB.
@@ -170,6 +187,7 @@ class NodesExpectation(Struct, frozen=True, kw_only=True, omit_defaults=True):
     selinux: str = ""
     cgroup_v2: bool = False
     driver_on_host: bool | None = None
+    built_drivers: tuple[str, ...] = ()
     disk_free_mib: dict[str, int] = {}
     same: tuple[str, ...] = ("architecture",)
     may_differ: dict[str, str] = {}

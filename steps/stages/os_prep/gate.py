@@ -34,18 +34,35 @@ POLICY = ("package rke2-selinux", "repository of rke2-selinux")
 """Host settings that install RKE2's SELinux policy, which no distribution ships."""
 POLICY_MODULE = "SELinux module "
 """First words of host settings about a policy module that a package should have loaded."""
-PROVIDED = ("disk ", "mount ", "package ", "repository ", "link", "route ", "default route", "DNS", POLICY_MODULE)
+BY_NAME = {
+    "kernel headers": "boot a kernel whose headers a repository has, add them to the mirror, or use precompiled drivers; if only "
+    "{node} lacks them, and not the driver container (driver.repoConfig), tolerate `kernel headers` in os.tolerate",
+    "other work on the machine": "wait for its end on {node} (cloud-init status --wait; systemctl stop apt-daily-upgrade.timer)",
+    "DNS of pods": "write name servers of the site in os.dns, or the path of a resolv.conf with such servers as resolv-conf in "
+    "rke2.kubelet_args",
+    "containerd templates": "move it away on {node}, or let it extend RKE2's template `base` (https://docs.rke2.io/advanced)",
+    "exec *": "take noexec out of /etc/fstab on {node}, and remount it (mount -o remount,exec)",
+    "link type of *": "mlxconfig -d DEVICE set LINK_TYPE_P1=1 (InfiniBand) or 2 (Ethernet) on {node}, and power it off and on",
+    "link types": "load the driver of the NICs on {node}, and compare fabric.device_ids and fabric.rails with ibv_devices",
+}
+"""Host settings that the play does not change (name patterns) → the next step; `{node}` is the node's name."""
+PROVIDED = ("disk ", "mount ", "exec ", "package ", "repository ", "link", "route ", "default route", "DNS", POLICY_MODULE)
 """First words of host settings that depend on what the site provides."""
 OF_POLICY = ("rancher-rke2", "rpm.rancher.io")
 """Texts by which an error of dnf shows that the repository of RKE2's SELinux policy does not answer."""
 IN_PLACE = {"package manager": ("package *",), "services": ("service *", "time service")}
 """Host setting that stands for a tool of the machine → patterns of the settings that cannot be checked if the tool is broken."""
+TEMPLATES = "containerd templates"
+"""Host setting about templates that replace RKE2's configuration of containerd: only the site knows whether they are meant."""
 GOOD = (ItemStatus.OK, ItemStatus.CHANGED)
 WILDCARD = re.compile(r"[*?\[]")
 TOLD = {
     "hosts over a boot": "whose /etc/hosts does not last",
     "firewall": "with a firewall that bringup does not change",
     "package *": "with a package repository that does not serve",
+    "DNS of pods": "without a name server",
+    "containerd templates": "with a containerd template",
+    "other work on the machine": "with other work at first",
     "interfaces of pods": "with fabric interfaces in pods' networks",
 }
 """Host settings that can pass with a remark → words for the nodes that have the remark."""
@@ -159,7 +176,8 @@ def _item(node: NodeObservation, item: Item, want: NodesExpectation) -> Iterator
         step = f"find what changes it back on {name}, and play again"
         yield fail(FailureClass.COMPARISON, f"{item.name} is {state}", item.want, step)
     elif item.status is ItemStatus.UNAVAILABLE and not any(fnmatchcase(item.name, pattern) for pattern in want.tolerate):
-        yield unknown(FailureClass.DEPENDENCY, f"{item.name}: {item.why}", item.want, "make it available, or tolerate it by name")
+        step = _by_name(item.name, name) or "make it available, or tolerate it by name"
+        yield unknown(FailureClass.DEPENDENCY, f"{item.name}: {item.why}", item.want, step)
 
 
 def _advice(item: Item, name: str) -> str:
@@ -170,7 +188,12 @@ def _advice(item: Item, name: str) -> str:
         return f"see that {name} reaches the repository of rke2-selinux, or name a mirror in os.rke2_repository (baseurl, gpgkey)"
     if item.name.startswith(POLICY_MODULE):
         return f"update container-selinux on {name}, then reinstall rke2-selinux"
-    return f"repair it on {name}"
+    return _by_name(item.name, name) or f"repair it on {name}"
+
+
+def _by_name(item: str, node: str) -> str:
+    """Return the next step for a host setting that only people can change; empty if the play changes it."""
+    return next((step.format(node=node) for pattern, step in BY_NAME.items() if fnmatchcase(item, pattern)), "")
 
 
 def _is_unbootable(item: Item) -> bool:
@@ -182,7 +205,7 @@ def _class(item: Item) -> FailureClass:
     """Return the failure class of a host setting: dependency (the site provides it), input (it decides), hardware, runtime."""
     if item.name.startswith(PROVIDED):
         return FailureClass.DEPENDENCY
-    if LOCKED in item.why:
+    if LOCKED in item.why or item.name == TEMPLATES:
         return FailureClass.INPUT
     return FailureClass.HARDWARE if item.name == "PCIe ACS" else FailureClass.RUNTIME
 

@@ -1,15 +1,14 @@
-"""Judges the facts of one machine, independent of its host settings: system, driver, clock, swap and disks."""
+"""Judges the facts of one machine, beside its host settings: system, clock, swap, disks, and by `gate_driver` its driver."""
 
 from collections.abc import Iterator
 from fnmatch import fnmatchcase
 
 from steps.contract.verdict import FailureClass
+from steps.stages.os_prep import gate_driver
 from steps.stages.os_prep.contract import Facts, NodeClock, NodesExpectation
 from steps.stages.shared.finding import Finding, fail, unknown
 
 UNREACHED = "give the node a time server that it can reach"
-NO_FABRIC = frozenset({"N/A", "Not Supported"})
-"""Fabric states that nvidia-smi prints for a GPU outside any NVLink fabric."""
 RESERVE_MIB, RESERVE_PERCENT = 2048, 5
 """Space that must stay free on a disk that RKE2 fills (`playbooks/module_utils/nodeprofile/storage.py` has the reasons)."""
 
@@ -18,7 +17,7 @@ def findings(facts: Facts, skew: float | None, want: NodesExpectation) -> Iterat
     """Yield every problem that the facts of one machine show, from system and driver to clock and disks."""
     yield from _system(facts, want)
     yield from _reboot(facts)
-    yield from _driver(facts, want)
+    yield from gate_driver.findings(facts, want)
     yield from _selinux(facts, want)
     yield from _clock(facts.clock, skew, want)
     yield from _disks(facts, want)
@@ -64,70 +63,6 @@ def _selinux(facts: Facts, want: NodesExpectation) -> Iterator[Finding]:
         seen = f"SELinux enforces, and the plan {f'says {want.selinux}' if want.selinux else 'does not say so'}"
         step = "write os.selinux: enforcing, which brings RKE2's policy, or os.selinux: permissive"
         yield fail(FailureClass.INPUT, seen, want.selinux or "permissive, disabled, or a plan for it", step)
-
-
-def _driver(facts: Facts, want: NodesExpectation) -> Iterator[Finding]:
-    """Yield problems of the NVIDIA driver: a host driver and the GPU Operator's exclude each other, and nouveau excludes both.
-
-    Sources: https://docs.nvidia.com/datacenter/cloud-native/gpu-operator/latest/getting-started.html; `bringup explain P05`.
-    """
-    if facts.nouveau_loaded:
-        step = "reboot the node: nouveau is blacklisted by now"
-        yield fail(FailureClass.DEPENDENCY, "nouveau is loaded", "nouveau not loaded", step)
-    if facts.nvidia_smi_hangs:
-        step = "read Xid lines in the kernel's log (`dmesg | grep -i xid`): a GPU or its driver hangs; a reboot may bring it back"
-        yield fail(FailureClass.HARDWARE, "nvidia-smi does not answer", "an answer within a minute", step)
-    # machines without GPUs need no driver; one with a driver is checked whatever GPUs it shows
-    if want.driver_on_host is None or not (facts.gpus or facts.nvidia_driver):
-        return
-    if want.driver_on_host and not (facts.nvidia_driver and _has_driver(facts)):
-        running = f": {facts.nvidia_driver}, which runs, is of a container" if facts.nvidia_driver else ""
-        seen = f"{facts.gpus} GPUs and no NVIDIA driver on the host{running}"
-        step = "install the driver on the node, or let the GPU Operator bring it"
-        yield fail(FailureClass.DEPENDENCY, seen, "a driver on the host, as driver.enabled is false", step)
-    elif not want.driver_on_host and _has_driver(facts):
-        seen = f"NVIDIA driver {facts.nvidia_driver or 'that is not loaded'} on the host"
-        step = "remove the driver from the node, or set driver.enabled to false"
-        yield fail(FailureClass.INPUT, seen, "none, as driver.enabled is true", step)
-    elif want.driver_on_host and facts.nvswitches:
-        yield from _fabric_manager(facts)
-    elif want.driver_on_host:
-        yield from _fabric(facts)
-
-
-def _has_driver(facts: Facts) -> bool:
-    """Return True if the host has a driver of its own.
-
-    A running driver may be the GPU Operator's, which uses the host's kernel too. If its origin is unknown, it counts as the host's.
-    """
-    return bool(facts.nvidia_driver) if facts.driver_installed is None else facts.driver_installed
-
-
-def _fabric_manager(facts: Facts) -> Iterator[Finding]:
-    """Yield problems of the fabric manager. With NVSwitches it must have exactly the driver's version, or CUDA does not start."""
-    if not facts.fabric_manager_active:
-        seen = f"{facts.nvswitches} NVSwitches and no active fabric manager"
-        step = "install and enable nvidia-fabricmanager of the driver's version"
-        yield fail(FailureClass.DEPENDENCY, seen, "nvidia-fabricmanager active", step)
-    elif facts.fabric_manager != facts.nvidia_driver:
-        seen = f"fabric manager {facts.fabric_manager or 'of unknown version'}"
-        step = "install the fabric manager of the driver's version"
-        yield fail(FailureClass.DEPENDENCY, seen, f"{facts.nvidia_driver}, as the driver", step)
-    elif not facts.fabric_states:
-        seen = f"{facts.nvswitches} NVSwitches, and nvidia-smi tells no fabric state"
-        yield unknown(FailureClass.DEPENDENCY, seen, "Completed", "run nvidia-smi -q on the node and look for Fabric")
-    else:
-        yield from _fabric(facts)
-
-
-def _fabric(facts: Facts) -> Iterator[Finding]:
-    """Yield a failure if GPUs in an NVLink fabric are not ready in it.
-
-    On B200 and NVL72 machines the switches are no devices of the machine, but its GPUs still report a fabric state.
-    """
-    if set(facts.fabric_states) - {"Completed", *NO_FABRIC} or (facts.nvswitches and set(facts.fabric_states) & NO_FABRIC):
-        step = "read the fabric manager's log for NVLink errors"
-        yield fail(FailureClass.HARDWARE, f"fabric state {', '.join(facts.fabric_states)}", "Completed", step)
 
 
 def _clock(clock: NodeClock, skew: float | None, want: NodesExpectation) -> Iterator[Finding]:

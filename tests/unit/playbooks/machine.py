@@ -33,8 +33,9 @@ class Machine:
         self.environments.append(environment)
         return self.tools[command[0]](command)
 
-    def run_bounded(self, seconds: float, *command: str) -> str | None:
-        return self.run(*command)[1]
+    def run_bounded(self, seconds: float, *command: str) -> tuple[int, str] | None:
+        code, output, error = self.run(*command)
+        return code, output + error
 
     def must(self, *command: str, **environment: str) -> Any:
         from ansible.module_utils.nodeprofile.item import CannotChange

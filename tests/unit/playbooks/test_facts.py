@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from ansible.module_utils import nvidia_driver
-from ansible.module_utils.nodeprofile import facts
+from ansible.module_utils.nodeprofile import facts, nvidia_smi
 from ansible.module_utils.nodeprofile.item import NodeAccess
 
 from tests.unit.playbooks.machine import Machine, Module
@@ -53,9 +53,10 @@ def test_a_tool_that_does_not_end_is_left_and_its_child_holds_nobody(tmp_path: P
 
 def test_what_a_tool_prints_is_had_whole_whatever_it_ends_with(tmp_path: Path) -> None:
     node = NodeAccess(Module())
-    assert node.run_bounded(30, stand_in(tmp_path, "echo one\nexit 3")) == "one\n"
-    assert len(node.run_bounded(30, stand_in(tmp_path, "head -c 300000 /dev/zero | tr '\\0' x"))) == 300000
-    assert node.run_bounded(30, str(tmp_path / "none")) == ""
+    assert node.run_bounded(30, stand_in(tmp_path, "echo one\necho two >&2\nexit 3")) == (3, "one\ntwo\n")
+    code, output = node.run_bounded(30, stand_in(tmp_path, "head -c 300000 /dev/zero | tr '\\0' x"))
+    assert (code, len(output)) == (0, 300000)
+    assert node.run_bounded(30, str(tmp_path / "none"))[0] == 127
 
 
 def test_a_driver_whose_tool_hangs_is_told_and_all_else_too(tmp_path: Path) -> None:
@@ -63,7 +64,7 @@ def test_a_driver_whose_tool_hangs_is_told_and_all_else_too(tmp_path: Path) -> N
     (tmp_path / "proc/driver/nvidia/version").write_text(OPEN)
 
     class Hung(Machine):
-        def run_bounded(self, seconds: float, *command: str) -> str | None:
+        def run_bounded(self, seconds: float, *command: str) -> tuple[int, str] | None:
             return None
 
     found = facts.driver(Hung({}), str(tmp_path))
@@ -102,6 +103,44 @@ def test_a_gpu_that_completed_with_an_error_is_told_apart(tmp_path: Path) -> Non
     assert found["fabric_states"] == ["Completed", "Completed: Insufficient Resources"]
     none = (RECORDED / "nvidia_smi_q_a10_remapped_rows_4.txt").read_text()
     assert facts.driver(Machine({"nvidia-smi": lambda _: (0, none, "")}), str(tmp_path))["fabric_states"] == ["N/A"]
+
+
+LOST = "Unable to determine the device handle for GPU0000:3B:00.0: GPU is lost.  Reboot the system to recover this GPU"
+MISMATCH = "Failed to initialize NVML: Driver/library version mismatch"
+NO_DRIVER = (
+    "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver. "
+    "Make sure that the latest NVIDIA driver is installed and running."
+)
+ROM = "Attached GPUs                             : 8\nGPU 00000000:0F:00.0\n"
+
+
+@pytest.mark.parametrize(
+    ("answer", "fact"),
+    [
+        ((0, ROM, ""), {"exit_code": 0, "gpus": 8, "text": ""}),
+        ((15, LOST + "\n", ""), {"exit_code": 15, "text": " ".join(LOST.split())}),
+        ((18, MISMATCH + "\nNVML library version: 580.65\n", ""), {"exit_code": 18, "text": MISMATCH}),
+        ((9, NO_DRIVER + "\n\n", ""), {"exit_code": 9, "text": NO_DRIVER}),
+        ((14, ROM, "WARNING: infoROM is corrupted at gpu 0000:0F:00.0\n"), {
+            "exit_code": 14, "gpus": 8, "text": "WARNING: infoROM is corrupted at gpu 0000:0F:00.0"}),
+        ((255, "\nInternal trouble\n", ""), {"exit_code": 255, "text": "Internal trouble"}),
+        ((0, ROM.replace("8", "7"), LOST + "\n"), {"exit_code": 0, "gpus": 7, "text": " ".join(LOST.split())}),
+    ],
+)  # fmt: skip
+def test_what_nvidia_smi_ends_with_and_says_is_a_fact(answer: tuple[int, str, str], fact: dict[str, object]) -> None:
+    output, facts_of_it = nvidia_smi.ask(Machine({"nvidia-smi": lambda _: answer}))
+    assert (output, facts_of_it) == (answer[1] + answer[2], {"nvidia_smi_hangs": False, "nvidia_smi": fact})
+
+
+def test_a_host_without_nvidia_smi_has_no_answer_of_it() -> None:
+    assert nvidia_smi.ask(Machine({})) == ("", {"nvidia_smi_hangs": False})
+
+
+@needs_records
+def test_a_recorded_machine_has_nothing_to_complain_of() -> None:
+    recorded = (RECORDED / "nvidia_smi_q_8xh100_hw_power_brake.txt").read_text()
+    fact = nvidia_smi.ask(Machine({"nvidia-smi": lambda _: (0, recorded, "")}))[1]["nvidia_smi"]
+    assert fact == {"exit_code": 0, "gpus": 8, "text": ""}
 
 
 def test_no_driver_is_no_fact(tmp_path: Path) -> None:

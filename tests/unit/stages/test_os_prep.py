@@ -89,6 +89,8 @@ def test_a_site_s_own_words_come_over_the_catalog_and_the_gate_wants_to_see_each
         "links": {"names": ["ibs1"], "mtu": 4092},
         "interface_names": {"ibs1": "0000:18:00.0"},
         "routes": [{"to": "192.168.0.0/16", "device": "ibs1"}],
+        "kernel_headers": True,
+        "link_types": {"layer": "InfiniBand", "devices": ["15b3:1021"], "count": 8},
     }
     want = expected(stage)
     assert {"DNS", "SELinux", "user ops", "system user etcd", "mount /var/lib/rancher"} <= set(want.items)
@@ -102,6 +104,8 @@ def test_a_site_s_own_words_come_over_the_catalog_and_the_gate_wants_to_see_each
         "link ibs1",
         "MTU of *",
         "PCIe ACS",
+        "kernel headers",
+        "link type*",
     )
     assert len(encode(stage.steps[0].task)) < MAX_BYTES
 
@@ -132,7 +136,10 @@ def test_the_files_that_the_gate_expects_are_those_of_the_module() -> None:
 
 def test_small_huge_pages_come_without_a_reboot() -> None:
     gpu = profile(built(os={"hugepages": {"size": "2M", "count": 512}, "peer_to_peer": False}))["gpu"]
-    assert gpu == {"sysctls": {"vm.nr_hugepages": "512"}, "hugepages": {"2M": 512}}
+    assert {key: gpu[key] for key in gpu if key not in ("kernel_headers", "link_types")} == {
+        "sysctls": {"vm.nr_hugepages": "512"},
+        "hugepages": {"2M": 512},
+    }
 
 
 def test_interfaces_without_names_are_found_by_their_device_and_a_driver_of_the_operator_has_none_yet() -> None:
@@ -144,7 +151,12 @@ def test_whole_devices_that_pods_are_given_are_told_where_interfaces_are_looked_
     whole = {"mode": "host_device", "ip_pool": {"subnet": "192.168.0.0/16"}, "device_ids": ["1021", "1023"]}
     for more in ({"fabric": whole | {"mtu": 4092}}, {"fabric": whole, "os": {"routes": SAID["routes"]}}):
         assert profile(built(**more))["gpu"]["given_away"] == ["15b3:1021", "15b3:1023"]
-    for more in ({"fabric": whole}, {"fabric": {"mtu": 4092}}, {"fabric": whole | {"mode": "sriov", "mtu": 4092}}):
+    assert profile(built(fabric=whole))["gpu"]["given_away"] == ["15b3:1021", "15b3:1023"], "their link types are looked at"
+    for more in (
+        {"fabric": whole | {"driver": "operator"}},
+        {"fabric": {"mtu": 4092}},
+        {"fabric": whole | {"mode": "sriov", "mtu": 4092}},
+    ):
         assert "given_away" not in profile(built(**more))["gpu"]
 
 
@@ -264,3 +276,35 @@ def test_what_is_changed_can_be_undone_by_what_the_plan_says(distribution: str, 
 def test_what_a_plan_leaves_alone_need_not_be_undone() -> None:
     stage = built("three-hosts")
     assert not any(word in stage.rollback for word in ("chrony", "grub", "selinux", "resolv"))
+
+
+def test_drivers_that_operators_build_need_headers_and_a_kernel_that_takes_unsigned_modules() -> None:
+    stage = built()
+    assert expected(stage).built_drivers == ("the GPU Operator's NVIDIA driver",)
+    assert (profile(stage)["gpu"]["kernel_headers"], "kernel headers" in expected(stage).gpu_items) == (True, True)
+    on_host = built(accelerator={"driver": "host", "driver_version": "580.126.20"})
+    assert expected(on_host).built_drivers == ()
+    assert "kernel_headers" not in profile(on_host)["gpu"]
+    precompiled = built(overrides={"gpu_operator": {"values": {"driver": {"usePrecompiled": True}}}})
+    assert expected(precompiled).built_drivers == ()
+    nics = built(fabric={"driver": "operator"}, overrides={"gpu_operator": {"values": {"driver": {"usePrecompiled": True}}}})
+    assert expected(nics).built_drivers == ("the Network Operator's NIC driver",)
+
+
+def test_the_link_type_is_that_of_the_fabric_and_of_its_rails() -> None:
+    assert profile(built(fabric={"kind": "roce", "rails": ["mlx5_0"]}))["gpu"]["link_types"] == {
+        "layer": "Ethernet",
+        "devices": ["15b3:1021"],
+        "count": 8,
+        "rails": ["mlx5_0"],
+    }
+    assert "link_types" not in profile(built(fabric={"driver": "operator"}))["gpu"], "the ports do not exist yet"
+    assert "link type*" in expected(built()).gpu_items
+
+
+@pytest.mark.parametrize(
+    "setting", [{"kubelet_args": {"resolv-conf": "/etc/site.conf"}}, {"kubelet_config": {"resolvConf": "/etc/site.conf"}}]
+)
+def test_a_resolv_conf_of_the_site_s_own_is_the_one_that_is_looked_at(setting: dict[str, Any]) -> None:
+    assert profile(built(rke2=setting))["pod_resolv_conf"] == ["/etc/site.conf"]
+    assert profile(built())["pod_resolv_conf"] == ["/etc/resolv.conf", "/run/systemd/resolve/resolv.conf"]

@@ -66,3 +66,17 @@ def test_control_groups_with_which_no_kubelet_starts_are_a_note(cgroup: str, wan
     assert len(said) == notes
     for note in said:
         assert note.startswith(f"1 node with version 1 of control groups, first {case['seen']['nodes'][1]['node']}: a kubelet of")
+
+
+@pytest.mark.parametrize(
+    ("name", "note"),
+    [
+        ("containerd_template_extends", "1 node with a containerd template, first gpu002: /var/lib/rancher"),
+        ("dns_none_at_all", "1 node without a name server, first gpu002: no file of the machine names a server"),
+        ("upgrade_waited_for", "1 node with other work at first, first gpu002: waited 42 s for it"),
+    ],
+)
+def test_conditions_that_pass_with_a_remark_are_notes(name: str, note: str) -> None:
+    case = json.loads((CASES / f"{name}.json").read_text())
+    verdict = os_prep.nodes(msgspec.convert(case["seen"], NodesObservation), msgspec.convert(case["want"], NodesExpectation))
+    assert [text for text in verdict.notes if text.startswith(note)], verdict.notes

@@ -23,6 +23,7 @@ KEYS = frozenset(
     {
         *("packages", "files", "directories", "modules", "blacklist", "sysctls", "kernel_parameters", "hugepages", "memlock"),
         *("swap_off", "services", "time_service", "time_servers", "disks", "ports", "mounts", "dns", "links", "routes", "selinux"),
+        *("executable", "containerd_templates", "background", "kernel_headers", "pod_resolv_conf", "link_types"),
         *("default_route", "interface_names", "given_away", "apparmor", "firewall", "repositories"),
         *("server_ports", "agent_ports", "system_users", "users", "pcie_acs", "system"),
     }

@@ -39,6 +39,15 @@ NOT_LOADED = (
 )
 FREE_MIB, SMALL_MIB = 1_600_000, 9_000
 OTHER_MTU = "1500"
+LINK_CODES = {"InfiniBand": 1, "Ethernet": 2}
+"""Link layer → value of LINK_TYPE_P1 in an adapter's firmware settings."""
+STUB = "127.0.0.53"
+NO_EXEC = (
+    "/var is mounted with noexec, so that nothing below /var/lib/rancher starts (`Permission denied`): take it out of /etc/fstab, "
+    "and remount"
+)
+TEMPLATE = "/var/lib/rancher/rke2/agent/etc/containerd/config.toml.tmpl"
+LOST = "Unable to determine the device handle for GPU0000:3B:00.0: GPU is lost. Reboot the system to recover this GPU"
 OLDER_FIRMWARE, OLDER_KERNEL = "28.39.1002", "6.8.0-41-generic"
 
 Item = dict[str, str]
@@ -172,11 +181,20 @@ def _items(machine: PreparedHost) -> list[Item]:
         ("swap /etc/fstab", "not listed", new),
         *((f"directory {path}", mode, new) for path, mode in want.get("directories", {}).items()),
         *((f"mount {path}", "mounted", "ok") for path in want.get("mounts", {})),
+        *((f"exec {path}", "programs run there", "ok") for path in want.get("executable", ())),
         *((f"system user {name}", "user and group", new) for name in want.get("system_users", {})),
         *((f"user {entry['name']}", "present", new) for entry in want.get("users", ())),
         *((f"route {entry['to']}", entry.get("via") or entry["device"], "ok") for entry in want.get("routes", ())),
         *((f"name of {address}", name, new) for name, address in want.get("interface_names", {}).items()),
         *((f"link {name}", "present", "ok") for name in links.get("names", ())),
+        *([("containerd templates", "none", "ok")] if want.get("containerd_templates") else []),
+        *([("DNS of pods", "name servers that pods can reach", "ok")] if want.get("pod_resolv_conf") else []),
+        *(
+            [("kernel headers", f"linux-headers-{_kernel(machine)} installed or offered", "ok")]
+            if want.get("kernel_headers")
+            else []
+        ),
+        *([("other work on the machine", "none", "ok")] if want.get("background") else []),
         *((f"MTU of {name}", str(links["mtu"]), new) for name in links.get("names", ["ibs1"]) if links.get("mtu")),
         *((name, str(want[key]), "ok") for key, name in CONFIGURED.items() if want.get(key)),
         *([("SELinux module rke2", "loaded", "ok")] if _has_policy(want) else []),
@@ -187,8 +205,27 @@ def _items(machine: PreparedHost) -> list[Item]:
         ("time service", "active", "ok"),
     ]
     items = [{"name": name, "want": wanted, "after": wanted, "status": status} for name, wanted, status in lines]
+    items += [*_ports(machine, want["link_types"])] if want.get("link_types") else []
     items += [_disk(machine, path, least) for path, least in want.get("disks", {}).items()]
     return [_disturbed(machine, item) for item in items]
+
+
+def _ports(machine: PreparedHost, wanted: dict[str, Any]) -> Iterator[Item]:
+    """Yield the link type of each RDMA port that the machine has; like the real module, compare it with the wanted one."""
+    for number in range(machine.world.hardware(machine.name).nics):
+        item = {"name": f"link type of mlx5_{number}", "want": wanted["layer"]}
+        if number == 0 and machine.suffers("link_type_wrong"):
+            other = next(layer for layer in LINK_CODES if layer != wanted["layer"])
+            word = "IB" if wanted["layer"] == "InfiniBand" else "ETH"
+            why = f"the firmware's LINK_TYPE_P1 is not {word} ({LINK_CODES[wanted['layer']]})"
+            yield _failed(item, other, why)
+        else:
+            yield item | {"after": wanted["layer"], "status": "ok"}
+
+
+def _kernel(machine: PreparedHost) -> str:
+    """Return the release of the kernel that runs on the machine."""
+    return OLDER_KERNEL if machine.suffers("kernel_differs") else machine.world.hardware(machine.name).kernel
 
 
 def _has_policy(want: dict[str, Any]) -> bool:
@@ -215,6 +252,18 @@ def _disturbed(machine: PreparedHost, item: Item) -> Item:
         return _failed(item, "loaded", "modprobe --remove: module is in use")
     if name == "SELinux module rke2" and machine.suffers("selinux_module_absent"):
         return _failed(item, "not loaded", NOT_LOADED)
+    if name == "DNS of pods" and machine.suffers("dns_loopback_only"):
+        return _failed(item, STUB, f"/etc/resolv.conf has {STUB}: no pod reaches {STUB}, and RKE2 gives pods 8.8.8.8 instead")
+    if name == "exec /var/lib/rancher" and machine.suffers("noexec_data_folder"):
+        return _failed(item, "noexec at /var", NO_EXEC)
+    if name == "containerd templates" and machine.suffers("containerd_template_left"):
+        return _failed(
+            item, TEMPLATE, "RKE2 writes containerd's configuration from it, and leaves out runtimes and registries of the plan"
+        )
+    if name == "kernel headers" and machine.suffers("kernel_headers_gone"):
+        return _unavailable(item, f"no package repository of this machine offers linux-headers-{_kernel(machine)}")
+    if name == "other work on the machine" and machine.suffers("upgrade_runs"):
+        return _unavailable(item, "apt-daily-upgrade.service still at work after 300 s, and may change what the play sets")
     if name == "PCIe ACS" and machine.suffers("acs_on"):
         return _failed(item, "on: 0000:3a:00.0 0x1d", "changed, but it reads the same as before or another value")
     if name.startswith("MTU of ") and machine.suffers("fabric_mtu"):
@@ -231,12 +280,16 @@ def _failed(item: Item, state: str, why: str) -> Item:
     return item | {"status": "failed", "before": state, "after": state, "why": why}
 
 
+def _unavailable(item: Item, why: str) -> Item:
+    return {key: value for key, value in item.items() if key != "after"} | {"status": "unavailable", "why": why}
+
+
 def _facts(machine: PreparedHost, epoch: float) -> dict[str, Any]:
     """Return the host's facts in the form of `steps.stages.os_prep.contract.Facts`. `epoch` is the time on its clock."""
     name, world = machine.name, machine.world
     host, hardware = world.host(name), world.hardware(name)
     digest = hashlib.sha256(name.encode()).hexdigest()
-    kernel = OLDER_KERNEL if machine.suffers("kernel_differs") else hardware.kernel
+    kernel = _kernel(machine)
     firmware = OLDER_FIRMWARE if machine.suffers("nic_firmware_differs") else hardware.nic_firmware
     rest = f"-{digest[8:12]}-4{digest[12:15]}-8{digest[15:18]}-{digest[18:30]}"
     parameters = machine.want.get("kernel_parameters", ())
@@ -266,6 +319,8 @@ def _facts(machine: PreparedHost, epoch: float) -> dict[str, Any]:
         "gpus": host.gpus,
         "nvswitches": hardware.nvswitches if host.gpus else 0,
         "nouveau_loaded": machine.suffers("nouveau_loaded"),
+        "secure_boot": machine.suffers("secure_boot_on"),
+        "signed_modules_only": machine.suffers("secure_boot_on"),
         "clock": {"epoch": epoch, "service": "chrony.service", "synchronized": True, "offset_seconds": 0.0003},
         "disks": [{"path": "/var/lib/rancher", "free_mib": FREE_MIB, "total_mib": 1_800_000}],
     }
@@ -276,10 +331,13 @@ def _facts(machine: PreparedHost, epoch: float) -> dict[str, Any]:
     own = bool(host.gpus) and (hardware.driver_on_host or machine.suffers("host_driver_conflict"))
     # The operator's driver leaves no tools on the host: they are in its container.
     of_operator = {"nvidia_driver": driver_of_operator(world, name), "driver_installed": False}
-    return facts | (_own_driver(hardware.driver, facts["nvswitches"]) if own else of_operator)
+    if not own:
+        return facts | of_operator
+    answer = {"exit_code": 15, "gpus": host.gpus - 1, "text": LOST} if machine.suffers("gpu_off_the_bus") else {}
+    return facts | _own_driver(hardware.driver, facts["nvswitches"], {"exit_code": 0, "gpus": host.gpus} | answer)
 
 
-def _own_driver(version: str, nvswitches: int) -> dict[str, Any]:
-    """Return the facts about a GPU driver that the host itself has, and about its fabric manager if it has NVSwitches."""
+def _own_driver(version: str, nvswitches: int, answer: dict[str, Any]) -> dict[str, Any]:
+    """Return the facts about a GPU driver that the host itself has: nvidia-smi's answer, and the fabric manager with NVSwitches."""
     manager = {"fabric_manager": version, "fabric_manager_active": True, "fabric_states": ["Completed"]} if nvswitches else {}
-    return {"nvidia_driver": version, "driver_installed": True, **manager}
+    return {"nvidia_driver": version, "driver_installed": True, "nvidia_smi": answer, **manager}
