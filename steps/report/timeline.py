@@ -2,11 +2,12 @@
 
 import datetime
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from msgspec import Struct
 
 from steps.contract import host_ranges
+from steps.contract.lost_attempts import LostAttempt
 from steps.report import model
 
 _STAMPED = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,9})?(?:Z|[+-]\d\d:\d\d)(?=\s)")
@@ -25,19 +26,20 @@ class TimelineEntry(Struct, frozen=True, kw_only=True):
     text: str
 
 
-def timeline(report: model.Report) -> tuple[TimelineEntry, ...]:
+def timeline(report: model.Report, lost: Iterable[LostAttempt] = ()) -> tuple[TimelineEntry, ...]:
     """Return the timeline of a run as entries, oldest first.
 
-    They are: its start, tasks, changes, verdicts, findings, Argo CD's states of releases, approvals and the waits for them, a
-    cancellation, and last its end or present state.
+    They are: its start, tasks, lost attempts (which the engine alone knows), changes, verdicts, findings, Argo CD's states of
+    releases, approvals and the waits for them, a cancellation, and last its end or present state.
     """
     order = ("run", "approval", "task", "change", "revision", "verdict", "finding", "waiting")  # order of entries with equal times
-    before = sorted(_entries(report), key=lambda entry: (entry.time, order.index(entry.kind)))
+    entries = (*_entries(report), *map(_of_lost, lost))
+    before = sorted(entries, key=lambda entry: (entry.time, order.index(entry.kind)))
     text = f"{'goes on' if report.running else 'ended'}: {report.status}: {report.sentence}"
     return (*before, TimelineEntry(time=max(report.finished, before[-1].time), kind="run", where=report.run, text=text))
 
 
-def note(report: model.Report) -> str:
+def note(report: model.Report, lost: Iterable[LostAttempt] = ()) -> str:
     """Return the timeline as Markdown: a draft of a post-incident note, with headings for what a person must still write."""
     lines = [
         f"# {report.cluster}: {report.sentence}",
@@ -46,7 +48,7 @@ def note(report: model.Report) -> str:
         "",
     ]
     lines[-1:] = [f"The spec is {report.source.sentence}.", ""] if report.source else [""]
-    entries = ((entry, entry.text.replace("\n", "\n    ")) for entry in timeline(report))
+    entries = ((entry, entry.text.replace("\n", "\n    ")) for entry in timeline(report, lost))
     lines += [f"- {stamp(entry.time)} **{entry.kind}** {entry.where}: {text}" for entry, text in entries]
     lines += ["", "## Still to write", "", "- Impact, and who noticed it first.", "- Root cause.", "- What prevents it next time."]
     return "\n".join(lines) + "\n"
@@ -114,6 +116,12 @@ def _of_attempt(attempt: model.Attempt, hosts: set[str]) -> Iterator[TimelineEnt
         yield TimelineEntry(time=attempt.finished, kind="change", where=where, text=change)
     text = f"{attempt.status}: {attempt.reason}" if attempt.reason else (attempt.error or attempt.status)
     yield TimelineEntry(time=attempt.finished, kind="verdict", where=where, text=text)
+
+
+def _of_lost(attempt: LostAttempt) -> TimelineEntry:
+    where = f"{attempt.stage}/{attempt.task}" + (f" shard {attempt.shard}" if attempt.shard else "")
+    took = f" {attempt.finished - attempt.started:.0f} s after its start" if attempt.started else ""
+    return TimelineEntry(time=attempt.finished, kind="task", where=where, text=f"an attempt was lost{took}: {attempt.message}")
 
 
 def _by_time(content: str, otherwise: float) -> Iterator[tuple[float, str]]:

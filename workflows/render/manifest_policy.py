@@ -8,8 +8,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from steps.contract import approval, paths, stage_contracts, task
-from steps.contract.exit import RETRY_EXPRESSION
+from steps.contract import approval, lost_attempts, paths, stage_contracts, task
 from workflows.render import from_git
 from workflows.render.building import CAPABILITIES
 from workflows.stages import EVERY
@@ -109,8 +108,8 @@ def _confinement(template: Object) -> Iterator[str]:
     for mount in container.get("volumeMounts") or ():
         if not str(mount.get("mountPath", "")).startswith(_ALLOWED_ABSOLUTE):
             yield f"mount {mount.get('mountPath')} must lie below {_ALLOWED_ABSOLUTE}"
-    if RETRY_EXPRESSION not in str((template.get("retryStrategy") or {}).get("expression", "")):
-        yield f"retryStrategy.expression must hold `{RETRY_EXPRESSION}`: the exit code decides the retry"
+    if (template.get("retryStrategy") or {}).get("expression") != lost_attempts.EXPRESSION:
+        yield f"retryStrategy.expression must be `{lost_attempts.EXPRESSION}`: only exit code 75 and lost attempts are retried"
     if ((template.get("retryStrategy") or {}).get("backoff") or {}).get("maxDuration"):
         yield "retryStrategy.backoff.maxDuration counts from the first attempt's start: a long task gets no second one; use cap"
     if not template.get("activeDeadlineSeconds"):

@@ -28,7 +28,7 @@ APPROVAL_FORM: dict[str, dict[str, Any]] = {
         "description": "pass starts the stage, reject ends the run; hold is no answer",
     },
     "approver": {"description": "your name; it becomes evidence"},
-    "evidence": {"description": "digest of the evidence that you approve; the run refuses another one than it has by then"},
+    "evidence": {"description": "digest of the evidence that you approve"},
 }
 """How Argo's UI asks for the parameters of an approval."""
 SHARD_LISTS = ("shards", "agents")

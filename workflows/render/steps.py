@@ -10,8 +10,7 @@ from hera.workflows import Container, Env, Parameter
 from hera.workflows import models as m
 
 from steps import __version__
-from steps.contract import paths, task
-from steps.contract.exit import RETRY_EXPRESSION
+from steps.contract import lost_attempts, paths, task
 from workflows.render import building, names
 from workflows.render.secret_volumes import FOLDER, SecretVolumes
 from workflows.spec.cluster_spec import GROUP_LABEL
@@ -156,12 +155,12 @@ def account(verb: str) -> str:
 
 
 def retry() -> m.RetryStrategy:
-    """Return the retry strategy: up to three retries after exit code 75 or a lost pod, with growing waits."""
+    """Return the retry strategy: up to three retries after exit code 75 or a lost attempt, with growing waits."""
     return m.RetryStrategy(
         limit=m.IntOrString(root=RETRY_LIMIT),
-        # Argo reports a lost pod as Error, never as Failure (steps/docs/facts/argo.md, Argo Workflows: control flow)
+        # Argo reports a deleted pod as Error, but an evicted or refused one as Failed (steps/docs/facts/argo.md: control flow)
         retry_policy="Always",
-        expression=f"{RETRY_EXPRESSION} || lastRetry.status == 'Error'",
+        expression=lost_attempts.EXPRESSION,
         backoff=m.Backoff(duration=RETRY_FIRST, factor=m.IntOrString(root=RETRY_FACTOR), cap=RETRY_MOST),
     )
 

@@ -55,16 +55,13 @@ def _of_stage(stage: Stage, place: str, previous: str) -> dict[str, tuple[str, s
     dashed = names.dashed(stage.id)
     result = {dashed: (f"{stage.title} (stage {place})", f"gates: {', '.join(stage.gates) or 'none of its own'}")}
     for step in stage.steps:
-        sense = (
-            "decides from the records of all tasks whether the stage passes" if step.name == "judge" else f"verb {step.task.verb}"
-        )
-        result[names.template(stage.id, step.name)] = (f"{stage.title}: {step.name}", f"stage {place}, {sense}")
+        result[names.template(stage.id, step.name)] = (f"{stage.title}: {step.name}", f"stage {place}")
     if stage.approval is not None:
-        wait = f"approve with `bringup approve`, or set decision to pass, your name, and the digest of the evidence of {previous}"
+        wait = f"`bringup approve`, or answer here with the digest of the evidence of {previous}"
         result[f"{approval.NODE_PREFIX}{dashed}"] = (f"Approval before {stage.title}", wait)
-        result[names.template(stage.id, approval.ANNOUNCE)] = (f"{stage.title}: announce", "tells the approvers that the run waits")
+        result[names.template(stage.id, approval.ANNOUNCE)] = (f"{stage.title}: announce", "tells the approvers")
         result[names.template(stage.id, approval.CONFIRM)] = (
             f"{stage.title}: confirm",
-            "checks that a person approved the evidence as it is now",
+            "checks the answer",
         )
     return result

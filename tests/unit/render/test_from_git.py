@@ -138,7 +138,7 @@ def test_argo_knows_every_field(tmp_path: Path) -> None:
         (lambda spec: spec.pop("executor"), "spec.executor.serviceAccountName is missing"),
         (lambda spec: spec["templates"][0]["container"]["args"].__setitem__(1, "build"), "command must be"),
         (lambda spec: spec["templates"][0].pop("activeDeadlineSeconds"), "a pod that hangs must end"),
-        (lambda spec: spec["templates"][0].pop("retryStrategy"), "the exit code decides the retry"),
+        (lambda spec: spec["templates"][0].pop("retryStrategy"), "only exit code 75 and lost attempts"),
         (lambda spec: spec["templates"][0]["container"]["securityContext"].update(runAsUser=0), "only verb build is root"),
         (lambda spec: spec["templates"][0]["container"]["volumeMounts"][0].update(mountPath="/etc"), "must lie below /bringup/"),
     ],

@@ -222,7 +222,7 @@ BREACHES: list[tuple[Callable[[dict[str, Any]], Any], str]] = [
         "path /etc/passwd must start with /bringup/",
     ),
     (lambda spec: first(spec, "container")["container"]["volumeMounts"][0].update(mountPath="/data"), "mount /data"),
-    (lambda spec: first(spec, "container").pop("retryStrategy"), "the exit code decides the retry"),
+    (lambda spec: first(spec, "container").pop("retryStrategy"), "only exit code 75 and lost attempts"),
     (lambda spec: first(spec, "container").pop("activeDeadlineSeconds"), "a pod that hangs must end"),
     (
         lambda spec: first(spec, "container")["retryStrategy"]["backoff"].update(maxDuration="5m"),

@@ -9,6 +9,7 @@ import pytest
 from steps.clients.store import Store
 from steps.contract.canonical import canonical
 from steps.contract.evidence import Diagnosis
+from steps.contract.lost_attempts import LostAttempt
 from steps.contract.revision import SpecSource
 from steps.contract.run_records import Cancelled
 from steps.contract.verdict import FailureClass, NodeVerdict, Status, failed, of_nodes
@@ -400,3 +401,12 @@ def test_a_broken_record_is_named_without_a_traceback(store: Store, content: byt
     path.write_bytes(content)
     with pytest.raises(BadTask, match=r"runs/r1/evidence/gang/judge/0000/01\.json is no record of a task"):
         source.read(store, "r1")
+
+
+def test_the_timeline_lists_lost_attempts_at_their_time(stored: source.StoredRun) -> None:
+    lost = LostAttempt(stage="drill", task="apply", shard=1, started=100.0, finished=104.0, message="The node was low on resource")
+    entries = timeline.timeline(build(stored), [lost])
+    entry = next(entry for entry in entries if entry.text.startswith("an attempt was lost"))
+    assert (entry.time, entry.where) == (104.0, "drill/apply shard 1")
+    assert entry.text == "an attempt was lost 4 s after its start: The node was low on resource"
+    assert "an attempt was lost" in timeline.note(build(stored), [lost])

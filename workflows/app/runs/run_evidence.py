@@ -5,6 +5,7 @@ from pathlib import Path
 
 from steps.clients.store import Store
 from steps.contract import run_records, run_seal
+from steps.contract.lost_attempts import LostAttempt
 from steps.errors import StepError
 from steps.report import verify
 from steps.report.timeline import stamp
@@ -15,6 +16,9 @@ from workflows.engines.argo import cancellation, pull, run_memory
 from workflows.engines.argo.home import NoHomeCluster, NoWorkflow
 from workflows.engines.argo.workflow_objects import UnreadableStatus, node_status
 from workflows.engines.folders import RunFolder, StateFolder
+from workflows.engines.local.errors import JournalForeignError, RunDirectoryError
+from workflows.engines.local.result import read_status
+from workflows.engines.lost_attempts import lost_attempts
 
 _OUT_OF_REACH = (StepError, NoWorkflow, NoHomeCluster, UnreadableStatus)
 
@@ -66,6 +70,17 @@ def brought(away: argo_runs.ArgoRun) -> tuple[int, RunEvidence]:
     unsealed = workflow.finished and workflow.status.phase != pull.GONE and not whole
     note = f"run {away.name} has ended, but nothing of it is sealed: bringup sweep {away.name}" if unsealed else ""
     return count, RunEvidence(away.folder, is_away=True, goes_on=not workflow.finished, begun=begun, note=note)
+
+
+def lost(folder: RunFolder) -> tuple[LostAttempt, ...]:
+    """Return the attempts of a run that were lost, by the engine's journal here, or by the Workflow when it was read last."""
+    memory = run_memory.read(folder)
+    if memory is not None:
+        return memory.lost
+    try:
+        return lost_attempts(folder, read_status(folder.engine).nodes)
+    except (JournalForeignError, RunDirectoryError):
+        return ()
 
 
 def kept(folder: RunFolder, why: str = "") -> RunEvidence:

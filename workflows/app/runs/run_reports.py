@@ -151,9 +151,9 @@ def _one_case(run: str, what: str, reason: str, kind: str) -> str:
 
 def note(evidence: RunEvidence) -> str:
     """Return a draft of a run's post-incident note as Markdown."""
-    return timeline.note(assemble(evidence)).rstrip()
+    return timeline.note(assemble(evidence), run_evidence.lost(evidence.folder)).rstrip()
 
 
 def moments(evidence: RunEvidence) -> Any:
     """Return a run's timeline as a list of mappings, in order of time."""
-    return msgspec.to_builtins(timeline.timeline(assemble(evidence)))
+    return msgspec.to_builtins(timeline.timeline(assemble(evidence), run_evidence.lost(evidence.folder)))

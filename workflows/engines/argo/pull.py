@@ -20,11 +20,21 @@ import msgspec
 from msgspec import Struct
 
 from steps.clients.store import Store
+from steps.contract.lost_attempts import LostAttempt
 from steps.errors import Refused, Temporary
 from workflows.engines.argo import helper_pods, run_memory, store_reader
 from workflows.engines.argo.home import Home, NoTemplate, NotOurs, WorkflowGone
-from workflows.engines.argo.workflow_objects import ResourceMeta, SubmittedSpec, TemplateRef, Workflow, WorkflowStatus
+from workflows.engines.argo.workflow_objects import (
+    ResourceMeta,
+    SubmittedSpec,
+    TemplateRef,
+    UnreadableStatus,
+    Workflow,
+    WorkflowStatus,
+    node_status,
+)
 from workflows.engines.folders import RunFolder
+from workflows.engines.lost_attempts import lost_attempts
 
 LIMIT = 4 << 20
 """Number of compressed bytes that one pod prints; as base64 well below the 10 MiB at which a kubelet rotates a log."""
@@ -79,8 +89,16 @@ def pull(home: Home, workflow: Workflow, folder: RunFolder, limit: int = LIMIT) 
             if not count and workflow.status.phase == GONE:
                 place = f"namespace {home.namespace} of the home cluster"
                 raise NeverThere(f"{place} has no Workflow {run}, and its store no run of that name")
-            run_memory.record_pull(folder, began, ended=workflow.finished)
+            run_memory.record_pull(folder, began, _lost(workflow, folder), ended=workflow.finished)
             return count
+
+
+def _lost(workflow: Workflow, folder: RunFolder) -> tuple[LostAttempt, ...]:
+    try:
+        nodes = workflow.nodes()
+    except UnreadableStatus:  # the evidence is worth having without them
+        return ()
+    return lost_attempts(folder, (node_status(node, nodes) for node in nodes.values()))
 
 
 def without_workflow(home: Home, gone: WorkflowGone, run: str) -> Workflow:

@@ -8,6 +8,7 @@ import os
 import msgspec
 from msgspec import Struct
 
+from steps.contract.lost_attempts import LostAttempt
 from steps.contract.run_records import PLAN_FILE
 from workflows.engines.approval_announcer import AnnounceCommand
 from workflows.engines.argo.home_address import HomeAddress
@@ -29,6 +30,8 @@ class RunMemory(Struct, frozen=True, kw_only=True):
     telling: dict[str, AnnounceCommand] = {}
     pulled: float = 0.0
     ended: bool = False
+    lost: tuple[LostAttempt, ...] = ()
+    """Attempts that were lost, as the Workflow had them when the store was copied last."""
 
 
 def read(folder: RunFolder) -> RunMemory | None:
@@ -47,11 +50,14 @@ def write(folder: RunFolder, memory: RunMemory) -> None:
     fresh.replace(folder.engine / FILE)
 
 
-def record_pull(folder: RunFolder, when: float, *, ended: bool) -> None:
-    """Record in `argo.json` that the whole store was copied here; the copy began at `when` (seconds since the epoch)."""
+def record_pull(folder: RunFolder, when: float, lost: tuple[LostAttempt, ...] = (), *, ended: bool) -> None:
+    """Record in `argo.json` that the whole store was copied here; the copy began at `when` (seconds since the epoch).
+
+    An empty `lost` keeps what was recorded before: the Workflow may be deleted by now.
+    """
     memory = read(folder)
     if memory is not None:
-        write(folder, msgspec.structs.replace(memory, pulled=when, ended=ended))
+        write(folder, msgspec.structs.replace(memory, pulled=when, ended=ended, lost=lost or memory.lost))
 
 
 def knows_tasks(folder: RunFolder) -> bool:
