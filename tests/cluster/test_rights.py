@@ -82,9 +82,7 @@ UNUSED = (
     ("*", "patch", "coordination.k8s.io", "leases"),  # the task that finds one that is due
     ("*-judge", "patch", "", "nodes"),  # cordons what it sets aside
     ("validation-apply", "bind", "rbac.authorization.k8s.io", "clusterroles"),  # asked by the authorizer itself, for a binding
-    ("gang-*", "*", "batch", "jobs"),  # every check may make Jobs; the gangs' are Volcano's, the others' pods and MPIJobs
-    ("sharing-functional", "*", "batch", "jobs"),
-    ("sharing-functional", "deletecollection", "", "pods"),  # as above: pods of Jobs
+    ("gang-*", "*", "batch", "jobs"),  # every check may make Jobs; those of gangs are Volcano's, and that of NCCL is an MPIJob
     ("validation-functional", "*", "batch", "jobs"),
 )
 """Rights to change something that a healthy run does not use: patterns of task, verb, API group and resource."""
