@@ -11,6 +11,18 @@ API_READ: Final = 30.0
 POD_LOG: Final = 10.0
 """Limit for reading a pod's log. A kubelet sends 20,000 lines a second; the API server gives up on a lost kubelet after 30 s."""
 
+API_ANSWER: Final = 60.0
+"""Limit for one answer of an API server as a whole: API_READ alone would let a server send a byte every 29 s, for ever."""
+
+API_REQUEST: Final = 180.0
+"""Limit for all tries of one request together. A step that waits longer should end as temporary, so that its engine sees it."""
+
+API_LIST: Final = 600.0
+"""Limit for all pages of one LIST. 10,000 nodes with 200,000 pods take a few minutes on a server under load."""
+
+API_EXPIRED: Final = 3
+"""Number of times that a LIST begins anew because its snapshot has expired (410), as it does after 5 minutes between pages."""
+
 API_TRIES: Final = 5
 """Number of tries of one request on 429, 5xx or a broken connection, before the step ends as temporary."""
 

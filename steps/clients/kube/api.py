@@ -5,6 +5,7 @@ Nothing heavy is imported before the first request, and tenacity not before the 
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,8 @@ import msgspec
 from msgspec import Struct
 
 from steps import timeouts
+from steps.clients import bounded_answers
+from steps.clients.bounded_answers import ReadLimits
 from steps.clients.kube import kubeconfig
 from steps.errors import Refused, StepError, Unreachable
 
@@ -21,6 +24,9 @@ if TYPE_CHECKING:
 
 FIELD_MANAGER = "bringup"
 _RETRIED = {429, 500, 502, 503, 504}
+_MOST_ERROR = 1 << 20
+_MESSAGE = 2000
+"""Letters of a server's message that an error shows."""
 
 
 class _ApiStatus(Struct, frozen=True, kw_only=True):
@@ -53,9 +59,10 @@ class Http:
     `who` (`STAGE.TASK`) follows bringup's name in the API server's audit log.
     """
 
-    def __init__(self, access: kubeconfig.Access, who: str = "") -> None:
+    def __init__(self, access: kubeconfig.Access, who: str = "", limits: ReadLimits = ReadLimits()) -> None:
         import urllib3
 
+        self._limits = limits
         self._server = access.server
         headers = {"Accept": "application/json", "User-Agent": f"{FIELD_MANAGER} {who}".rstrip()}
         if access.token:
@@ -87,19 +94,20 @@ class Http:
             return once()
         except Unreachable as error:
             # POST as well: its caller must expect 409 for the object that a lost answer was about
-            return _again(once, error)
+            return _again(once, error, self._limits.tries)
 
     def text(self, path: str) -> str | None:
         """Return the text of one GET without retries, whatever the status; None on 404. Raises Unreachable or Refused."""
         import urllib3
 
         try:
-            answer = self._pool.request("GET", self._server + path)
+            answer = self._pool.request("GET", self._server + path, preload_content=False)
+            data = self._read(answer, f"GET {path}")
         except urllib3.exceptions.HTTPError as error:
             raise Unreachable(f"GET {path}: {_cause(error)}", hint=f"is {self._server} up and reachable from here?") from error
         if answer.status in (401, 403):
-            raise _error(f"GET {path}", answer)
-        return None if answer.status == 404 else answer.data.decode(errors="replace")
+            raise _error(f"GET {path}", answer, data)
+        return None if answer.status == 404 else data.decode(errors="replace")
 
     def glance(self, path: str, query: dict[str, str], seconds: float) -> bytes | None:
         """Return the body of one GET within `seconds`, without retries; None on any failure. For data that can be missing.
@@ -109,12 +117,13 @@ class Http:
         import urllib3
 
         try:
-            answer = self._pool.request("GET", self._server + path, fields=query, timeout=seconds)
-        except urllib3.exceptions.HTTPError:
+            answer = self._pool.request("GET", self._server + path, fields=query, timeout=seconds, preload_content=False)
+            data = self._read(answer, f"GET {path}", seconds)
+        except (urllib3.exceptions.HTTPError, Unreachable, bounded_answers.AnswerTooLarge):
             return None
         if answer.status in (401, 403):
-            raise _error(f"GET {path}", answer)
-        return answer.data if answer.status < 300 else None
+            raise _error(f"GET {path}", answer, data)
+        return data if answer.status < 300 else None
 
     def _once(self, method: str, path: str, query: dict[str, str] | None, data: bytes | None, content_type: str) -> bytes:
         import urllib3
@@ -128,21 +137,27 @@ class Http:
 
                 url = f"{url}?{urlencode(query)}"
                 query = None
-            answer = self._pool.request(method, url, fields=query, body=data, headers=headers)
+            answer = self._pool.request(method, url, fields=query, body=data, headers=headers, preload_content=False)
+            content = self._read(answer, f"{method} {path}")
         except urllib3.exceptions.HTTPError as error:
             raise Unreachable(f"{method} {path}: {_cause(error)}", hint=f"is {self._server} up and reachable from here?") from error
         if answer.status < 300:
-            return answer.data
-        raise _error(f"{method} {path}", answer)
+            return content
+        raise _error(f"{method} {path}", answer, content)
+
+    def _read(self, answer: urllib3.BaseHTTPResponse, what: str, seconds: float | None = None) -> bytes:
+        most_bytes = self._limits.answer_bytes if answer.status < 300 else min(_MOST_ERROR, self._limits.answer_bytes)
+        deadline = time.monotonic() + (self._limits.answer_seconds if seconds is None else seconds)
+        return bounded_answers.read(answer, what, most_bytes=most_bytes, deadline=deadline)
 
 
-def _again(call: Callable[[], bytes], first: Unreachable) -> bytes:
+def _again(call: Callable[[], bytes], first: Unreachable, tries: int) -> bytes:
     """Retry a call whose first try failed with `first`; return its result or raise its last error."""
     import tenacity
 
     retrying = tenacity.Retrying(
         retry=tenacity.retry_if_exception_type(Unreachable),
-        stop=tenacity.stop_after_attempt(timeouts.API_TRIES),
+        stop=tenacity.stop_after_attempt(tries) | tenacity.stop_after_delay(timeouts.API_REQUEST),
         wait=_wait,
         reraise=True,
     )
@@ -167,12 +182,12 @@ def _cause(error: BaseException) -> str:
     return str(reason if reason is not None else error)
 
 
-def _error(what: str, answer: urllib3.BaseHTTPResponse) -> StepError:
+def _error(what: str, answer: urllib3.BaseHTTPResponse, content: bytes) -> StepError:
     try:
-        status = msgspec.json.decode(answer.data, type=_ApiStatus)
-    except msgspec.MsgspecError:
-        status = _ApiStatus(message=answer.data[:200].decode(errors="replace"))
-    message = f"{what}: {answer.status} {status.reason}: {status.message}"
+        status = msgspec.json.decode(content, type=_ApiStatus)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        status = _ApiStatus(message=content[:200].decode(errors="replace"))
+    message = f"{what}: {answer.status} {status.reason[:_MESSAGE]}: {status.message[:_MESSAGE]}"
     if answer.status in _RETRIED:
         return _ServerBusy(message, _seconds(answer.headers.get("Retry-After", "0")))
     if answer.status in (401, 403):

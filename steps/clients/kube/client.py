@@ -1,5 +1,6 @@
 """The Kubernetes client of a step: raw paged reads decoded by msgspec, and server-side apply."""
 
+import time
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -7,9 +8,10 @@ import msgspec
 from msgspec import Struct
 
 from steps import timeouts
+from steps.clients.bounded_answers import ReadLimits
 from steps.clients.kube import kubeconfig
 from steps.clients.kube.api import FIELD_MANAGER, ApiError, Http
-from steps.errors import Conflict, Garbled, NotUnderstood
+from steps.errors import Conflict, Garbled, NotUnderstood, Unreachable
 
 T = TypeVar("T")
 PAGE = 500
@@ -18,6 +20,8 @@ PAGE = 500
 _BEGINNING = 60
 """Bytes of an unreadable answer that an error shows: enough to recognise a proxy's page, too few for an object's content."""
 _ELSE = "see with `kubectl get --raw PATH` whether the server has another version of this kind, or something else answers"
+
+_SLOW = "the API server is overloaded or far away; the engine tries again"
 
 Object = dict[str, Any]
 
@@ -67,14 +71,15 @@ class ResourceList(Struct, frozen=True):
 class Kube:
     """Client of the target cluster. Reads satisfy `shared.kube_reader.KubeReader`; writes use the field manager `bringup`."""
 
-    def __init__(self, access: kubeconfig.Access, who: str = "") -> None:
-        self._http = Http(access, who)
+    def __init__(self, access: kubeconfig.Access, who: str = "", limits: ReadLimits = ReadLimits()) -> None:
+        self._http = Http(access, who, limits)
+        self._limits = limits
         self._resources: dict[str, tuple[Resource, ...]] = {}
 
     @classmethod
-    def from_file(cls, path: Path, who: str = "") -> "Kube":
+    def from_file(cls, path: Path, who: str = "", limits: ReadLimits = ReadLimits()) -> "Kube":
         """Return the client of the cluster that a kubeconfig names. `who` appears in the cluster's audit log."""
-        return cls(kubeconfig.load(path), who)
+        return cls(kubeconfig.load(path), who, limits)
 
     def get(self, path: str, kind: type[T]) -> T | None:
         """Return one object, None if it does not exist. Raises NotUnderstood if it does not fit `kind`."""
@@ -90,26 +95,44 @@ class Kube:
         query = {"limit": str(PAGE)}
         query |= {"labelSelector": labels} if labels else {}
         query |= {"fieldSelector": fields} if fields else {}
-        page_of = Page[kind]  # type: ignore[valid-type]  # a run-time type parameter
-        objects: list[T] = []
-        while True:
+        deadline = time.monotonic() + self._limits.list_seconds
+        for beginning in range(self._limits.expired + 1):
             try:
-                page: Page[T] = decode(f"GET {path}", self._http.request("GET", path, query=query), page_of)
+                return self._pages(path, kind, query, deadline)
             except ApiError as error:
                 if error.status == 404:
                     return None
-                if error.status == 410 and "continue" in query:  # 410 Gone: the snapshot behind the pages has expired
-                    objects.clear()
-                    del query["continue"]
-                    continue
-                raise
+                if error.status != 410:  # Gone: the snapshot behind the pages has expired
+                    raise
+            time.sleep(min(timeouts.API_BACKOFF_MAX, self._limits.backoff * 2**beginning))
+        raise Unreachable(
+            f"GET {path}: the list expired {self._limits.expired + 1} times before its last page",
+            hint="the API server forgets its snapshots faster than they are read: is it overloaded, or its etcd compacted often?",
+        )
+
+    def _pages(self, path: str, kind: type[T], query: dict[str, str], deadline: float) -> tuple[T, ...]:
+        """Return the objects of all pages of one snapshot. Raises ApiError 410 if it expires meanwhile."""
+        page_of = Page[kind]  # type: ignore[valid-type]  # a run-time type parameter
+        objects: list[T] = []
+        tokens, size = {""}, 0
+        while True:
+            data = self._http.request("GET", path, query=query)
+            page: Page[T] = decode(f"GET {path}", data, page_of)
             # something else may answer in the API server's place
             if not page.kind.endswith("List"):
                 raise NotUnderstood(f"GET {path}: this is a {page.kind}, no list", hint=_ELSE)
             objects.extend(page.items)
             if not page.metadata.continue_:
                 return tuple(objects)
-            query["continue"] = page.metadata.continue_
+            size += len(data)
+            if page.metadata.continue_ in tokens or len(tokens) >= self._limits.list_pages or size > self._limits.list_bytes:
+                raise NotUnderstood(f"GET {path}: the list has no end: {len(objects)} objects in {len(tokens)} pages", hint=_ELSE)
+            if time.monotonic() > deadline:
+                raise Unreachable(
+                    f"GET {path}: {len(objects)} objects in {self._limits.list_seconds:.0f} s, and more to come", hint=_SLOW
+                )
+            tokens.add(page.metadata.continue_)
+            query = query | {"continue": page.metadata.continue_}
 
     def text(self, path: str) -> str | None:
         """Return the text of a GET (`/readyz?verbose`), also of a 500, which lists what is not ready; None on 404."""
@@ -200,17 +223,27 @@ def decode(what: str, data: bytes, kind: type[T]) -> T:
         return msgspec.json.decode(data, type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError):
         plain = _plain(what, data)
+    except RecursionError as error:
+        raise _too_deep(what) from error
     try:
         # slow path for the few answers with null in place of a list or text
         return msgspec.convert(_without_nulls(plain), type=kind)
+    except RecursionError as error:
+        raise _too_deep(what) from error
     except msgspec.ValidationError as error:
         named = str(plain.get("kind") or "object") if isinstance(plain, dict) else "answer"
         raise NotUnderstood(f"{what}: this {named} has a form that is not known here: {error}", hint=_ELSE) from error
 
 
+def _too_deep(what: str) -> NotUnderstood:
+    return NotUnderstood(f"{what}: the answer is nested more deeply than any object of Kubernetes", hint=_ELSE)
+
+
 def _plain(what: str, data: bytes) -> Any:
     try:
         return msgspec.json.decode(data)
+    except RecursionError as error:
+        raise _too_deep(what) from error
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         begins = data[:_BEGINNING].decode(errors="replace")
         raise Garbled(

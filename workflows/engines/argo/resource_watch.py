@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     import urllib3
 
 _LINE = 64 << 10
+_LONGEST_EVENT = 32 << 20
+"""Bytes of one event. etcd holds objects of at most 1.5 MB, and JSON makes them a few times larger."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -173,7 +175,8 @@ class ResourceWatch:
                 try:
                     _check(answer, self.path)
                     self._refused_since = None
-                    yield from _split(answer)
+                    # an honest server ends the watch by itself; a flood of events without an end must not keep the round open
+                    yield from _split(answer, time.monotonic() + self.pace.round + timeouts.API_READ)
                 finally:
                     answer.close()
             except urllib3.exceptions.HTTPError as error:
@@ -190,9 +193,19 @@ def _check(answer: "urllib3.BaseHTTPResponse", path: str) -> None:
         raise Unreachable(f"watch of {path}: {answer.status}")
 
 
-def _split(answer: "urllib3.BaseHTTPResponse") -> Iterator[bytes]:
-    """Yield the whole lines of a response; half a line at the end of a cut response is dropped, as it is no complete event."""
-    rest = b""
-    for chunk in answer.stream(_LINE):
-        *lines, rest = (rest + chunk).split(b"\n")
-        yield from (line for line in lines if line)
+def _split(answer: "urllib3.BaseHTTPResponse", deadline: float) -> Iterator[bytes]:
+    """Yield the whole lines of a response; half a line at the end of a cut response is dropped, as it is no complete event.
+
+    A line beyond `_LONGEST_EVENT`, or the deadline (monotonic clock), ends the watch. Raises Unreachable.
+    """
+    parts, size = list[bytes](), 0
+    for chunk in answer.stream(_LINE, decode_content=False):
+        *lines, rest = chunk.split(b"\n")
+        for line in lines:
+            if whole := b"".join((*parts, line)):
+                yield whole
+            parts, size = [], 0
+        parts.append(rest)
+        size += len(rest)
+        if size > _LONGEST_EVENT or time.monotonic() > deadline:
+            raise Unreachable("the watch sends an event, or a stream of them, that does not end")

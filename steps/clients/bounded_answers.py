@@ -1,0 +1,68 @@
+"""Reads HTTP answers within limits of bytes and time, so that no server can use up a step's memory or time."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from steps import timeouts
+from steps.errors import NotUnderstood, Unreachable
+
+if TYPE_CHECKING:
+    import urllib3
+
+_CHUNK = 256 << 10
+
+
+class ReadLimits(Struct, frozen=True, kw_only=True):
+    """Limits of what a Kubernetes API server may answer. Honest servers stay far below.
+
+    `answer_bytes` limits one answer: a page of 500 objects with 100 kB each has 50 MB, and etcd holds objects of at most 1.5 MB.
+    `list_pages` and `list_bytes` limit one LIST: a million objects. `expired` is how often a LIST begins anew after 410, each time
+    after a pause that grows from `backoff`. All times are in seconds.
+    """
+
+    answer_bytes: int = 256 << 20
+    answer_seconds: float = timeouts.API_ANSWER
+    list_pages: int = 2000
+    list_bytes: int = 2 << 30
+    list_seconds: float = timeouts.API_LIST
+    expired: int = timeouts.API_EXPIRED
+    backoff: float = timeouts.API_BACKOFF_FIRST
+    tries: int = timeouts.API_TRIES
+
+
+class AnswerTooLarge(NotUnderstood):
+    """Raised if an answer has more bytes than any honest one, or is compressed although nobody asked for that; not tried again."""
+
+
+def read(answer: urllib3.BaseHTTPResponse, what: str, *, most_bytes: int, deadline: float) -> bytes:
+    """Return the body of an answer that was requested with `preload_content=False`, and free its connection.
+
+    `what` names the request in errors, `deadline` is a time of the monotonic clock. Raises AnswerTooLarge, Unreachable after the
+    deadline, and errors of urllib3. No compression is asked for, so a compressed answer, whose true size nobody knows, is refused.
+    """
+    chunks, size, is_whole = list[bytes](), 0, False
+    try:
+        encoding = answer.headers.get("Content-Encoding", "identity").strip().lower()
+        if encoding not in ("", "identity"):
+            raise AnswerTooLarge(f"{what}: the answer is compressed ({encoding[:20]!r}), which was not asked for", hint=_HINT)
+        while chunk := answer.read1(_CHUNK, decode_content=False):
+            size += len(chunk)
+            if size > most_bytes:
+                raise AnswerTooLarge(f"{what}: the answer has more than {most_bytes >> 20} MiB", hint=_HINT)
+            if time.monotonic() > deadline:
+                raise Unreachable(f"{what}: the answer comes too slowly: {size} bytes so far", hint=_HINT)
+            chunks.append(chunk)
+        is_whole = True
+    finally:
+        if is_whole:
+            answer.release_conn()
+        else:
+            answer.close()  # the rest is never read, so that the connection cannot serve another request
+    return b"".join(chunks)
+
+
+_HINT = "does something else answer in the server's place (a proxy, a load balancer), or is it broken?"
