@@ -24,10 +24,12 @@ class Arguments(Struct, frozen=True, kw_only=True):
     """Arguments of verb confirm.
 
     `approved` is the stage whose evidence the approver was shown. `approvers` maps names to SSH public keys. If it is not empty,
-    only those people may approve, with a signature if they have keys.
+    only those people may approve, with a signature if they have keys. `timeout_seconds` is how long the run waits for an answer; 0
+    means unknown.
     """
 
     approved: str
+    timeout_seconds: int = 0
     approvers: dict[str, tuple[str, ...]] = {}
 
 
@@ -49,7 +51,7 @@ def _judge(context: Context, arguments: Arguments, answer: dict[str, str], curre
     gate, who = f"{context.task.stage}/approval", answer["approver"]
     # a bare resume and a time-out leave `hold`, which is no approval
     if answer["decision"] != approval.PASS:
-        seen = "nobody approved in time" if answer["decision"] == approval.HOLD else f"{who} answered {answer['decision']}"
+        seen = _unanswered(context, arguments) if answer["decision"] == approval.HOLD else f"{who} answered {answer['decision']}"
         return _refused(gate, seen, f"a yes to {arguments.approved} before {context.task.stage}", _start_again(context))
     if not approval.is_name(who) or (who == approval.REHEARSAL and not context.environment.simulator):
         return _refused(gate, "an approval without a name", "the approver's name", "approve with `bringup approve RUN --as NAME`")
@@ -70,6 +72,19 @@ def _judge(context: Context, arguments: Arguments, answer: dict[str, str], curre
     if _is_rehearsal_itself(context, who):
         return passed(gate, f"the rehearsal itself approved {about}; in a real run a person does")
     return passed(gate, f"{who} approved {about}{' with a signature' if arguments.approvers.get(who) else ''}")
+
+
+def _unanswered(context: Context, arguments: Arguments) -> str:
+    """Return how a run went on without an answer: by its time-out, or earlier by somebody who resumed it without one.
+
+    The wait began after the last record of the approved stage, so an end that comes sooner than the time-out after it is none.
+    """
+    records = context.store.keys(f"runs/{context.environment.run}/evidence/{arguments.approved}")
+    own = [context.store.read(key) for key in records if key.split("/")[4] not in approval.TASKS]
+    finished = max((evidence.decode(data).finished for data in own if data is not None), default=0.0)
+    if finished and time.time() - finished < arguments.timeout_seconds:
+        return "somebody resumed the run without an answer (a bare `argo resume`, or Resume in Argo's UI), which approves nothing"
+    return "nobody approved in time"
 
 
 def _start_again(context: Context) -> str:

@@ -156,6 +156,8 @@ def status(run: Run = "", form: Output = Format.TABLE, *, place: LocationOptions
         output.data(view, form)
         return ExitCode.OK
     output.prose([f"run {view['run']}: {view['phase']} {view['message']}".rstrip()])
+    output.prose([view["progress"]] if view["progress"] else [])
+    output.prose(view["problems"])
     for wait in view["waiting"]:
         subject = wait.get("for") or f"an approval before {wait['stage']}"  # a local run waits for nothing else
         output.prose([f"waits for {subject} since {wait['since']}" + (f": {wait['how']}" if wait["how"] else "")])
@@ -243,7 +245,9 @@ def approve(
 
 def cancel(
     run: Run = "",
-    now: Annotated[bool, typer.Option("--now", help="Kill what runs; on Argo no report is written then (bringup sweep writes it).")] = False,
+    now: Annotated[
+        bool, typer.Option("--now", help="Kill what runs; on Argo no report is written then (bringup sweep writes it).")
+    ] = False,
     *,
     place: LocationOptions,
 ) -> int:

@@ -39,7 +39,7 @@ def confirm_tasks(stages: tuple[Stage, ...]) -> dict[str, Task]:
     tasks = {}
     for before, stage, approval in _waiting(stages):
         keys = {name: list(values) for name, values in approval.approvers.items()}
-        arguments = {"approved": before, "approvers": keys}
+        arguments = {"approved": before, "approvers": keys, "timeout_seconds": approval.timeout_seconds}
         tasks[stage] = stage_task(stage, CONFIRM, Verb.CONFIRM, deadline=120, arguments=arguments)
     return tasks
 

@@ -57,7 +57,7 @@ SUBMITTER_RIGHTS: Rights = {
     ("argoproj.io", "cronworkflows"): _INSTALL | {"list", "delete"},
     ("argoproj.io", "workfloweventbindings"): _INSTALL | {"list", "delete"},
     ("argoproj.io", "workflows"): frozenset({"get", "list", "watch", "create", "patch"}),
-    ("argoproj.io", "workflowtaskresults"): frozenset({"create", "patch"}),
+    ("argoproj.io", "workflowtaskresults"): frozenset({"create", "patch", "list"}),
     ("", "pods"): frozenset({"get", "list", "watch", "create", "delete"}),
     ("", "pods/log"): frozenset({"get"}),
     ("", "persistentvolumeclaims"): frozenset({"get"}),
@@ -65,7 +65,8 @@ SUBMITTER_RIGHTS: Rights = {
 }
 """Rights in the home cluster that bringup's commands need.
 
-Task results are included because nobody may grant rights that he has not, and an installation grants them to the executor.
+Task results are included because nobody may grant rights that he has not, and an installation grants them to the executor. They are
+listed to tell a controller that is away from an executor that may not report.
 Deployments show the controller's version if it runs in the same namespace; otherwise the option `--argo-version` gives it.
 """
 

@@ -1,6 +1,7 @@
 """Approvals: only a named pass of the evidence that is there now, signed where keys are listed, gets through."""
 
 import subprocess
+import time
 from pathlib import Path
 from typing import Any
 
@@ -104,3 +105,20 @@ def test_listed_keys_demand_a_valid_signature_of_that_person(desk: Any, shown: s
     assert desk.run(task, *answer("pass", "ada", shown)).returncode == 65, "signed by another key"
     desk.store.replace(key, signature.sign(statement, tmp_path / "ada"))
     assert desk.run(task, *answer("pass", "ada", shown)).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("ended_ago", "timeout", "said"),
+    [
+        (60.0, 3600, "somebody resumed the run without an answer (a bare `argo resume`"),
+        (7200.0, 3600, "nobody approved in time"),
+        (60.0, 0, "nobody approved in time"),
+    ],
+)
+def test_a_bare_resume_is_told_from_a_time_out(desk: Any, ended_ago: float, timeout: int, said: str) -> None:
+    record = msgspec.structs.replace(RECORD, finished=time.time() - ended_ago)
+    desk.store.write_evidence(record, msgspec.json.encode)
+    task = confirm()
+    task = msgspec.structs.replace(task, arguments={**task.arguments, "timeout_seconds": timeout})
+    assert desk.run(task, *answer("hold", "none", "none")).returncode == 65
+    assert said in desk.record("validation", "confirm").verdict.reason

@@ -7,6 +7,7 @@ import msgspec
 
 from steps.clients.store import Store
 from steps.contract import run_records, run_seal
+from steps.contract.verdict import Status
 from steps.errors import StepError
 from steps.report import source
 from steps.report.assembly import build
@@ -112,10 +113,26 @@ def status(away: ArgoRun) -> dict[str, Any]:
     return {
         "run": away.name,
         "phase": workflow.status.phase or "Pending",
-        "message": cancellation.end_message(workflow),
+        "message": "; ".join(filter(None, (cancellation.end_message(workflow), objection(away, workflow)))),
+        "progress": run_progress.progress(away.folder, statuses),
+        "problems": list(waits.Watchdog(away.home).look(workflow)),
         "waiting": [_waiting(away, workflow, wait) for wait in open_waits],
         "stages": follower.with_reasons(stages, _verdicts(away.folder)),
     }
+
+
+def objection(away: ArgoRun, workflow: Workflow) -> str:
+    """Return why a run that Argo calls Succeeded has not passed by its evidence here; "" if it has, or if the evidence is not here.
+
+    Argo's phase says only that pods ended well, so the evidence has the last word.
+    """
+    store = Store(away.folder.home.store)
+    if workflow.status.phase != "Succeeded" or store.read(run_records.header_key(away.name)) is None:
+        return ""
+    if store.read(f"runs/{away.name}/{run_seal.FILE}") is None:
+        return f"its evidence here is not complete: bringup watch {away.name}"
+    report = build(source.read(store, away.name))
+    return "" if report.status == Status.PASS else f"the evidence says {report.status}, and decides: {report.sentence}"
 
 
 def _statuses(workflow: Workflow) -> list[RunNodeStatus]:

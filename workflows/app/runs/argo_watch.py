@@ -20,11 +20,9 @@ from steps.clients.store import Store
 from steps.contract import approval, last_word, run_seal
 from steps.contract.exit import ExitCode
 from steps.contract.last_word import Said
-from steps.contract.verdict import Status
 from steps.errors import StepError, Unreachable
-from steps.report import source, verify
-from steps.report.assembly import build
-from workflows.app.runs.argo_runs import NEVER_BEGUN, ArgoRun
+from steps.report import verify
+from workflows.app.runs.argo_runs import NEVER_BEGUN, ArgoRun, objection
 from workflows.app.runs.run_progress import Progress, planned_tasks
 from workflows.app.runs.screen import RunView, Screen
 from workflows.engines import approval_announcer
@@ -271,9 +269,8 @@ def conclude(screen: Screen, away: ArgoRun, ended: Workflow) -> int:
     elif broken := verify.problems(away.folder.stored):
         screen.lines(["", f"its evidence is not what was sealed ({'; '.join(broken[:3])}): bringup verify {away.folder.stored}"])
         code = code or ExitCode.GATE_FAILED
-    # Argo's phase says only that pods ended well, so the evidence has the last word
-    elif code == ExitCode.OK and (proven := build(source.read(Store(away.folder.home.store), away.name)).status) != Status.PASS:
-        screen.lines(["", f"Argo says {ended.status.phase}, the evidence says {proven}: the evidence decides"])
+    elif code == ExitCode.OK and (problem := objection(away, ended)):
+        screen.lines(["", f"Argo says {ended.status.phase}, but {problem}"])
         code = ExitCode.GATE_FAILED
     screen.lines(["", *result_paths(away.folder)])
     return code

@@ -61,6 +61,8 @@ def status(folder: RunFolder) -> dict[str, Any]:
         "run": folder.name,
         "phase": engine.phase if engine.alive or engine.finished else "interrupted",
         "message": cancel_records.told(folder, engine.message),
+        "progress": run_progress.progress(folder, engine.nodes),
+        "problems": [] if engine.alive or engine.finished else [f"no engine drives the run; go on: bringup resume {folder.name}"],
         "waiting": [_waiting(folder, node.name, node.started) for node in engine.gates],
         "stages": _stages(folder, engine),
     }
@@ -114,7 +116,7 @@ def follow(screen: Screen, folder: RunFolder) -> int:
         raise
     ending = engine.phase if engine.finished else "interrupted: no engine drives it"
     screen.lines([f"{folder.name}: {ending} {cancel_records.told(folder, engine.message)}".rstrip()])
-    return ExitCode.OK if engine.phase == "Succeeded" else ExitCode.GATE_FAILED
+    return {"Succeeded": ExitCode.OK, "Error": ExitCode.BUG}.get(engine.phase, ExitCode.GATE_FAILED)
 
 
 def left_running(run: str) -> str:

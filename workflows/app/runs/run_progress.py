@@ -8,6 +8,7 @@ import msgspec
 from steps.clients.store import Store
 from steps.contract import approval, last_word, run_records
 from steps.contract.last_word import Said
+from steps.contract.plain_text import count
 from workflows.engines.folders import RunFolder
 from workflows.engines.local.result import RunNodeStatus
 from workflows.render import names
@@ -23,6 +24,24 @@ def planned_tasks(folder: RunFolder) -> dict[str, list[str]]:
         return {}
     stages = msgspec.json.decode(path.read_bytes())["stages"]
     return {stage["id"]: [task["name"] for task in stage.get("tasks", ())] for stage in stages}
+
+
+def progress(folder: RunFolder, nodes: Iterable[RunNodeStatus]) -> str:
+    """Return how far a run is, in stages and tasks of the whole plan, as in `stage 4 of 9, 31 of 118 tasks ended`.
+
+    A task over shards counts once, and has ended if all its nodes have. The text is empty without a copy of the plan.
+    """
+    planned = planned_tasks(folder)
+    if not planned:
+        return ""
+    open_by_template: dict[str, bool] = {}
+    for node in nodes:
+        open_by_template[node.template] = open_by_template.get(node.template, False) or node.finished is None
+    stages = list(planned)
+    templates = [names.template(stage, task) for stage in stages for task in planned[stage]]
+    begun = [number for number, stage in enumerate(stages, 1) if names.dashed(stage) in open_by_template]
+    ended = sum(open_by_template.get(template) is False for template in templates)
+    return f"stage {max(begun, default=0)} of {len(stages)}, {ended} of {count(len(templates), 'task')} ended"
 
 
 @dataclass

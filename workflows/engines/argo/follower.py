@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from steps.contract import last_word, run_records, stage_contracts
+from steps.contract import approval, last_word, run_records, stage_contracts
 from steps.contract.exit import ExitCode
 from workflows.engines.argo import waits
 from workflows.engines.argo.home import Home, NoWorkflow, decode_workflow
@@ -170,9 +170,20 @@ def _stage(stage: str, nodes: Mapping[str, list[RunNodeStatus]], run: str, *, op
     if any(node.phase == "Running" for node in whole):
         return _row(stage, "running", "")
     ended = [node for node in whole if node.finished is not None]
+    if refusal := _refused_approval(stage, nodes):
+        return _row(stage, NOT_RUN, refusal)
     if ended and not opened:
         return _row(stage, NOT_RUN, f"{run_records.OPEN} did not pass")
     return _row(stage, NOT_RUN, ended[-1].message) if ended else _row(stage, TO_COME, "")
+
+
+def _refused_approval(stage: str, nodes: Mapping[str, list[RunNodeStatus]]) -> str:
+    """Return why the answer to the approval before a stage was refused, or "" if it was not."""
+    confirmed = [node for node in nodes.get(names.template(stage, approval.CONFIRM), ()) if node.type == "Pod" and node.finished]
+    if not confirmed or (last := _last(confirmed)).phase not in _FAILED:
+        return ""
+    word = last_word.of_node(last.message)
+    return f"its approval was refused: {word.reason if word else last.message or last.phase}"
 
 
 def ended_rows(rows: Iterable[dict[str, str]]) -> list[dict[str, str]]:

@@ -4,6 +4,7 @@ from msgspec import Struct
 
 from steps.contract import last_word
 from steps.contract.last_word import Said
+from steps.errors import Refused
 from workflows.engines.argo.home import Home
 from workflows.engines.argo.workflow_objects import NODE_NAME, WORKFLOW_LABEL, ResourceMeta, Workflow, WorkflowNode, seconds
 
@@ -92,6 +93,22 @@ def pods(home: Home, run: str, fields: str = "") -> dict[str, RunPod]:
     """Return the pods of a run by the full name of their Argo node; `fields` is an optional field selector."""
     run_pods = home.ask(lambda kube: kube.list(home.core("pods"), RunPod, labels=f"{WORKFLOW_LABEL}={run}", fields=fields)) or ()
     return {pod.metadata.annotations.get(NODE_NAME, pod.metadata.name): pod for pod in run_pods}
+
+
+class _TaskResult(Struct, frozen=True):
+    """A WorkflowTaskResult, in which Argo's executor reports the outputs of a node; its name is the node's id."""
+
+    metadata: ResourceMeta
+
+
+def reported_nodes(home: Home, run: str) -> frozenset[str]:
+    """Return the ids of nodes whose results Argo's executor has reported; empty if this account may not list the reports."""
+    path = home.argo("workflowtaskresults")
+    try:
+        results = home.ask(lambda kube: kube.list(path, _TaskResult, labels=f"{WORKFLOW_LABEL}={run}")) or ()
+    except Refused:
+        return frozenset()
+    return frozenset(result.metadata.name for result in results)
 
 
 def waits_for(pod: RunPod) -> str:

@@ -14,10 +14,14 @@ from workflows.engines.argo.home import Home
 from workflows.engines.argo.run_pods import RunPod
 from workflows.engines.argo.workflow_objects import Workflow, WorkflowNode, seconds
 from workflows.render import names
+from workflows.render.grammar import gotext
+from workflows.render.steps import RETRY_MOST
 
 APPROVAL, LOCK, POD, CONTROLLER, RESUME, GATE = "approval", "lock", "pod", "controller", "resume", "gate"
 LATE = timeouts.RESULT_LATE
 """Seconds after which a change that should have come counts as overdue."""
+LONGEST_BACKOFF = gotext.seconds(RETRY_MOST)
+"""Longest wait in seconds between two attempts of a task."""
 
 
 class Wait(Struct, frozen=True, kw_only=True):
@@ -46,7 +50,28 @@ def _waits(home: Home, workflow: Workflow) -> Iterator[Wait]:
     for node in sorted(workflow.nodes().values(), key=lambda node: (node.started_at or "", node.name)):
         if node.is_open_gate:
             yield _gate(node, failed)
+    if idle := idle_since(workflow, time.time()):
+        yield Wait(kind=CONTROLLER, sentence=AWAY, since=idle)
     yield from _pods(home, workflow)
+
+
+AWAY = "the workflow-controller, which has not acted on what has ended: is it running?"
+
+
+def idle_since(workflow: Workflow, now: float) -> float:
+    """Return since when only Argo's controller could go on with the run (Unix time); 0 if anything else is open or it is not late.
+
+    Nothing else can go on if every pod has ended and nobody is waited for; a retry that backs off is waited for.
+    """
+    nodes = workflow.nodes().values()
+    if workflow.finished or workflow.status.phase != "Running" or workflow.spec.suspend or not nodes:
+        return 0.0
+    if any(not node.finished and node.type in ("Pod", "Suspend") for node in nodes):
+        return 0.0
+    last = max((seconds(node.finished_at) for node in nodes if node.finished_at), default=0.0)
+    backs_off = any(node.type == "Retry" and not node.finished for node in nodes)
+    late = LATE + (LONGEST_BACKOFF if backs_off else 0.0)
+    return last if last and now - last > late else 0.0
 
 
 def _gate(node: WorkflowNode, failed: set[str]) -> Wait:
@@ -106,23 +131,44 @@ class Watchdog:
         now = time.time()
         if not workflow.status.phase and now - seconds(workflow.metadata.creation_timestamp) > self.late:
             yield "no workflow-controller has taken the run yet: is one running, and does it serve this namespace?"
+        if idle_since(workflow, now):
+            yield f"the run waits for {AWAY}"
         waiting = run_pods.open_pods(workflow)
         pods_by_node = run_pods.pods(self.home, workflow.metadata.name) if waiting else {}
+        reported: frozenset[str] | None = None
         for node in waiting:
             pod = pods_by_node.get(node.name)
-            if pod is not None:
-                yield from self._pod(node, pod, now)
+            if pod is None:
+                continue
+            if pod.ended and now - pod.ended > self.late:
+                reported = run_pods.reported_nodes(self.home, workflow.metadata.name) if reported is None else reported
+                yield self._overdue(workflow, node, pod, reported)
+            else:
+                yield from self._pod(pod, now)
 
-    def _pod(self, node: WorkflowNode, pod: RunPod, now: float) -> Iterator[str]:
-        name = pod.metadata.name
+    def _overdue(self, workflow: Workflow, node: WorkflowNode, pod: RunPod, reported: frozenset[str]) -> str:
+        """Return why a node is not finished although its pod has ended: its result is missing, or nobody has taken it in."""
         # https://github.com/argoproj/argo-workflows/issues/12103: without its WorkflowTaskResult a completed pod stays Running
-        if pod.ended and now - pod.ended > self.late:
-            account = pod.spec.service_account_name or "default"
-            yield (
-                f"pod {name} ended, but its result has not reached Argo ({node.display_name} is {node.phase}): may ServiceAccount "
-                f"{account} create and patch workflowtaskresults? Argo gives up by itself after TASK_RESULT_TIMEOUT_DURATION"
-            )
-        elif pod.metadata.deletion_timestamp and now - seconds(pod.metadata.deletion_timestamp) > self.late:
+        name = pod.metadata.name
+        if node.id in reported:
+            return f"pod {name} ended and reported its result, but {node.display_name} is {node.phase}: {AWAY}"
+        return (
+            f"pod {name} ended, but its result has not reached Argo ({node.display_name} is {node.phase}): may ServiceAccount "
+            f"{self._reporter(workflow, pod)} create and patch workflowtaskresults, and does the workflow-controller run? "
+            "Argo gives up by itself after TASK_RESULT_TIMEOUT_DURATION"
+        )
+
+    def _reporter(self, workflow: Workflow, pod: RunPod) -> str:
+        """Return the account as which Argo's executor reports results: that of the template's executor, else the pod's own."""
+        try:
+            executor = self.home.made_from(workflow).get("executor") or {}
+        except (StepError, ValueError):
+            executor = {}
+        return executor.get("serviceAccountName") or pod.spec.service_account_name or "default"
+
+    def _pod(self, pod: RunPod, now: float) -> Iterator[str]:
+        name = pod.metadata.name
+        if pod.metadata.deletion_timestamp and now - seconds(pod.metadata.deletion_timestamp) > self.late:
             yield (
                 f"pod {name} is being deleted but does not disappear: node {pod.spec.node_name} does not answer; once that is "
                 "certainly off, give it the taint node.kubernetes.io/out-of-service, and Argo tries the task again"

@@ -97,7 +97,7 @@ def test_cancel_sweep_and_resume(cluster: Lab, drill: Drill, bringup: Callable[.
     found = re.search(r"run (bringup-three-hosts-\S+): goes on where one ended", said.read_text())
     assert found, said.read_text()
     unseen = bringup("approve", found[1], "--as", "ada")
-    assert (unseen.returncode, "shown none of it yet: drill in three-hosts-" in unseen.stderr) == (64, True), unseen.stderr
+    assert (unseen.returncode, "shown none of it yet: drill in bringup-three-hosts-" in unseen.stderr) == (64, True), unseen.stderr
     digest = re.search("--evidence (sha256:[0-9a-f]{64})$", unseen.stderr.strip())
     assert digest, unseen.stderr
     given = bringup("approve", found[1], "--as", "ada", "--evidence", digest[1])
@@ -130,7 +130,7 @@ def test_a_run_that_argo_itself_submitted_is_one_of_ours(cluster: Lab, drill: Dr
     with subprocess.Popen([str(COMMAND), "resume", "by-hand"], env=environment, stdout=subprocess.PIPE, text=True) as again:
         try:
             assert again.stdout is not None
-            assert again.stdout.readline().startswith(f"run {plan.name}-20")
+            assert again.stdout.readline().startswith(f"run bringup-{plan.name}-20")
         finally:
             again.kill()
 
@@ -339,7 +339,7 @@ def test_a_run_that_is_not_waited_for_is_not_finished_to_ci(cluster: Lab, bringu
     own_spec(cluster)
     words = ("run", "small.yaml", "--engine", "argo", "--namespace", cluster.where.namespace, "--no-wait", "--junit")
     done = bringup(*words, "junit.xml")
-    found = re.search(r"run (single-node-\S+): 1 host", done.stdout)
+    found = re.search(r"run (bringup-single-node-\S+): 1 host", done.stdout)
     assert found, done.stderr
     assert done.returncode == 0
     unfinished(cluster, found[1])
@@ -378,7 +378,7 @@ def test_a_run_that_cannot_be_remembered_is_still_named(cluster: Lab, bringup: C
     (cluster.folder / "runs").mkdir()
     (cluster.folder / "runs/engine").write_text("a file where the folder of runs should be\n")
     done = bringup("run", "small.yaml", "--engine", "argo", "--namespace", cluster.where.namespace, "--junit", "junit.xml")
-    found = re.search(r"run (single-node-\S+): 1 host", done.stdout)
+    found = re.search(r"run (bringup-single-node-\S+): 1 host", done.stdout)
     assert found, done.stderr
     assert (done.returncode, f"follow it: bringup watch {found[1]} --home-kube" in done.stderr) == (ExitCode.GATE_FAILED, True), (
         done.stderr

@@ -183,7 +183,8 @@ def test_a_lost_result_is_said_once(cluster: Lab) -> None:
     assert last.status.phase == "Succeeded"
     (sentence,) = said
     assert "ended, but its result has not reached Argo (work(0) is Running)" in sentence
-    assert "create and patch workflowtaskresults" in sentence
+    assert "may ServiceAccount " in sentence
+    assert "create and patch workflowtaskresults, and does the workflow-controller run?" in sentence
 
 
 def test_nobody_takes_the_run(cluster: Lab) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
+import msgspec
 import pytest
 
 from steps.clients.kube.client import Kube
@@ -18,7 +19,8 @@ from tests.unit.engines.argo.lab import Lab
 from tests.unit.engines.argo.test_follow import Follower, approve, begin
 from tests.unit.warm_commands import COMMAND
 from workflows.engines.argo import follower as follow
-from workflows.engines.argo.workflow_objects import ResourceMeta, Workflow, WorkflowNode, WorkflowStatus
+from workflows.engines.argo import waits
+from workflows.engines.argo.workflow_objects import ResourceMeta, Workflow, WorkflowNode, WorkflowStatus, seconds
 from workflows.engines.local.result import NodeNews, RunNodeStatus
 
 Drill = Callable[..., Any]
@@ -148,6 +150,51 @@ def test_the_reason_of_a_stage_as_far_as_its_judge_tells(message: str, reason: s
     outputs: dict[str, str | None] = {"verdict": "fail"}
     judge = RunNodeStatus("one.drill.judge", "judge", "Pod", "Failed", message, "drill-judge", "", {}, outputs, 65, 1.0, 2.0, [])
     assert follow.stages(["drill"], [judge], "one") == [{"stage": "drill", "status": "fail", "reason": reason}]
+
+
+def test_the_reason_of_a_refused_approval_is_shown_for_its_stage() -> None:
+    said = "somebody resumed the run without an answer"
+    confirmed = RunNodeStatus(
+        "one.confirm",
+        "confirm",
+        "Pod",
+        "Failed",
+        f"main: Error (exit code 65): fail: {said}",
+        "drill-confirm",
+        "",
+        {},
+        {},
+        65,
+        1.0,
+        2.0,
+        [],
+    )
+    left_out = RunNodeStatus(
+        "one.drill", "drill", "Skipped", "Omitted", "omitted: depends condition not met", "drill", "", {}, {}, None, 2.0, 2.0, []
+    )
+    (row,) = follow.stages(["drill"], [confirmed, left_out], "one")
+    assert row == {"stage": "drill", "status": "not run", "reason": f"its approval was refused: {said}"}
+
+
+def run_with(*nodes: dict[str, Any], phase: str = "Running") -> Workflow:
+    entries = {node["id"]: {"name": f"w.{node['id']}", **node} for node in nodes}
+    return msgspec.convert({"metadata": {"name": "w"}, "status": {"phase": phase, "nodes": entries}}, Workflow)
+
+
+def test_a_controller_that_is_away_is_said_to_be_away() -> None:
+    """Only the controller could go on: every pod has ended, nobody is waited for, and for a while nothing happened."""
+    dag = {"id": "dag", "type": "DAG", "phase": "Running", "startedAt": "2026-11-29T10:00:00Z"}
+    ended = {"id": "a", "type": "Pod", "phase": "Succeeded", "finishedAt": "2026-11-29T10:01:00Z"}
+    at, later = seconds("2026-11-29T10:01:00Z"), seconds("2026-11-29T10:03:00Z")
+    assert waits.idle_since(run_with(dag, ended), later) == at
+    assert waits.idle_since(run_with(dag, ended), at + 5.0) == 0.0
+    open_pod, gate = {"id": "b", "type": "Pod", "phase": "Running"}, {"id": "g", "type": "Suspend", "phase": "Running"}
+    assert waits.idle_since(run_with(dag, ended, open_pod), later) == 0.0
+    assert waits.idle_since(run_with(dag, ended, gate), later) == 0.0
+    assert waits.idle_since(run_with(dag, ended, phase="Succeeded"), later) == 0.0
+    backs_off = {"id": "r", "type": "Retry", "phase": "Running"}
+    assert waits.idle_since(run_with(dag, ended, backs_off), later) == 0.0, "the longest back-off has not passed"
+    assert waits.idle_since(run_with(dag, ended, backs_off), at + 400.0) == at
 
 
 def test_the_quarantine_of_a_run_on_argo(emulated: Lab, drill: Drill, machine: Callable[[str], Machine]) -> None:
