@@ -39,6 +39,12 @@ class NotSigned(ValueError):
     hint = "sign with --key and the private SSH key of this name"
 
 
+class WrongKey(ValueError):
+    """Exception: the private key is not one of those that the spec lists for this approver."""
+
+    hint = "sign with the private key of a listed public one: the run still waits"
+
+
 class OpenApproval(Struct, frozen=True, kw_only=True):
     """An approval that waits for an answer, as commands show it and answer it.
 
@@ -212,7 +218,10 @@ def check_key(pending: OpenApproval, decision: str, approver: str, key: str) -> 
 
 
 def sign(folder: RunFolder, pending: OpenApproval, approver: str, key: str) -> None:
-    """Sign an approval with a private key file, and write the signature into this machine's run store."""
+    """Sign an approval with a private key file, and write the signature into this machine's run store.
+
+    Raises WrongKey if the spec lists other keys for this approver: the task `confirm` would refuse the answer and end the run.
+    """
     fields = {
         "run": pending.run,
         "stage": pending.approved,
@@ -221,5 +230,14 @@ def sign(folder: RunFolder, pending: OpenApproval, approver: str, key: str) -> N
         "approver": approver,
     }
     statement = msgspec.convert(fields, approval.Statement)
-    signed = signature.sign(approval.statement_bytes(statement), user_paths.expand_home(key))
+    signed = checked_signature(approval.statement_bytes(statement), approver, pending.approvers.get(approver, ()), key)
     Store(folder.home.store).replace(approval.signature_key(pending.run, pending.approved, approver), signed)
+
+
+def checked_signature(data: bytes, approver: str, public_keys: tuple[str, ...], key: str) -> bytes:
+    """Return a signature by a private key file. Raises WrongKey if `public_keys` are given and none of them belongs to the file."""
+    signed = signature.sign(data, user_paths.expand_home(key))
+    if public_keys and signature.verify(data, signed, approver, public_keys):
+        used = signature.key_of(data, signed) or "another key"
+        raise WrongKey(f"{key} is {used}, which is not the key that the spec lists for {approver}; nothing was answered")
+    return signed

@@ -16,13 +16,19 @@ class SigningKeyMissing(ValueError):
 
 
 def check_approver(plan: Plan, name: str, key: str = "") -> None:
-    """Raise NotAllowed if `name` may not answer one of the plan's approvals, or SigningKeyMissing if there is no file `key`."""
+    """Raise NotAllowed if `name` may not answer one of the plan's approvals.
+
+    Raises SigningKeyMissing if there is no file `key`, WrongKey if the spec lists another key for this name.
+    """
     open_approvals.check_name(name, ())
     for stage in plan.stages:
         if stage.approval:
             open_approvals.check_name(name, stage.approval.approvers)
     if key and not user_paths.expand_home(key).is_file():
         raise SigningKeyMissing(f"there is no key file {key} to sign approvals with")
+    listed = [stage.approval.approvers.get(name, ()) for stage in plan.stages if stage.approval] if key else []
+    for public_keys in dict.fromkeys(tuple(keys) for keys in listed if keys):
+        open_approvals.checked_signature(b"a key is tried", name, public_keys, key)
 
 
 def approving_observer(folder: RunFolder, name: str = approval.REHEARSAL, key: str = "") -> Callable[[News], None]:

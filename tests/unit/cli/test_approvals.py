@@ -125,11 +125,13 @@ def test_an_approver_with_a_key_must_sign_with_it(
     assert held.process.poll() is None  # nothing of this answered for her
 
     assert machine.call("status").code == 0
-    assert machine.call("approve", "--as", ADA, "--key", other).code == 0  # sent; `confirm` alone decides
-    refused = held.end()
-    assert refused.code == 65
-    assert "verif" in refused.out
-    assert "sign with the key that the spec lists for this name" in refused.out
+    refused = machine.call("approve", "--as", ADA, "--key", other)
+    assert refused.code == 64
+    assert f"which is not the key that the spec lists for {ADA}; nothing was answered" in refused.err
+    assert machine.call("rehearse", "keyed.yaml", "--approve-as", ADA, "--key", other).code == 64
+    assert held.process.poll() is None  # a wrong key ends nothing: the run still waits
+    assert machine.call("approve", "--as", ADA, "--key", private).code == 0
+    assert held.end().code == 0
 
     signed = machine.call("rehearse", "keyed.yaml", "--approve-as", ADA, "--key", private)
     assert signed.code == 0, signed.text
