@@ -17,6 +17,7 @@ pytestmark = pytest.mark.sampled("preparing hosts")
 GOOD, ODD = "580.95.05", "570.86.15"
 NICS = {"mlx5_0": "28.43.1014", "mlx5_1": "28.43.1014"}
 WHOLE: dict[str, Any] = {"nics": NICS, "gpus": 8, "switches": 4, "driver": GOOD, "manager": GOOD}
+LOST = "Unable to determine the device handle for GPU0000:3B:00.0: GPU is lost. Reboot the system to recover this GPU"
 MACHINES = {
     "n000": Hardware(nics={}, gpus=0),
     "n001": Hardware(**WHOLE),
@@ -25,7 +26,7 @@ MACHINES = {
     "n004": Hardware(**WHOLE | {"modules": ("nouveau",)}),
     "n005": Hardware(**WHOLE | {"manager_runs": False}),
     "n006": Hardware(**WHOLE | {"manager": ODD}),
-    "n007": Hardware(**WHOLE | {"fabric": "In Progress"}),
+    "n007": Hardware(**WHOLE | {"fabric": "In Progress", "code": 15, "complaint": LOST}),
 }
 """A server, a whole machine with GPUs, one that is odd in all that is compared, and one for each thing that P05 asks for."""
 NOTES = (
@@ -46,7 +47,7 @@ WRONG = {
     "n004": "(and 1 more: nouveau is loaded)",
     "n005": "4 NVSwitches and no active fabric manager",
     "n006": f"fabric manager {ODD}",
-    "n007": "fabric state In Progress",
+    "n007": f"nvidia-smi ended with 15, a GPU is no longer accessible: {LOST}",
 }
 
 
@@ -75,7 +76,7 @@ def spec(lab: Lab, folder: Path, driver: str) -> None:
             "version": "12",
             "reboot": False,
             "free_disk_gib": {"/var/lib/rancher": 1},
-            "tolerate": ["time service", "PCIe ACS", "kernel parameter *"],
+            "tolerate": ["time service", "PCIe ACS", "kernel parameter *", "kernel headers"],
         },
         "accelerator": {"product": "H200", "per_node": 8, "driver": driver}
         | ({"driver_version": GOOD} if driver == "host" else {}),

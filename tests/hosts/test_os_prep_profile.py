@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from hostlab import faults
+from hostlab.hardware import Hardware, show
 from hostlab.host import Host
 from hostlab.lab import Init, Lab
 
@@ -105,9 +106,10 @@ def play(lab: Lab, *, reboot: bool = True, check: bool = False, **more: Any) -> 
     )
 
 
-def judged(result: PlayResult, *items: str) -> Verdict:
+def judged(result: PlayResult, *items: str, **words: Any) -> Verdict:
     names = tuple(outcome.host for outcome in result.hosts)
-    return gate.nodes(probe.from_play(result.hosts), NodesExpectation(nodes=names, gpu_items=items, tolerate=("time service",)))
+    want = NodesExpectation(nodes=names, gpu_items=items, tolerate=("time service",), **words)
+    return gate.nodes(probe.from_play(result.hosts), want)
 
 
 def seen(result: PlayResult, number: int = 0) -> tuple[dict[str, Item], Facts]:
@@ -263,3 +265,67 @@ def test_a_package_manager_that_does_not_work_is_one_reason_and_half_installed_p
     assert (result.hosts[3].kind, judged(result).nodes[3].failure_class) == (FailureKind.CLOCK, FailureClass.DEPENDENCY)
     assert seen(result, 2)[0]["package socat"].status is ItemStatus.CHANGED
     assert result.hosts[0].kind is FailureKind.PACKAGE_LOCK
+
+
+UPGRADE = """[Unit]
+DefaultDependencies=no
+[Service]
+Type=oneshot
+ExecStart=/bin/sh -c 'until [ -e /run/upgraded ]; do sleep 0.2; done; date +%%s > /run/ended'
+"""
+"""Stand-in for Debian's own unit of this name, which downloads lists of packages."""
+TEMPLATE = "/var/lib/rancher/rke2/agent/etc/containerd/config.toml.tmpl"
+CONDITIONS = """set -e
+mkdir -p /var/lib/kubelet $(dirname TEMPLATE)
+mount -t tmpfs -o noexec tmpfs /var/lib/kubelet
+echo 'version = 2' > TEMPLATE
+echo 'nameserver 127.0.0.53' > /etc/resolv.conf
+cat > /etc/systemd/system/apt-daily.service
+systemctl daemon-reload
+systemctl start --no-block apt-daily.service
+"""
+REPAIRED = """set -e
+umount /var/lib/kubelet
+echo '{{ template "base" . }}' > TEMPLATE
+echo 'nameserver 10.77.255.254' > /etc/resolv.conf
+mkdir -p /lib/modules/$(uname -r)/build
+setsid sh -c "sleep 8; touch /run/upgraded" > /dev/null 2>&1 &
+"""
+BUILT = ("the GPU Operator's NVIDIA driver",)
+LOOKED_AT = {
+    "exec /var/lib/kubelet": "noexec at /var/lib/kubelet",
+    "containerd templates": TEMPLATE,
+    "DNS of pods": "127.0.0.53",
+    "link type of mlx5_1": "Ethernet",
+}
+
+
+def test_what_would_stop_rke2_and_pods_later_is_read_and_an_upgrade_is_waited_for(up: Any) -> None:
+    lab = up(1, Init.SYSTEMD, prepared=True)
+    host = lab.hosts[0]
+    rails = {"mlx5_0": "InfiniBand", "mlx5_1": "Ethernet"}
+    show(host, Hardware(nics={}, gpus=8, rails=rails, signed_only=True))
+    gpu = {"kernel_headers": True, "link_types": {"layer": "InfiniBand", "devices": ["15b3:1021"], "count": 2}}
+    upgrades = {"units": ["apt-daily.service"]}
+    host.run("sh", "-c", CONDITIONS.replace("TEMPLATE", TEMPLATE), text=UPGRADE)
+
+    bad = play(lab, background=upgrades | {"seconds": 1}, gpu=gpu)
+    items, facts = seen(bad)
+    assert {name: items[name].after for name in LOOKED_AT} == LOOKED_AT
+    assert {items[name].status for name in LOOKED_AT} == {ItemStatus.FAILED}
+    assert items["exec /var/lib/rancher"].status is ItemStatus.OK
+    assert items["link type of mlx5_0"].status is ItemStatus.OK
+    assert "apt-daily.service still at work after" in items["other work on the machine"].why
+    assert "no package repository of this machine offers linux-headers-" in items["kernel headers"].why
+    assert (facts.secure_boot, facts.signed_modules_only) == (False, True)
+    verdict = judged(bad, *LOOKED_AT, "kernel headers", built_drivers=BUILT)
+    assert (verdict.status, verdict.nodes[0].failure_class) == (Status.FAIL, FailureClass.DEPENDENCY)
+
+    host.run("sh", "-c", REPAIRED.replace("TEMPLATE", TEMPLATE))
+    show(host, Hardware(nics={}, gpus=8, rails=dict.fromkeys(rails, "InfiniBand")))
+    good = play(lab, background=upgrades | {"seconds": 60}, gpu=gpu)
+    items, facts = seen(good)
+    assert items["other work on the machine"].status is ItemStatus.OK
+    assert int(host.run("stat", "--format=%Y", "/run/ended")) <= facts.clock.epoch, "the play read the machine after the upgrade"
+    assert items["kernel headers"].after == "installed"
+    assert {items[name].status for name in LOOKED_AT} == {ItemStatus.OK}

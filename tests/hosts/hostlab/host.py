@@ -25,6 +25,7 @@ BOOT = 'while unshare "$@"; [ $? = 129 ]; do :; done'
 ANSWER_SECONDS = 40.0
 """systemd hosts need 0.3 s each on two cores; 100 of them were seen to need 24 s."""
 
+RESOLV = "etc/resolv.conf"
 RUN_SECONDS = 300.0
 """Longest time of one command in a host; packages that it installs need a minute on a busy machine."""
 
@@ -116,6 +117,9 @@ def start(host: Host, lower: Path, init: str, cgroup: Path | None) -> None:
         "sh",
         str(ENTER),
     ]
+    if not (lower / RESOLV).is_symlink():
+        # what mmdebstrap copied is this machine's, whose name server may be one on its loopback address, which RKE2 hands to no pod
+        (host.folder / "upper" / RESOLV).write_text(f"nameserver {network.GATEWAY}\n")
     environment = os.environ | {"LOWER": str(lower), "FOLDER": str(host.folder), "INIT": init, "BOOT": BOOT}
     with host.log.open("ab") as log:
         subprocess.run(command, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log, check=True)
