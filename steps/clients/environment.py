@@ -12,13 +12,14 @@ from steps.errors import BadTask
 SIMULATOR = "BRINGUP_SIMULATOR"
 SIMULATOR_TOKEN = "BRINGUP_SIMULATOR_TOKEN"
 GIT_ROOT = "BRINGUP_GIT_ROOT"
+SEAL_KEY = "BRINGUP_SEAL_KEY"
 
 
 class Environment(Struct, frozen=True, kw_only=True):
     """Folders and settings of the running step, read from environment variables.
 
     `simulator` is the URL of a rehearsal's control API, else empty. `git_root` is the folder of bare repositories that replace all
-    Git servers in a rehearsal, else None. `namespace` is the run's on Argo.
+    Git servers in a rehearsal, else None. `namespace` is the run's on Argo. `seal_key` is the machine's own signing key, for a spec that names none; None without one.
     """
 
     tasks: Path
@@ -34,6 +35,7 @@ class Environment(Struct, frozen=True, kw_only=True):
     simulator_token: str = ""
     git_root: Path | None = None
     namespace: str = ""
+    seal_key: Path | None = None
 
     @property
     def is_on_argo(self) -> bool:
@@ -61,4 +63,5 @@ def read(environ: Mapping[str, str] | None = None) -> Environment:
         simulator_token=env.get(SIMULATOR_TOKEN, ""),
         git_root=Path(env[GIT_ROOT]) if env.get(GIT_ROOT) else None,
         namespace=env.get(paths.NAMESPACE, ""),
+        seal_key=Path(env[SEAL_KEY]) if env.get(SEAL_KEY) else None,
     )

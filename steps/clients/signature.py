@@ -32,6 +32,14 @@ def key_of(data: bytes, signature: bytes, namespace: str = NAMESPACE) -> str:
     return named.replace(" key ", " ", 1) if done.code == 0 else ""
 
 
+def fingerprint(public_key: str) -> str:
+    """Return type and fingerprint of a public key as `key_of` does, `ED25519 SHA256:…`; empty if the text is no key."""
+    done = process.run(["ssh-keygen", "-l", "-f", "-"], data=public_key.encode())
+    # `256 SHA256:… comment (ED25519)`
+    words = done.out.split()
+    return f"{words[-1].strip('()')} {words[1]}" if done.code == 0 and len(words) > 2 else ""
+
+
 def verify(data: bytes, signature: bytes, who: str, public_keys: tuple[str, ...], namespace: str = NAMESPACE) -> str:
     """Return why `who` did not sign these bytes with one of the keys (`ssh-ed25519 AAAA…`); empty if the signature is valid."""
     with tempfile.TemporaryDirectory(prefix="bringup-") as folder:

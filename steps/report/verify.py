@@ -70,20 +70,19 @@ def shown(key: str) -> str:
 class Cover(Struct, frozen=True, kw_only=True):
     """Coverage of a seal: the number of files, the key that signed it, and the files and empty folders that it leaves out.
 
-    `key` is empty if the seal is unsigned, or if its signature does not fit (`signed` is then True).
+    `key` is empty if the seal is unsigned.
     """
 
     files: int
-    signed: bool
     key: str
     left_out: tuple[str, ...]
 
-    def lines(self) -> Iterator[str]:
-        """Yield the coverage in sentences for people."""
-        if self.key:
+    def lines(self, own_key: str = "") -> Iterator[str]:
+        """Yield the coverage in sentences for people. `own_key` is type and fingerprint of this machine's key."""
+        if self.key and self.key == own_key:
+            yield f"the seal is signed by this machine's key, {self.key}"
+        elif self.key:
             yield f"the seal is signed by {self.key}; whose key that is, --signer NAME=PUBLIC-KEY-FILE checks"
-        elif self.signed:
-            yield f"{run_seal.SIGNATURE} is no signature of this seal"
         else:
             yield "the seal is not signed: it shows slips, not who would write files and seal anew"
         if self.left_out:
@@ -103,7 +102,7 @@ def cover(folder: Path) -> Cover:
     key = signature.key_of(data, signed) if signed is not None else ""
     entries = tuple(regular_files.entries(folder))
     names = [why for entry in entries if (why := _uncovered(entry))]
-    return Cover(files=len(sealed.files), signed=signed is not None, key=key, left_out=tuple(names))
+    return Cover(files=len(sealed.files), key=key, left_out=tuple(names))
 
 
 def _uncovered(entry: FolderEntry) -> str:
@@ -168,9 +167,10 @@ def _signature(folder: Path) -> bytes | None:
 
 
 def _signature_problems(folder: Path, data: bytes, signer: tuple[str, str] | None) -> list[str]:
-    if signer is None:
-        return []
     signed = _signature(folder)
+    if signer is None:
+        is_another = signed is not None and not signature.key_of(data, signed)
+        return [f"{run_seal.SIGNATURE}: is no signature of this seal"] if is_another else []
     if signed is None:
         return [f"{run_seal.SIGNATURE}: missing, the seal is not signed"]
     why = signature.verify(data, signed, signer[0], (signer[1],))

@@ -17,7 +17,7 @@ from steps.runtime.context import Context
 
 
 class Arguments(Struct, frozen=True, kw_only=True):
-    """Arguments of the seal. `key` is the name of a signing key below the secrets folder; empty for an unsigned seal."""
+    """Arguments of the seal. `key` is the name of a signing key below the secrets folder; empty for the machine's own."""
 
     key: str = ""
 
@@ -45,12 +45,29 @@ def run(context: Context) -> ExitCode:
         files=tuple(_sealed(context, prefix, key) for key in keys if run_seal.is_sealed(key)),
     )
     data = canonical(run_seal.close(sealed))
-    signed = signature.sign(data, context.environment.secrets / arguments.key) if arguments.key else None
+    signed = _signed(context, data, arguments.key)
+    # an earlier seal's signature does not fit this one
+    context.store.path(prefix + run_seal.SIGNATURE).unlink(missing_ok=True)
     context.store.replace(prefix + run_seal.FILE, data)
     if signed is not None:
         context.store.replace(prefix + run_seal.SIGNATURE, signed)
-    context.say(f"sealed {len(sealed.files)} files{f' and signed with {arguments.key}' if arguments.key else ''}")
+    by = f" and signed with {arguments.key or 'the key of this machine'}" if signed is not None else ""
+    context.say(f"sealed {len(sealed.files)} files{by}")
     return ExitCode.OK
+
+
+def _signed(context: Context, data: bytes, key: str) -> bytes | None:
+    """Return the seal's signature by the spec's key, else by the machine's own; None without one. Raises BadTask for the spec's."""
+    if key:
+        return signature.sign(data, context.environment.secrets / key)
+    own = context.environment.seal_key
+    if own is None:
+        return None
+    try:
+        return signature.sign(data, own)
+    except StepError as error:  # nobody asked for this signature, so a run is not held up by it
+        context.say(f"the seal is not signed with this machine's key: {error}")
+        return None
 
 
 def _sealed(context: Context, prefix: str, key: str) -> run_seal.Sealed:

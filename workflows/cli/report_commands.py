@@ -79,7 +79,7 @@ def check(
         return ExitCode.GATE_FAILED
     signed = f" and signed by {signed_by[0]}" if signed_by else ""
     result = f"unchanged since it was sealed{signed}: {count(cover.files, 'file')}"
-    output.prose([f"{folder}: {result}", *cover.lines()])
+    output.prose([f"{folder}: {result}", *cover.lines(run_evidence.own_key())])
     return ExitCode.OK
 
 

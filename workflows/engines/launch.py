@@ -9,11 +9,11 @@ from typing import Any
 import msgspec
 
 from steps.clients.clock import SimulatedClock
-from steps.clients.environment import SIMULATOR, SIMULATOR_TOKEN
+from steps.clients.environment import SEAL_KEY, SIMULATOR, SIMULATOR_TOKEN
 from steps.clients.store import Store
 from steps.contract import paths, run_records, run_seal
-from workflows.engines import locks, run_inputs
-from workflows.engines.folders import RunFolder
+from workflows.engines import locks, run_inputs, seal_keys
+from workflows.engines.folders import RunFolder, StateFolder
 from workflows.engines.local.executor import StartProcess, start_process
 from workflows.engines.local.local_engine import LocalEngine, TimePassing
 from workflows.engines.local.result import Observer, RunResult
@@ -42,7 +42,7 @@ def start(
         folder.engine,
         workflow,
         {template["metadata"]["name"]: template},
-        environment=environment(extra),
+        environment=environment(extra, folder.home),
         paths=_paths(folder),
         parallelism=PARALLELISM,
         observer=observer,
@@ -57,7 +57,7 @@ def start(
 def resume(folder: RunFolder, observer: Observer | None) -> RunResult:
     """Continue a run on real hosts whose engine has died, to its end. A finished run is returned unchanged. Raises ClusterBusy."""
     with _cluster_lock(folder, _document(folder)["template"]):
-        return LocalEngine.resume(folder.engine, environment({}), observer)
+        return LocalEngine.resume(folder.engine, environment({}, folder.home), observer)
 
 
 def must_close(result: RunResult) -> bool:
@@ -80,7 +80,7 @@ def close(folder: RunFolder, phase: str) -> bool:
         folder.engine / f"closing-{secrets.token_hex(4)}",
         workflow,
         {template["metadata"]["name"]: template},
-        environment=environment({}),
+        environment=environment({}, folder.home),
         paths=_paths(folder),
         parallelism=PARALLELISM,
     )
@@ -106,12 +106,15 @@ def _paths(folder: RunFolder) -> RunPaths:
     return RunPaths(folder.inputs / "tasks", folder.inputs / "fleet", folder.inputs / "secrets", folder.home.store)
 
 
-def environment(extra: Mapping[str, str]) -> dict[str, str]:
+def environment(extra: Mapping[str, str], home: StateFolder) -> dict[str, str]:
     """Return the environment of every step of a local run, with the variables `extra` added.
 
+    It names the key that signs seals, which is made at the first run.
     As in the image of steps, interpreters import nothing from their current folder.
     """
-    return {**default_environment(), "PYTHONSAFEPATH": "1", paths.ENGINE: "local", **extra}
+    key = seal_keys.ensure(home)
+    signing = {SEAL_KEY: str(key)} if key else {}
+    return {**default_environment(), **signing, "PYTHONSAFEPATH": "1", paths.ENGINE: "local", **extra}
 
 
 def _passing(extra: Mapping[str, str]) -> TimePassing | None:

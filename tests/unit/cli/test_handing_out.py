@@ -18,7 +18,12 @@ def test_the_evidence_that_is_handed_out_has_no_secrets_and_verifies(rehearsed: 
     assert f"{run / 'secrets'} opens the cluster: keep it here" in done.out
     verified = machine.call("verify", run)
     assert verified.code == 0
-    for said in ("unchanged since it was sealed", "the seal is not signed", "not covered by the seal: ", "secrets/kubeconfig"):
+    for said in (
+        "unchanged since it was sealed",
+        "the seal is signed by this machine's key, ED25519 SHA256:",
+        "not covered by the seal: ",
+        "secrets/kubeconfig",
+    ):
         assert said in verified.out
     copied = machine.call("report", "--out", f"{tmp_path}/")
     assert copied.code == 0, copied.text
@@ -27,7 +32,10 @@ def test_the_evidence_that_is_handed_out_has_no_secrets_and_verifies(rehearsed: 
     alone = machine.call("verify", handed)
     assert alone.code == 0
     assert "not covered" not in alone.out
-    secrets = [path.read_bytes() for path in (run / "secrets").iterdir()]
+    public = machine.home / "keys/seal.pub"
+    assert (public.parent.stat().st_mode & 0o777, public.with_suffix("").stat().st_mode & 0o777) == (0o700, 0o600)
+    assert machine.call("verify", handed, "--signer", f"bringup={public}").code == 0
+    secrets = [public.with_suffix("").read_bytes(), *(path.read_bytes() for path in (run / "secrets").iterdir())]
     for path in (path for path in handed.rglob("*") if path.is_file()):
         assert not any(secret in path.read_bytes() for secret in secrets), path
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from steps.clients import signature
 from steps.clients.environment import Environment
 from steps.clients.store import Store
 from steps.contract.task import Task, Verb
@@ -17,13 +18,22 @@ from steps.report.junit import junit
 from steps.report.text import text
 from steps.runtime.context import Context
 from steps.verbs import report, seal
+from workflows.engines import seal_keys
+from workflows.engines.folders import StateFolder
 
 
-def _sealed(store: Store, tmp_path: Path, key: str = "") -> Path:
+def _sealed(store: Store, tmp_path: Path, key: str = "", own: Path | None = None) -> Path:
     secrets = tmp_path / "secret-files"
     secrets.mkdir(exist_ok=True)
     here = Environment(
-        tasks=tmp_path, fleet=tmp_path, secrets=secrets, store=store.root, out=tmp_path / "out", run="r1", engine="local"
+        tasks=tmp_path,
+        fleet=tmp_path,
+        secrets=secrets,
+        store=store.root,
+        out=tmp_path / "out",
+        run="r1",
+        engine="local",
+        seal_key=own,
     )
     report.run(Context(Task(stage="run", name="report", verb=Verb.REPORT), here))
     arguments = {"key": key} if key else {}
@@ -187,3 +197,26 @@ def test_a_name_cannot_forge_a_line_of_the_answer(store: Store, tmp_path: Path) 
     folder = _sealed(store, tmp_path)
     (folder / "evidence" / "a\nunchanged since it was sealed").write_text("{}")
     assert verify.problems(folder) == ("'evidence/a\\nunchanged since it was sealed': not in the seal",)
+
+
+def test_the_machines_key_signs_where_the_spec_names_none(store: Store, tmp_path: Path) -> None:
+    home = StateFolder(tmp_path / "home")
+    own = seal_keys.ensure(home)
+    assert own == seal_keys.ensure(home) == seal_keys.path(home)
+    folder = _sealed(store, tmp_path, own=own)
+    assert verify.problems(folder, ("bringup", seal_keys.public_key(home))) == ()
+    fingerprint = signature.fingerprint(seal_keys.public_key(home))
+    assert verify.cover(folder).key == fingerprint
+    assert f"signed by this machine's key, {fingerprint}" in next(verify.cover(folder).lines(fingerprint))
+    signed = (folder / "seal.json.sig").read_bytes()
+    assert verify.problems(_sealed(store, tmp_path)) == ()  # unsigned: nothing of the earlier signature is left
+    (folder / "seal.json.sig").write_bytes(signed)
+    assert verify.problems(folder) == ("seal.json.sig: is no signature of this seal",)
+
+
+def test_a_machine_without_a_usable_key_seals_unsigned(store: Store, tmp_path: Path) -> None:
+    (tmp_path / "home").write_text("no folder")
+    assert seal_keys.ensure(StateFolder(tmp_path / "home")) is None
+    folder = _sealed(store, tmp_path, own=tmp_path / "gone")
+    assert verify.problems(folder) == ()
+    assert "not signed" in next(verify.cover(folder).lines())

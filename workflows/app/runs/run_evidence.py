@@ -3,6 +3,7 @@
 import time
 from pathlib import Path
 
+from steps.clients import signature
 from steps.clients.store import Store
 from steps.contract import run_records, run_seal
 from steps.contract.lost_attempts import LostAttempt
@@ -12,6 +13,7 @@ from steps.report.timeline import stamp
 from workflows.app.run_options import RunLocation
 from workflows.app.runs import argo_runs
 from workflows.app.runs.report_assembly import RunEvidence
+from workflows.engines import seal_keys
 from workflows.engines.argo import cancellation, pull, run_memory
 from workflows.engines.argo.home import NoHomeCluster, NoWorkflow
 from workflows.engines.argo.workflow_objects import UnreadableStatus, node_status
@@ -112,6 +114,12 @@ def hand_out(run: str, place: RunLocation, below: Path) -> tuple[int, Path]:
     """Copy a run's sealed files, no secrets, to a folder of its name below `below`; return their number, and that folder."""
     folder = find(run, place).folder
     return verify.hand_out(folder.stored, below / folder.name), below / folder.name
+
+
+def own_key() -> str:
+    """Return type and fingerprint of the key with which this machine signs seals; empty if it has none."""
+    public = seal_keys.public_key(StateFolder.of_environment())
+    return signature.fingerprint(public) if public else ""
 
 
 def check_seal(folder: Path, signer: tuple[str, str] | None) -> tuple[tuple[str, ...], verify.Cover | None]:
