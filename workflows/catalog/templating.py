@@ -48,6 +48,9 @@ def _derived(spec: ClusterSpec) -> dict[str, Any]:
         "queues": [_queue(queue, covered) for queue in spec.scheduler.queues],
         "slurm_groups": [_slurm_group(spec, name, resources) for name in slurm_groups(spec)],
         "slurm_partitions": _slurm_partitions(spec),
+        "sunk_groups": [_sunk_group(spec, name, resources) for name in slurm_groups(spec)],
+        # of a Service inside the cluster the API server refuses a policy for traffic from outside
+        "login_traffic": "" if spec.slurm.login.service == "ClusterIP" else "Local",
         "authorized_keys": "\n".join(spec.slurm.login.authorized_keys),
         **_fabric(spec.fabric),
     }
@@ -86,10 +89,12 @@ def _queue(queue: TenantQueue, covered: tuple[str, ...]) -> dict[str, Any]:
 def _slurm_group(spec: ClusterSpec, name: str, resources: tuple[str, ...]) -> dict[str, Any]:
     group, label = spec.hosts[name], name.replace("_", "-")
     gpu = spec.accelerator if group.gpu else None
-    limits: dict[str, Any] = {resources[0]: gpu.per_node} if gpu and resources else {}
+    # one request for all pods of the group: machines with fewer GPUs than the others set it
+    gpus = min((machine.gpus for machine in spec.machines if machine.group == name), default=0)
+    limits: dict[str, Any] = {resources[0]: gpus} if gpu and gpus and resources else {}
     if gpu and spec.fabric.kind != "none":
         limits[spec.fabric.resource_key] = spec.fabric.attachments
-    gres = f"gpu:{gpu.product.lower().replace('-', '_')}:{gpu.per_node}" if gpu else ""
+    gres = f"gpu:{gpu.product.lower().replace('-', '_')}:{gpus}" if gpu and gpus else ""
     return {
         "name": label,
         "size": len(group.names()),
@@ -99,6 +104,15 @@ def _slurm_group(spec: ClusterSpec, name: str, resources: tuple[str, ...]) -> di
         "gres": gres,
         "tolerations": [toleration(taint) for taint in group.taints],
     }
+
+
+def _sunk_group(spec: ClusterSpec, name: str, resources: tuple[str, ...]) -> dict[str, Any]:
+    """Return a node group of SUNK, which names its NodeSet and its partition alike; `gres` has no `gpu:` before type and count."""
+    group = _slurm_group(spec, name, resources)
+    partition = next((partition for partition in spec.slurm.partitions if name in partition.groups), None)
+    settings = {"Default": "YES" if partition.default else "NO", "MaxTime": partition.max_time} if partition else {}
+    own = {"name": partition.name if partition else group["name"], "partition": settings}
+    return {**group, **own, "gres": group["gres"].removeprefix("gpu:")}
 
 
 def toleration(taint: str) -> dict[str, str]:

@@ -25,6 +25,11 @@ class Product:
     intra_node_floor_gb_s: float | None = None
     ib_write_bw_floor_gbit_s: float | None = None
     least_driver: tuple[int, ...] = (535,)
+    link_gb_s: float = 900.0
+    """NVLink (else PCIe) bandwidth of one GPU in GB/s, both directions together: no bus bandwidth is above it.
+
+    Source: data sheets at https://www.nvidia.com/en-us/data-center/nvlink/
+    """
 
 
 def _mig(smallest: str, *others: str) -> dict[str, int]:
@@ -35,7 +40,13 @@ def _mig(smallest: str, *others: str) -> dict[str, int]:
 PRODUCTS: Mapping[str, Product] = {
     product.name: product
     for product in (
-        Product("A100-40GB", "NVIDIA-A100-SXM4-40GB", True, _mig("1g.5gb", "1g.10gb", "2g.10gb", "3g.20gb", "4g.20gb", "7g.40gb")),
+        Product(
+            "A100-40GB",
+            "NVIDIA-A100-SXM4-40GB",
+            True,
+            _mig("1g.5gb", "1g.10gb", "2g.10gb", "3g.20gb", "4g.20gb", "7g.40gb"),
+            link_gb_s=600.0,
+        ),
         Product(
             "A100-80GB",
             "NVIDIA-A100-SXM4-80GB",
@@ -43,6 +54,7 @@ PRODUCTS: Mapping[str, Product] = {
             _mig("1g.10gb", "1g.20gb", "2g.20gb", "3g.40gb", "4g.40gb", "7g.80gb"),
             228.0,
             180.0,
+            link_gb_s=600.0,
         ),
         Product(
             "H100",
@@ -52,7 +64,7 @@ PRODUCTS: Mapping[str, Product] = {
             460.0,
             380.0,
         ),
-        Product("H100-NVL", "NVIDIA-H100-NVL", False, _mig("1g.12gb", "1g.24gb", "2g.24gb", "3g.47gb", "7g.94gb")),
+        Product("H100-NVL", "NVIDIA-H100-NVL", False, _mig("1g.12gb", "1g.24gb", "2g.24gb", "3g.47gb", "7g.94gb"), link_gb_s=600.0),
         Product("H200", "NVIDIA-H200", True, _mig("1g.18gb", "1g.35gb", "2g.35gb", "3g.71gb", "4g.71gb", "7g.141gb"), 431.0, 360.0),
         Product(
             "B200",
@@ -60,14 +72,25 @@ PRODUCTS: Mapping[str, Product] = {
             True,
             _mig("1g.23gb", "1g.45gb", "2g.45gb", "3g.90gb", "4g.90gb", "7g.180gb"),
             least_driver=(570, 133, 20),
+            link_gb_s=1800.0,
         ),
         Product(
-            "GB200", "NVIDIA-GB200", True, _mig("1g.23gb", "1g.47gb", "2g.47gb", "3g.93gb", "7g.186gb"), least_driver=(570, 133, 20)
+            "GB200",
+            "NVIDIA-GB200",
+            True,
+            _mig("1g.23gb", "1g.47gb", "2g.47gb", "3g.93gb", "7g.186gb"),
+            least_driver=(570, 133, 20),
+            link_gb_s=1800.0,
         ),
         Product(
-            "B300", "NVIDIA-B300-SXM6-AC", True, _mig("1g.34gb", "1g.67gb", "2g.67gb", "3g.135gb", "7g.269gb"), least_driver=(580,)
+            "B300",
+            "NVIDIA-B300-SXM6-AC",
+            True,
+            _mig("1g.34gb", "1g.67gb", "2g.67gb", "3g.135gb", "7g.269gb"),
+            least_driver=(580,),
+            link_gb_s=1800.0,
         ),
-        Product("L40S", "NVIDIA-L40S", False),
+        Product("L40S", "NVIDIA-L40S", False, link_gb_s=64.0),
     )
 }
 """Accelerators by their names in a spec. The labels of H100-NVL, B200, GB200 and B300 are not verified; a spec can override them.
@@ -98,6 +121,12 @@ def kubernetes(version: str) -> tuple[int, int, int]:
     """Return the Kubernetes version in an RKE2 version: `v1.35.7+rke2r1` → (1, 35, 7); (0, 0, 0) if it cannot be read."""
     match = _RKE2.match(version)
     return (int(match[1]), int(match[2]), int(match[3])) if match else (0, 0, 0)
+
+
+def is_prerelease(version: str) -> bool:
+    """Return True for an alpha, beta or release candidate of RKE2."""
+    match = _RKE2.match(version)
+    return bool(match and match[4])
 
 
 def has_containerd_2_1(version: str) -> bool:

@@ -109,19 +109,20 @@ class Slurm(Section):
         description="Chart version, required with kind: sunk. Default with slinky: that of the catalog.",
         examples=["7.3.0"],
     )
-    license: SecretRef | None = Field(default=None, description="Licence of SUNK by reference, required with kind: sunk.")
+    license: SecretRef | None = Field(
+        default=None, description="Refused: SUNK's charts take no licence key (rule P32). Earlier versions required it."
+    )
 
     @model_validator(mode="after")
     def _sunk_inputs(self) -> "Slurm":
         if self.kind == "sunk":
-            missing = [name for name in ("repo", "version", "license") if getattr(self, name) is None]
+            missing = [name for name in ("repo", "version") if getattr(self, name) is None]
             if missing:
                 raise problem(
-                    f"sunk is licensed software; it needs {', '.join(missing)}",
-                    "add repo, version and license, or use kind: slinky",
+                    f"sunk is licensed software; it needs {', '.join(missing)}", "add repo and version, or use kind: slinky"
                 )
-        elif self.repo is not None or self.license is not None:
-            raise problem("repo and license belong to kind: sunk", "remove them, or use kind: sunk")
+        elif self.repo is not None:
+            raise problem("repo belongs to kind: sunk", "remove it, or use kind: sunk")
         return self
 
     @model_validator(mode="after")

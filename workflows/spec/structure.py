@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from workflows.spec.cluster_spec import ClusterSpec, has_gpu_cluster
 from workflows.spec.errors import SpecError
 from workflows.spec.fields import is_address
+from workflows.spec.untested import NCCL_INTER, NCCL_INTRA, runs
 from workflows.stage_names import STAGES
 
 Findings = Iterator[SpecError]
@@ -272,10 +273,10 @@ def _floors_are_known(spec: ClusterSpec) -> Findings:
     accelerator, nccl = spec.accelerator, spec.validation.nccl
     if accelerator is None or "validation" not in spec.enabled_stages():
         return
-    if accelerator.per_node > 1 and nccl.intra_node_floor_gb_s is None and accelerator.facts.intra_node_floor_gb_s is None:
+    if runs(spec, NCCL_INTRA) and nccl.intra_node_floor_gb_s is None and accelerator.facts.intra_node_floor_gb_s is None:
         problem = f"there is no published bandwidth floor for {accelerator.product}"
         yield SpecError("validation.nccl.intra_node_floor_gb_s", problem, "give 0.9 × your site's measured baseline in GB/s")
-    if spec.fabric.kind != "none" and len(spec.gpu_machines) > 1 and nccl.inter_node_floor_gb_s is None:
+    if spec.fabric.kind != "none" and runs(spec, NCCL_INTER) and nccl.inter_node_floor_gb_s is None:
         problem = "bandwidth between nodes depends on the site, so it has no default"
         yield SpecError(
             "validation.nccl.inter_node_floor_gb_s", problem, "give 0.9 × your site's measured baseline in GB/s, as in 350"

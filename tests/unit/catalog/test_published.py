@@ -49,7 +49,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
         "base_services": {"cert_manager": False},
     },
     "sunk": {
-        "slurm": {"kind": "sunk", "repo": "oci://r.example.org/sunk", "version": "7.3.0", "license": {"env": "SUNK"}},
+        "slurm": {"kind": "sunk", "repo": "oci://r.example.org/sunk", "version": "7.3.0"},
     },
 }
 

@@ -196,7 +196,7 @@ def test_behind_an_air_gap_charts_come_from_the_mirror() -> None:
 
 
 def test_sunk_comes_from_the_repository_of_the_spec() -> None:
-    slurm = {"kind": "sunk", "repo": "https://charts.example.org", "version": "7.3.0", "license": {"env": "SUNK"}}
+    slurm = {"kind": "sunk", "repo": "https://charts.example.org", "version": "7.3.0"}
     found = releases(slurm=slurm)
     assert (found["sunk"].source, found["sunk"].version) == ("https://charts.example.org sunk", "7.3.0")
     assert found["sunk_slurm"].namespace == "tenant-slurm"

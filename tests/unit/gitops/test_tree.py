@@ -20,7 +20,7 @@ from workflows.stage_names import STAGES
 ARGO_CD: dict[str, Any] = {"repo": "https://git.example.org/platform.git", "revision": "v1.4.0", "project": "platform"}
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 QUEUES = [{"name": "a", "namespace": "a", "gpus": 8}]
-SUNK = {"kind": "sunk", "repo": "https://charts.example.org/sunk", "version": "7.3.0", "license": {"env": "SUNK_LICENSE"}}
+SUNK = {"kind": "sunk", "repo": "https://charts.example.org/sunk", "version": "7.3.0"}
 VARIANTS: dict[str, dict[str, Any]] = {
     "slinky": {},
     "sunk": {"slurm": SUNK},

@@ -26,7 +26,7 @@ VARIANTS = {
 }
 
 
-SUNK = {"kind": "sunk", "repo": "oci://r.example.org/sunk", "version": "7.3.0", "license": {"env": "SUNK_LICENSE"}}
+SUNK = {"kind": "sunk", "repo": "oci://r.example.org/sunk", "version": "7.3.0"}
 LOCK = {"key": "sunk.coreweave.com/lock", "value": "true", "effect": "NoExecute"}
 
 

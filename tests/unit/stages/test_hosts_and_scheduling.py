@@ -60,7 +60,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "host_driver": {"accelerator": {"product": "H200", "driver": "host", "driver_version": "580.126.20"}},
     "kueue": {"scheduler": {"quota": "kueue", "queues": QUEUES}},
     "both": {"scheduler": {"gang": "volcano", "quota": "kueue", "queues": QUEUES}},
-    "sunk": {"slurm": {"kind": "sunk", "repo": "oci://r.example.org/sunk", "version": "7.3.0", "license": {"env": "SUNK_LICENSE"}}},
+    "sunk": {"slurm": {"kind": "sunk", "repo": "oci://r.example.org/sunk", "version": "7.3.0"}},
 }
 
 

@@ -78,7 +78,7 @@ def test_a_taint_that_only_prefers_keeps_nobody_away() -> None:
 
 def test_machines_that_sunk_locks_are_no_ways_in() -> None:
     """SUNK's lock evicts the ingress controller's pods, which tolerate no taint, so the check uses none of these machines."""
-    sunk = {"kind": "sunk", "repo": "oci://r.example.org/sunk", "version": "7.3.0", "license": {"env": "SUNK_LICENSE"}}
+    sunk = {"kind": "sunk", "repo": "oci://r.example.org/sunk", "version": "7.3.0"}
     servers_last = {"hosts": {name: EXAMPLE_HOSTS[name] for name in ("gpu", "servers")}}
     assert environment(step("functional", {}, also=servers_last))["INGRESS_AT"].split()[0] == "10.10.1.1"
     locked = environment(step("functional", {}, also=servers_last | {"slurm": sunk}))

@@ -24,7 +24,7 @@ from workflows.stages.stage import Site
 
 EXAMPLE = Path(stage.__file__).parents[1] / "examples" / "h200-16.yaml"
 VERBS = {Verb.APPLY: apply.Arguments, Verb.WAIT: wait.Arguments, Verb.JOB: job.Arguments, Verb.JUDGE: judge.Arguments}
-SUNK = {"kind": "sunk", "repo": "https://charts.example.org/sunk", "version": "7.3.0", "license": {"env": "SUNK_LICENSE"}}
+SUNK = {"kind": "sunk", "repo": "https://charts.example.org/sunk", "version": "7.3.0"}
 
 
 def site(**over: Any) -> Site:

@@ -21,6 +21,8 @@ DRA_LEAST = (1, 34, 2)
 DRA_DRIVER = (580,)
 SLURM_LEAST = (25, 11)
 """Oldest Slurm that Slinky 1.2 works with (https://github.com/SlinkyProject/slurm-operator)."""
+SUNK_END = (8,)
+"""First release of SUNK whose charts the catalog's values do not fit (https://docs.coreweave.com/products/sunk)."""
 _SLURM_LINE = re.compile(r"\d\d\.\d\d(?![0-9])")
 """The start of an image tag of Slurm: `25.11-ubuntu24.04`."""
 _TOLERATION = f"add {{key: {SUNK_LOCK}, operator: Exists, effect: NoExecute}}"
@@ -239,6 +241,10 @@ def slurm_needs(platform: Platform) -> Iterator[RuleFinding]:
     """DaemonSets tolerate SUNK's lock taint; Slinky is 1.2.1 or later on Kubernetes 1.29 or later, with Slurm 25.11 or later."""
     yield from releases_outside_range(platform, "slurm_operator_crds", "slurm_operator", "slurm", "sunk", "sunk_slurm")
     yield from _lock_is_tolerated(platform)
+    sunk = platform.releases.get("sunk")
+    if sunk is not None and numbers(sunk.version) >= SUNK_END:
+        problem = f"SUNK {sunk.version} has another architecture and other values than SUNK 7, for which these are written"
+        yield RuleFinding("slurm.version", problem, "use a chart of SUNK 7, as in 7.3.0")
     operator = platform.releases.get("slurm_operator")
     if operator is not None and numbers(operator.version) < (1, 2, 1):
         problem = f"a rolling update of Slinky {operator.version} can drain a node set to zero (fixed in 1.2.1)"

@@ -16,6 +16,13 @@ BESIDE = {
 """,
 }
 """By what faults need."""
+NO_SLURM = {
+    "slurm:\n  kind: slinky\n  partitions:\n": "",
+    '    - {name: train, groups: gpu, default: true, max_time: "7-00:00:00"}\n  login: {replicas: 1}\n': "",
+}
+NO_FLOOR = {"  nccl: {inter_node_floor_gb_s: 350}\n": ""}
+LESS = {"sharing.mode=time_slicing": NO_SLURM, "sharing.mode=mig": NO_SLURM | NO_FLOOR, "sharing.mode=dra": NO_SLURM}
+"""Lines of the example that cannot stand beside what a fault needs: Slurm takes whole GPUs, and NCCL joins no MIG instances."""
 QUOTA = "quota: kueue, queues: [{name: research, namespace: team-a, gpus: 128}]"
 WITHIN = {
     "scheduler.quota=kueue": {"scheduler: {gang: volcano}": f"scheduler: {{gang: volcano, {QUOTA}}}"},
@@ -25,10 +32,7 @@ WITHIN = {
     },
     "fabric.mtu=9000": {"  rate_gbit: 400": "  rate_gbit: 400\n  interfaces: [ibs1]\n  mtu: 9000"},
     "accelerator.driver=host": {"  driver: operator": '  driver: host\n  driver_version: "580.126.20"'},
-    "slurm.kind=none": {
-        "slurm:\n  kind: slinky\n  partitions:\n": "",
-        '    - {name: train, groups: gpu, default: true, max_time: "7-00:00:00"}\n  login: {replicas: 1}\n': "",
-    },
+    "slurm.kind=none": NO_SLURM,
     "slurm.kind=sunk": {
         "  kind: slinky\n": "  kind: sunk\n  repo: oci://registry.example.org/sunk\n  version: 7.3.0\n",
     },
@@ -45,12 +49,10 @@ WITHIN = {
 def spec_for(needs: str) -> ClusterSpec:
     """The example with what is needed; an unknown need fails here, where its spec is missing."""
     text = examples.path("h200-16").read_text()
-    if needs in WITHIN:
-        for line, changed in WITHIN[needs].items():
-            assert line in text
-            text = text.replace(line, changed)
-        return load(text)
-    return load(text + BESIDE[needs] if needs else text)
+    for line, changed in (WITHIN.get(needs) or LESS.get(needs, {})).items():
+        assert line in text
+        text = text.replace(line, changed)
+    return load(text + BESIDE[needs] if needs and needs not in WITHIN else text)
 
 
 def needed(fault: Fault) -> str:

@@ -1,0 +1,236 @@
+"""Rules about the networks of a spec: P25 (they stand apart) and P26 (they are large enough)."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterator
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+from workflows.spec.cluster_spec import ClusterSpec, max_pods
+from workflows.spec.compat.rule_table import Platform, RuleFinding, rule
+from workflows.spec.fields import is_address
+
+IpNetwork = ipaddress.IPv4Network | ipaddress.IPv6Network
+
+_NODE_PREFIX = 24
+"""Prefix of the pod network of one node, the default of Kubernetes that RKE2 keeps (flag node-cidr-mask-size)."""
+_LARGEST_SERVICES, _SMALLEST_SERVICES = 12, 28
+"""The API server refuses a Service network above /12, and RKE2 gives its tenth address to the cluster's DNS."""
+_LARGEST_PODS = 8
+"""The controller manager hands out at most 2^16 node networks: /8 for a /24 each."""
+_POD_ADDRESSES = 254
+_UNUSABLE = tuple(map(ipaddress.ip_network, ("0.0.0.0/8", "127.0.0.0/8", "169.254.0.0/16", "224.0.0.0/3", "::1/128", "fe80::/10")))
+"""Networks that no machine routes: this host, loopback, link-local, multicast and reserved ones."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Reserved:
+    """A network from which the cluster itself hands out addresses; `gives` says to whom."""
+
+    path: str
+    name: str
+    gives: str
+    network: IpNetwork
+
+
+@dataclass(frozen=True, slots=True)
+class _Used:
+    """An address of a spec that machines or pods reach: who has it, and the key that gives it."""
+
+    path: str
+    name: str
+    text: str
+
+
+def _reserved(spec: ClusterSpec) -> list[_Reserved]:
+    rke2, pool = spec.rke2, spec.fabric.ip_pool
+    networks = [
+        _Reserved("rke2.cluster_cidr", "the pod network", "pods", ipaddress.ip_network(rke2.cluster_cidr)),
+        _Reserved("rke2.service_cidr", "the Service network", "Services", ipaddress.ip_network(rke2.service_cidr)),
+    ]
+    if spec.fabric.has_network and pool is not None:
+        of_pool = ipaddress.ip_network(pool.subnet)
+        networks.append(_Reserved("fabric.ip_pool.subnet", "the pods' address pool on the fabric", "pods", of_pool))
+    return networks
+
+
+@rule("P25", "error", source="https://docs.rke2.io/networking/basic_network_options")
+def networks_stand_apart(platform: Platform) -> Iterator[RuleFinding]:
+    """No address or network of the site lies in a network of pods, Services or the fabric's pool, and these do not overlap."""
+    spec = platform.spec
+    reserved = _reserved(spec)
+    yield from _apart(reserved)
+    reported: set[tuple[str, str]] = set()
+    for used in _addresses(spec):
+        if not is_address(used.text):
+            continue
+        address = ipaddress.ip_address(used.text)
+        for network in (entry for entry in reserved if address in entry.network):
+            if (used.path, network.path) not in reported and not _is_allowed(spec, used, network):
+                reported.add((used.path, network.path))
+                problem = (
+                    f"{used.name} ({address}) lies in {network.name} ({network.network}), so {network.gives} could have it too"
+                )
+                yield RuleFinding(used.path, problem, f"give another address, or move {network.path}")
+    yield from _of_routes(spec, reserved)
+    yield from _of_firewall(spec, reserved)
+    yield from _unreachable(spec)
+
+
+def _apart(reserved: list[_Reserved]) -> Iterator[RuleFinding]:
+    for index, network in enumerate(reserved):
+        for other in reserved[:index]:
+            # the loader itself compares the networks of pods and Services
+            if network.path.startswith("fabric") and network.network.overlaps(other.network):
+                problem = f"{network.network} overlaps {other.name} ({other.path}: {other.network})"
+                yield RuleFinding(network.path, problem, "give the networks apart: routes of both would be on the same nodes")
+        for unusable in _UNUSABLE:
+            if network.network.overlaps(unusable):
+                problem = f"{network.network} overlaps {unusable}, which no machine routes"
+                yield RuleFinding(network.path, problem, "choose a private network, as in 10.42.0.0/16 or 172.20.0.0/16")
+                break
+
+
+def _is_allowed(spec: ClusterSpec, used: _Used, network: _Reserved) -> bool:
+    """Return True for addresses that may lie in a network: a database that is a Service, and the pool's own gateway."""
+    if used.path == "slurm.accounting.host":
+        return network.path == "rke2.service_cidr"
+    pool = spec.fabric.ip_pool
+    return network.path == "fabric.ip_pool.subnet" and pool is not None and pool.gateway == used.text
+
+
+def _addresses(spec: ClusterSpec) -> Iterator[_Used]:
+    """Yield every address of a spec that machines, pods or the run itself must reach; names too, which the caller skips."""
+    yield from (_Used(f"hosts.{host.group}.addresses", host.name, host.address) for host in spec.machines)
+    if spec.rke2.registration_address:
+        yield _Used("rke2.registration_address", "the servers' common address", spec.rke2.registration_address)
+    dns = spec.os.dns.servers if spec.os.dns else ()
+    yield from (_Used("os.dns.servers", "a DNS server", server) for server in dns)
+    yield from (_Used("os.time_servers", "a time server", server) for server in spec.os.time_servers)
+    yield from (_Used(f"os.routes[{index}].via", "a gateway", route.via or "") for index, route in enumerate(spec.os.routes))
+    if spec.slurm.accounting:
+        yield _Used("slurm.accounting.host", "the accounting database", spec.slurm.accounting.host)
+    yield from _by_url(spec)
+    yield from _on_the_way(spec)
+
+
+def _by_url(spec: ClusterSpec) -> Iterator[_Used]:
+    proxy = spec.proxy
+    urls = {"proxy.http": proxy.http if proxy else None, "proxy.https": proxy.https if proxy else None}
+    urls |= {"rke2.source": spec.rke2.source, "slurm.repo": spec.slurm.repo}
+    urls |= {"airgap.charts": spec.airgap.charts} if spec.airgap else {}
+    argo = spec.delivery.argo_cd
+    urls |= {"delivery.argo_cd.repo": argo.repo} if argo else {}
+    for name, entry in spec.rke2.registries.items():
+        urls |= {f"rke2.registries.{name}.endpoints": url for url in entry.endpoints}
+    for path, url in urls.items():
+        if url:
+            yield _Used(path, "the proxy" if path.startswith("proxy") else "a server of the site", _host(url))
+    mirrors = {"rke2.registry_mirror": spec.rke2.registry_mirror, "airgap.registry": spec.airgap.registry if spec.airgap else None}
+    yield from (_Used(path, "the registry", _host(f"//{mirror}")) for path, mirror in mirrors.items() if mirror)
+
+
+def _on_the_way(spec: ClusterSpec) -> Iterator[_Used]:
+    """Yield the jump hosts and SSH proxies: machines answer them by their own routes, as they answer everybody."""
+    ssh = spec.ssh
+    ways = {"ssh.jump_host": ssh.jump_host, "ssh.http_proxy": ssh.http_proxy}
+    for name, group in spec.hosts.items():
+        ways |= {f"hosts.{name}.jump_host": group.jump_host, f"hosts.{name}.http_proxy": group.http_proxy}
+    for path, way in ways.items():
+        for hop in (way or "").split(","):
+            if hop:
+                yield _Used(path, "the way to the machines", _host(hop if "://" in hop else f"//{hop}"))
+
+
+def _host(url: str) -> str:
+    try:
+        return urlsplit(url).hostname or ""
+    except ValueError:
+        return ""
+
+
+def _of_routes(spec: ClusterSpec, reserved: list[_Reserved]) -> Iterator[RuleFinding]:
+    for index, route in enumerate(spec.os.routes):
+        to = ipaddress.ip_network(route.to)
+        for network in (entry for entry in reserved if not entry.path.startswith("fabric")):
+            # a wider route is no harm: the network plugin's own routes are narrower and win
+            if _inside(to, network.network):
+                problem = f"this route takes packets for {network.name} ({network.network}) out of the cluster"
+                yield RuleFinding(f"os.routes[{index}].to", problem, f"route another network, or move {network.path}")
+
+
+def _of_firewall(spec: ClusterSpec, reserved: list[_Reserved]) -> Iterator[RuleFinding]:
+    for text in spec.os.firewall_networks:
+        source, path = ipaddress.ip_network(text), "os.firewall_networks"
+        for network in (entry for entry in reserved if not entry.path.startswith("fabric")):
+            if _inside(source, network.network):
+                problem = f"{source} lies in {network.name} ({network.network}): no machine has an address there"
+                yield RuleFinding(path, problem, "name the networks of the machines only")
+            elif source.prefixlen and _inside(network.network, source):
+                problem = f"{source} holds {network.name} ({network.network}): every pod reaches kubelets, etcd and VXLAN"
+                yield RuleFinding(path, problem, "name narrower networks, or move the pods' network out of it", "warning")
+
+
+def _inside(inner: IpNetwork, outer: IpNetwork) -> bool:
+    return inner.version == outer.version and inner.overlaps(outer) and inner.prefixlen >= outer.prefixlen
+
+
+def _unreachable(spec: ClusterSpec) -> Iterator[RuleFinding]:
+    """Yield addresses that mean another machine on each machine, and one that a single server of several holds."""
+    for server in spec.os.dns.servers if spec.os.dns else ():
+        address = ipaddress.ip_address(server)
+        if address.is_loopback or address.is_link_local or address.is_unspecified:
+            problem = f"{server} is another resolver on every machine, and none in a pod: CoreDNS would ask itself"
+            yield RuleFinding("os.dns.servers", problem, "name the site's own DNS servers, as in 10.10.0.53")
+    joined = spec.rke2.registration_address or ""
+    if is_address(joined) and ipaddress.ip_address(joined).is_loopback and len(spec.machines) > 1:
+        problem = f"{joined} is every machine itself, so no agent finds the servers there"
+        yield RuleFinding("rke2.registration_address", problem, "write an address that all machines reach")
+    if len(spec.servers) > 1 and joined in {server.address for server in spec.servers}:
+        problem = f"{joined} is one server alone: while it is down, no machine joins and none that restarts comes back"
+        yield RuleFinding("rke2.registration_address", problem, "write an address in front of all servers", "warning")
+
+
+@rule("P26", "error", source="https://github.com/Mellanox/nvidia-k8s-ipam")
+def networks_are_large_enough(platform: Platform) -> Iterator[RuleFinding]:
+    """The fabric's pool has a block for each node and an address for each attachment; pods and Services have enough addresses."""
+    yield from _pool_size(platform.spec)
+    yield from _cluster_sizes(platform.spec)
+
+
+def _pool_size(spec: ClusterSpec) -> Iterator[RuleFinding]:
+    fabric, pool = spec.fabric, spec.fabric.ip_pool
+    if not fabric.has_network or pool is None:
+        return
+    network, nodes = ipaddress.ip_network(pool.subnet), len(spec.machines)
+    usable = network.num_addresses - 2
+    if nodes * pool.per_node_block > usable:
+        bits = (nodes * pool.per_node_block + 1).bit_length()
+        problem = f"{nodes} nodes need {pool.per_node_block} addresses each, servers too, and {pool.subnet} has {max(usable, 0)}"
+        fix = f"use a /{network.max_prefixlen - bits} or larger, or per_node_block: {max(usable // nodes, 1)} or less"
+        yield RuleFinding("fabric.ip_pool.subnet", problem, fix)
+    if pool.per_node_block < fabric.attachments:
+        problem = f"a pod attaches {fabric.attachments} times, and a node has {pool.per_node_block} addresses"
+        yield RuleFinding(
+            "fabric.ip_pool.per_node_block", problem, f"write at least {fabric.attachments}, times the pods of a node"
+        )
+    if pool.gateway and ipaddress.ip_address(pool.gateway) in (network.network_address, network.broadcast_address):
+        problem = f"{pool.gateway} is the network or broadcast address of {pool.subnet}, which no machine can have"
+        yield RuleFinding("fabric.ip_pool.gateway", problem, f"write {network.network_address + 1}, or the gateway's real address")
+
+
+def _cluster_sizes(spec: ClusterSpec) -> Iterator[RuleFinding]:
+    rke2 = spec.rke2
+    pods, services = ipaddress.ip_network(rke2.cluster_cidr), ipaddress.ip_network(rke2.service_cidr)
+    if pods.prefixlen > _NODE_PREFIX or pods.prefixlen < _LARGEST_PODS:
+        problem = f"nodes get a /{_NODE_PREFIX} each, and the controller manager starts with a network of /8 to /24 only"
+        yield RuleFinding("rke2.cluster_cidr", problem, "use a network between /8 and /24, as in 10.42.0.0/16")
+    if not _LARGEST_SERVICES <= services.prefixlen <= _SMALLEST_SERVICES:
+        problem = "the API server takes a Service network of /12 at most, and the tenth address is the cluster's DNS"
+        yield RuleFinding("rke2.service_cidr", problem, "use a network between /12 and /28, as in 10.43.0.0/16")
+    limit = max_pods(spec)
+    if limit > _POD_ADDRESSES and "calico" not in rke2.cni:  # Calico hands out further blocks to a node that is full
+        given = "kubelet_args.max-pods" if "max-pods" in rke2.kubelet_args else "kubelet_config.maxPods"
+        problem = f"a node has {_POD_ADDRESSES} pod addresses (/{_NODE_PREFIX}), and its kubelet would take {limit} pods"
+        yield RuleFinding(f"rke2.{given}", problem, f"write {_POD_ADDRESSES - 4} or less, or cni: calico")

@@ -1,0 +1,124 @@
+"""Rules about what hardware and catalog can give: P27 (versions), P28 (floors), P29 (tests that do not run), P31 (quotas)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from workflows.spec.accelerators import NEWEST_PATCH, is_prerelease, numbers
+from workflows.spec.cluster_spec import ClusterSpec, allocatable
+from workflows.spec.compat.rule_table import Platform, RuleFinding, rule
+from workflows.spec.untested import NCCL_INTER, NCCL_INTRA, PORTS, runs, untested
+
+_RHEL = tuple(f"{major}.{minor}" for major, most in ((8, 10), (9, 8), (10, 2)) for minor in range(most + 1))
+KNOWN_SYSTEMS = {
+    "ubuntu": ("22.04", "24.04", "26.04"),
+    "debian": ("12", "13"),
+    "rhel": _RHEL,
+    "rocky": _RHEL,
+    "almalinux": _RHEL,
+    "sles": ("15.5", "15.6", "15.7", "16.0"),
+}
+"""Distribution → values of VERSION_ID for which the catalog's node profile is written."""
+_OLDEST = {"ubuntu": (22,), "debian": (11,), "rhel": (8,), "rocky": (8,), "almalinux": (8,), "sles": (15, 3)}
+"""Oldest releases with the unified cgroup hierarchy that Kubernetes needs (https://kubernetes.io/docs/concepts/architecture/cgroups/)."""
+
+
+@rule("P27", "warning", source="https://docs.rke2.io/install/requirements", later=())
+def versions_are_known(platform: Platform) -> Iterator[RuleFinding]:
+    """The catalog knows the release of the operating system and the RKE2 release."""
+    os, known = platform.spec.os, KNOWN_SYSTEMS[platform.spec.os.distribution]
+    if os.version not in known:
+        latest = next((name for name in reversed(known) if numbers(name)[:1] == numbers(os.version)[:1]), known[-1])
+        too_old = numbers(os.version) < _OLDEST[os.distribution]
+        foreign = all(numbers(name)[0] != numbers(os.version)[0] for name in known)
+        problem = f"the node profile is not written for {os.distribution} {os.version}"
+        reason = "; it has no unified cgroup hierarchy, which Kubernetes needs" if too_old else ""
+        fix = f'write version: "{latest}", as /etc/os-release says it; known are {_folded(known)}'
+        yield RuleFinding("os.version", problem + reason, fix, "error" if too_old or foreign else None)
+    running, release = platform.kubernetes, platform.spec.rke2.version
+    newest = NEWEST_PATCH.get(running[1])
+    if newest is not None and running[2] > newest:
+        problem = f"no release {release} is known; the newest of its minor here is v1.{running[1]}.{newest}"
+        yield RuleFinding("rke2.version", problem, "see that its files exist: https://github.com/rancher/rke2/releases")
+    elif is_prerelease(release):
+        yield RuleFinding("rke2.version", f"{release} is a pre-release", f"use v1.{running[1]}.{newest or 0}+rke2r1")
+
+
+def _folded(known: tuple[str, ...]) -> str:
+    return ", ".join(known) if len(known) < 6 else f"{known[0]} to {known[-1]}"
+
+
+@rule("P28", "error", source="https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md")
+def floors_can_be_met(platform: Platform) -> Iterator[RuleFinding]:
+    """A bandwidth floor is used by a test that runs, and lies below what the links of the hardware can carry."""
+    spec, nccl = platform.spec, platform.spec.validation.nccl
+    floors = {
+        NCCL_INTRA: ("validation.nccl.intra_node_floor_gb_s", nccl.intra_node_floor_gb_s),
+        NCCL_INTER: ("validation.nccl.inter_node_floor_gb_s", nccl.inter_node_floor_gb_s),
+        PORTS: ("validation.ib_write_bw_floor_gbit_s", spec.validation.ib_write_bw_floor_gbit_s),
+    }
+    for test, (path, floor) in floors.items():
+        if floor is not None and not runs(spec, test):
+            yield RuleFinding(
+                path, f"no test uses this floor: {_why_not(spec, test)}", "remove the floor, or what rules its test out"
+            )
+    yield from _above_links(spec)
+
+
+def _why_not(spec: ClusterSpec, test: str) -> str:
+    part = next((part for part in untested(spec) if part.test == test), None)
+    if part is not None:
+        return f"{test} does not run, since {part.reason}"
+    stage = "network_operator" if test == PORTS else "validation"
+    return f"{test} belongs to stage {stage}, which this spec does not run"
+
+
+def _above_links(spec: ClusterSpec) -> Iterator[RuleFinding]:
+    gpu, nccl, fabric = spec.accelerator, spec.validation.nccl, spec.fabric
+    if gpu is None:
+        return
+    limit = gpu.facts.link_gb_s
+    if nccl.intra_node_floor_gb_s is not None and nccl.intra_node_floor_gb_s > limit:
+        problem = f"all links of one {gpu.product} carry {limit:g} GB/s in both directions together, so no run reaches this floor"
+        yield RuleFinding("validation.nccl.intra_node_floor_gb_s", problem, "give 0.9 × the measured baseline in GB/s (not Gbit/s)")
+    if nccl.inter_node_floor_gb_s is None or fabric.kind == "none":
+        return
+    line = fabric.nics_per_node * fabric.rate_gbit / 8
+    path, nics = "validation.nccl.inter_node_floor_gb_s", f"{fabric.nics_per_node} ports of {fabric.rate_gbit} Gbit/s"
+    if nccl.inter_node_floor_gb_s > min(2 * line, limit):
+        problem = f"{nics} carry {line:g} GB/s each way and one {gpu.product} {limit:g} GB/s, so no run reaches this floor"
+        yield RuleFinding(path, problem, "give 0.9 × the measured baseline in GB/s (not Gbit/s)")
+    elif nccl.inter_node_floor_gb_s > line:
+        problem = f"{nics} carry {line:g} GB/s each way: more is reached only if switches add up the data, or between two nodes"
+        yield RuleFinding(path, problem, "give 0.9 × the measured baseline in GB/s", "warning")
+
+
+@rule("P29", "warning", source="https://docs.nvidia.com/datacenter/tesla/mig-user-guide/")
+def every_test_runs(platform: Platform) -> Iterator[RuleFinding]:
+    """The configuration lets every test of the enabled stages run; one that does not run is named here and in the plan."""
+    for part in untested(platform.spec):
+        verb = "runs at" if part.reason.startswith("level") else "does not run:"
+        yield RuleFinding(
+            part.path, f"{part.test} {verb} {part.reason}", "accept it, or prove it on a cluster without this setting"
+        )
+
+
+@rule("P31", "error", source="https://kueue.sigs.k8s.io/docs/concepts/cluster_queue/", later=("gang/control",))
+def quotas_exist(platform: Platform) -> Iterator[RuleFinding]:
+    """The quotas of all queues together promise no more of a resource than the GPU machines advertise."""
+    spec = platform.spec
+    if spec.scheduler.quota == "none" or spec.accelerator is None or not spec.scheduler.queues:
+        return
+    per_node = spec.accelerator.per_node
+    # machines with a GPU out count as whole: the quorum forgives what they lack
+    whole = [allocatable(spec, max(per_node, machine.gpus)) for machine in spec.gpu_machines]
+    promised = sum(queue.gpus for queue in spec.scheduler.queues)
+    for name in dict.fromkeys(name for counts in whole for name, count in counts.items() if count):
+        exists = sum(counts.get(name, 0) for counts in whole)
+        if promised > exists and name in (spec.scheduler.flavor.covered_resources or (name,)):
+            shares = ", ".join(f"{queue.name} {queue.gpus}" for queue in spec.scheduler.queues[:6])
+            problem = f"the queues promise {promised} {name} ({shares}), and {len(whole)} machines advertise {exists}"
+            yield RuleFinding("scheduler.queues", problem, "lower gpus of the queues, and let them borrow in a cohort")
+    if not promised:
+        problem = "every quota is 0, so no job is ever admitted"
+        yield RuleFinding("scheduler.queues", problem, "give at least one queue of each cohort some gpus")

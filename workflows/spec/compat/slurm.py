@@ -1,0 +1,68 @@
+"""Rules about Slurm: P30 (it needs whole GPUs) and P32 (keys without effect)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from workflows.spec.cluster_spec import ClusterSpec, slurm_groups
+from workflows.spec.compat.rule_table import Platform, RuleFinding, rule
+
+_WHY = {
+    "time_slicing": "pods may not request all shares of a node, and a share is no GPU",
+    "mps": "the device plugin refuses pods that request more than one share",
+    "mig": "AutoDetect=nvidia sees whole GPUs and no MIG instances, so Slurm's Gres would not match",
+    "dra": "its node pods request no GPU claims, so slurmd would see none and drain its node",
+}
+
+
+@rule("P30", "error", source="https://slurm.schedmd.com/gres.html", later=())
+def slurm_has_whole_gpus(platform: Platform) -> Iterator[RuleFinding]:
+    """Slurm's node pods hold all GPUs of their machines, which are whole there."""
+    spec = platform.spec
+    groups = [name for name in slurm_groups(spec) if spec.hosts[name].gpu]
+    if spec.slurm.kind == "none" or spec.accelerator is None or spec.sharing.mode == "none" or not groups:
+        return
+    problem = f"Slurm takes all GPUs of group {', '.join(groups)}, which {spec.sharing.mode} shares: {_WHY[spec.sharing.mode]}"
+    yield RuleFinding("slurm.kind", problem, "give Slurm partitions of groups without GPUs, or leave slurm or sharing out")
+
+
+@rule("P32", "error", source="https://github.com/SlinkyProject/slurm-operator", later=())
+def slurm_keys_have_effect(platform: Platform) -> Iterator[RuleFinding]:
+    """Every key of the section slurm has an effect in the Slurm that the spec asks for."""
+    spec, slurm = platform.spec, platform.spec.slurm
+    given = slurm.model_fields_set
+    if slurm.kind == "none":
+        for key in sorted(given - {"kind"}):
+            problem = "there is no Slurm (kind: none), so this key has no effect"
+            yield RuleFinding(f"slurm.{key}", problem, "remove it, or write kind: slinky")
+        return
+    if not slurm.login.replicas:
+        for key in sorted(slurm.login.model_fields_set - {"replicas"}):
+            yield RuleFinding(f"slurm.login.{key}", "there are no login pods (replicas: 0)", "remove it, or write replicas: 1")
+    if slurm.kind == "sunk":
+        yield from _of_sunk(spec)
+
+
+def _of_sunk(spec: ClusterSpec) -> Iterator[RuleFinding]:
+    slurm = spec.slurm
+    if slurm.license is not None:
+        problem = "no value of SUNK's charts takes a licence key: what is licensed is access to its charts and images"
+        fix = "remove it; write the login of the image registry in rke2.registries, and a chart repository that needs no login"
+        yield RuleFinding("slurm.license", problem, fix)
+    if slurm.accounting is not None:
+        problem = "which values of SUNK's chart name an existing database is not public, so this section has no effect"
+        yield RuleFinding("slurm.accounting", problem, "remove it, and write those values in overrides.sunk_slurm")
+    if slurm.login.authorized_keys:
+        problem = "SUNK's login pods take users from a directory, and no list of keys for root"
+        yield RuleFinding("slurm.login.authorized_keys", problem, "remove it, and configure the directory in overrides.sunk_slurm")
+    seen: set[str] = set()
+    for index, partition in enumerate(slurm.partitions):
+        path, fix = f"slurm.partitions[{index}]", "write a partition for each group, and each group once"
+        if len(partition.groups) > 1:
+            yield RuleFinding(f"{path}.groups", "SUNK makes one partition of each node group, and this one has several", fix)
+        elif partition.groups[0] in seen:
+            yield RuleFinding(f"{path}.groups", "SUNK makes one partition of each node group, and this group has another", fix)
+        elif "_" in partition.name:
+            problem = "SUNK names Kubernetes objects after the partition, which may have no underscores"
+            yield RuleFinding(f"{path}.name", problem, f"write name: {partition.name.replace('_', '-')}")
+        seen.update(partition.groups)
