@@ -1,6 +1,8 @@
 """The lock file beside a recipe: every package of every layer with digest and place, one package a line, for review."""
 
 import json
+import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
@@ -68,9 +70,60 @@ def read(path: Path, command: str) -> Lock:
         lock = msgspec.json.decode(data, type=Lock)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise BuildError(f"{path} is no lock: {error}", hint=hint) from error
+    except RecursionError as error:
+        raise BuildError(f"{path} is no lock: it is nested too deeply", hint=hint) from error
     if lock.schema != SCHEMA:
         raise BuildError(f"{path} has schema {lock.schema}, this version reads {SCHEMA}", hint=hint)
+    if problem := next(_problems(lock), ""):
+        raise BuildError(f"{path} is no lock: {problem}", hint=hint)
     return lock
+
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9.+_-]{0,199}")
+_VERSION = re.compile(r"[A-Za-z0-9][A-Za-z0-9.+~:_-]{0,199}")
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+_PATH = re.compile(r"(?:\./)?[A-Za-z0-9][A-Za-z0-9.+~:%_-]*(?:/[A-Za-z0-9][A-Za-z0-9.+~:%_-]*)*")
+_SOURCE = re.compile(r"[A-Za-z0-9][A-Za-z0-9 .+~:/_-]{0,499}")
+_LARGEST_PACKAGE: Final = 16 << 30
+
+
+def _problems(lock: Lock) -> Iterator[str]:
+    """Yield what in a lock cannot be: a lock may come from outside, and its names become paths, URLs and arguments."""
+    for field in ("recipe", "distribution", "release", "architecture"):
+        if not _NAME.fullmatch(value := getattr(lock, field)):
+            yield f"{field} {value!r} is no name"
+    yield from (f"source {source!r} is no name of a repository" for source in lock.sources if not _SOURCE.fullmatch(source))
+    names = [layer.name for layer in lock.layers]
+    yield from (
+        f"layer {name!r} is no name, or is listed twice" for name in names if not _NAME.fullmatch(name) or names.count(name) > 1
+    )
+    for layer in lock.layers:
+        seen = set[str]()
+        for package in layer.packages:
+            yield from (
+                f"package {package.name!r} of layer {layer.name}: {why}" for why in _package_problems(package, len(lock.sources))
+            )
+            if package.name in seen:
+                yield f"package {package.name!r} is twice in layer {layer.name}"
+            seen.add(package.name)
+
+
+def _package_problems(package: Package, sources: int) -> Iterator[str]:
+    if not _NAME.fullmatch(package.name):
+        yield "it has no name that a package can have"
+    for field, value in (("version", package.version), ("source_version", package.source_version or "1")):
+        if not _VERSION.fullmatch(value):
+            yield f"{field} {value!r} is no version"
+    if not _NAME.fullmatch(package.architecture):
+        yield f"architecture {package.architecture!r} is no name"
+    if not _SHA256.fullmatch(package.sha256):
+        yield f"sha256 {package.sha256[:80]!r} is no digest of 64 hexadecimal digits"
+    if not 0 < package.size <= _LARGEST_PACKAGE:
+        yield f"size {package.size} is not between 1 byte and {_LARGEST_PACKAGE >> 30} GiB"
+    if not _PATH.fullmatch(package.path):
+        yield f"path {package.path[:200]!r} is no relative path of plain names"
+    if not 0 <= package.source < max(1, sources):
+        yield f"source {package.source} is none of the {sources} that the lock lists"
 
 
 def text(lock: Lock) -> str:
