@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 
 from workflows.spec import ClusterSpec
 from workflows.spec.accelerators import kubernetes
+from workflows.spec.cluster_spec import gpu_groups, keeping_taints, own_taints
 
 Facts = Mapping[str, str]
 
@@ -57,6 +58,7 @@ _FACTS: Mapping[str, Callable[[ClusterSpec], str]] = {
     "fabric_driver": lambda spec: spec.fabric.driver if spec.fabric.kind != "none" else "none",
     "multus": multus_owner,
     "sharing": lambda spec: spec.sharing.mode,
+    "gpu_taints": lambda spec: _yes(keeping_taints(spec, gpu_groups(spec)) or own_taints(spec)),
     "gang": lambda spec: spec.scheduler.gang,
     "quota": lambda spec: spec.scheduler.quota,
     "slurm": lambda spec: spec.slurm.kind,

@@ -17,7 +17,17 @@ from typing import Any
 
 from workflows.catalog.criteria import Facts, matches, multus_owner
 from workflows.spec import ClusterSpec
-from workflows.spec.cluster_spec import GPU, GROUP_LABEL, PRODUCT_LABEL, advertised, product_label, slurm_groups
+from workflows.spec.cluster_spec import (
+    GPU,
+    GROUP_LABEL,
+    PRODUCT_LABEL,
+    advertised,
+    gpu_groups,
+    keeping_taints,
+    own_taints,
+    product_label,
+    slurm_groups,
+)
 from workflows.spec.platform import Fabric, TenantQueue
 
 _MELLANOX = "15b3"
@@ -51,6 +61,7 @@ def _derived(spec: ClusterSpec) -> dict[str, Any]:
         "sunk_groups": [_sunk_group(spec, name, resources) for name in slurm_groups(spec)],
         # of a Service inside the cluster the API server refuses a policy for traffic from outside
         "login_traffic": "" if spec.slurm.login.service == "ClusterIP" else "Local",
+        "daemon_tolerations": _daemon_tolerations(spec),
         "authorized_keys": "\n".join(spec.slurm.login.authorized_keys),
         **_fabric(spec.fabric),
     }
@@ -113,6 +124,13 @@ def _sunk_group(spec: ClusterSpec, name: str, resources: tuple[str, ...]) -> dic
     settings = {"Default": "YES" if partition.default else "NO", "MaxTime": partition.max_time} if partition else {}
     own = {"name": partition.name if partition else group["name"], "partition": settings}
     return {**group, **own, "gres": group["gres"].removeprefix("gpu:")}
+
+
+def _daemon_tolerations(spec: ClusterSpec) -> list[dict[str, str]]:
+    """Return the tolerations of DaemonSets on GPU nodes: that of the charts, and those for the taints of the spec and of SUNK."""
+    usual = {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}
+    lock = [{"key": key, "operator": "Exists", "effect": "NoExecute"} for key in own_taints(spec)]
+    return [usual, *lock, *(toleration(taint) for taint in keeping_taints(spec, gpu_groups(spec)))]
 
 
 def toleration(taint: str) -> dict[str, str]:

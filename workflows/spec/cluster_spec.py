@@ -6,7 +6,7 @@ The labels and resources are those of the GPU Operator
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cached_property
 from typing import Annotated, Literal
 
@@ -215,6 +215,16 @@ def own_taints(spec: ClusterSpec) -> tuple[str, ...]:
     Only SUNK sets one. Operators that change drivers or virtual functions cordon a node instead, and Slinky drains it in Slurm.
     """
     return (SUNK_LOCK,) if spec.slurm.kind == "sunk" else ()
+
+
+def gpu_groups(spec: ClusterSpec) -> tuple[str, ...]:
+    """Return the host groups whose machines have GPUs."""
+    return tuple(name for name, group in spec.hosts.items() if group.gpu)
+
+
+def keeping_taints(spec: ClusterSpec, groups: Iterable[str]) -> tuple[str, ...]:
+    """Return the taints of host groups that keep pods away which do not tolerate them, each once."""
+    return tuple(dict.fromkeys(taint for name in groups for taint in spec.hosts[name].taints if taint.endswith(_KEEPS_AWAY)))
 
 
 def ingress_groups(spec: ClusterSpec) -> tuple[str, ...]:

@@ -492,6 +492,12 @@ REFUSED: list[tuple[str, dict[str, Any], tuple[str, str]]] = [
     ("P32", {"slurm": SUNK | {"partitions": [*TRAIN, TRAIN[0] | {"name": "b"}]}}, ("error", "slurm.partitions[1].groups")),
     ("P32", {"slurm": SUNK | {"partitions": [{"name": "a", "groups": ["gpu", "sv"]}]}}, ("error", "slurm.partitions[0].groups")),
     ("P32", {"slurm": SUNK | {"partitions": [TRAIN[0] | {"name": "a_b"}]}}, ("error", "slurm.partitions[0].name")),
+    ("P36", {"hosts": tainted("sv", "gpu")}, ("error", "hosts")),
+    (
+        "P36",
+        {"hosts": tainted("gpu"), "overrides": valued("gpu_operator", daemonsets={"tolerations": []})},
+        ("error", "overrides.gpu_operator.values.daemonsets.tolerations"),
+    ),
 ]
 
 ACCEPTED: list[tuple[str, dict[str, Any]]] = [
@@ -616,6 +622,9 @@ ACCEPTED: list[tuple[str, dict[str, Any]]] = [
     ("P32", {"slurm": {"kind": "none"}}),
     ("P32", {"slurm": {"kind": "slinky", "partitions": TRAIN, "login": {"authorized_keys": KEYS}, "accounting": DATABASE}}),
     ("P32", {"slurm": SUNK | {"partitions": TRAIN}}),
+    ("P36", {"hosts": tainted("gpu")}),
+    ("P36", {"hosts": tainted("sv")}),
+    ("P36", {"hosts": tainted("gpu"), "overrides": valued("gpu_operator", daemonsets={"tolerations": [{"operator": "Exists"}]})}),
 ]
 
 

@@ -174,4 +174,14 @@ FAULTS = (
         summary="Two node names lead to the same machine, so both show the same GPUs.",
         caught_by="A GPU's UUID appears on two nodes.",
     ),
+    Fault(
+        name="gpu_nodes_tainted",
+        gate="gpu_operator/control",
+        cause="NFD found GPUs in",
+        node="gpus:2",
+        summary="A person reserves two GPU nodes by a taint that the operator's DaemonSets do not tolerate.",
+        caught_by="NFD, one of its DaemonSets, finds GPUs on two nodes fewer than the spec has.",
+        false_green="The ClusterPolicy is ready, since its DaemonSets run on every node that they tolerate.",
+        source="https://kubernetes.io/docs/concepts/scheduling-eviction/taint-and-toleration/",
+    ),
 )

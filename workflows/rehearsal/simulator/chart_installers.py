@@ -158,6 +158,12 @@ def _nested(path: str, value: Any) -> dict[str, Any]:
     return dict(value)
 
 
+CONTROL_PLANE: tuple[Obj, ...] = tuple(
+    {"key": f"node-role.kubernetes.io/{role}", "operator": "Exists", "effect": "NoSchedule"} for role in ("control-plane", "master")
+)
+"""Tolerations by which NVIDIA's charts let their controllers run on servers."""
+
+
 class ChartError(ProgramError):
     """Raised if Helm fails; the pod of the install Job prints the text and exits with code 1."""
 
@@ -211,9 +217,18 @@ class ChartRelease:
         """Return the annotations by which Helm recognises an object of this release."""
         return {"meta.helm.sh/release-name": self.name, "meta.helm.sh/release-namespace": self.namespace}
 
-    def deployment(self, name: str, labels: Mapping[str, str] | None = None, *, replicas: int = 1, image: str = "") -> Obj:
+    def deployment(
+        self,
+        name: str,
+        labels: Mapping[str, str] | None = None,
+        *,
+        replicas: int = 1,
+        image: str = "",
+        tolerations: Iterable[Obj] = (),
+    ) -> Obj:
         """Create or update a Deployment and return it. Its pods carry the label `app: NAME` and `labels`."""
-        spec = {"replicas": replicas} | workload_spec(name, labels or {}, image or f"simulated/{name}", {})
+        extra: Obj = {"tolerations": list(tolerations)} if tolerations else {}
+        spec = {"replicas": replicas} | workload_spec(name, labels or {}, image or f"simulated/{name}", extra)
         return self.put(DEPLOYMENTS, {"metadata": {"name": name, "labels": dict(labels or {})}, "spec": spec})
 
     def daemon_set(
@@ -224,16 +239,17 @@ class ChartRelease:
         selector: Mapping[str, str] | None = None,
         init: Iterable[str] = (),
         image: str = "",
+        tolerations: Iterable[Obj] = (),
         on_delete: bool = False,
     ) -> Obj:
-        """Create or update a DaemonSet on the nodes with the labels `selector`, and return it. Its pods tolerate every taint.
+        """Create or update a DaemonSet on the nodes with the labels `selector`, and return it.
 
         `init` names its init containers; `on_delete` selects the update strategy OnDelete.
         """
         image = image or f"simulated/{name}"
         extra: Obj = {
             "nodeSelector": dict(selector or {}),
-            "tolerations": [{"operator": "Exists"}],
+            "tolerations": list(tolerations),
             "initContainers": [{"name": step, "image": image} for step in init],
         }
         spec = workload_spec(name, labels or {}, image, {key: value for key, value in extra.items() if value})

@@ -20,7 +20,7 @@ from workflows.rehearsal.simulator.api_kinds import (
     custom,
     labels_of,
 )
-from workflows.rehearsal.simulator.chart_installers import ChartError, ChartRelease, chart
+from workflows.rehearsal.simulator.chart_installers import CONTROL_PLANE, ChartError, ChartRelease, chart
 from workflows.rehearsal.simulator.gpu_operator_nodes import (
     CLUSTER_POLICIES,
     FEATURE,
@@ -30,8 +30,10 @@ from workflows.rehearsal.simulator.gpu_operator_nodes import (
     VALIDATIONS,
     GpuNodes,
     driver_version,
+    tolerations,
 )
-from workflows.rehearsal.simulator.operators import ensure_daemon_set, fleet_nodes, has_ready_pod, serves_every_node
+from workflows.rehearsal.simulator.operators import USUAL, ensure_daemon_set, fleet_nodes, has_ready_pod, serves_every_node
+from workflows.rehearsal.simulator.scheduler import admits
 from workflows.rehearsal.simulator.world import Changes, World
 
 RULES = custom("nfd.k8s-sigs.io", "NodeFeatureRule")
@@ -42,6 +44,7 @@ FOREIGN = Ref("node-feature-discovery", "hardware-labels")
 SECOND_PLUGIN = Ref("kube-system", "nvidia-device-plugin-daemonset")
 SECOND_OPERATOR = Ref("nvidia-operators", "gpu-operator")
 GPU_CLUSTER = "gpu-cluster"
+RESERVED = {"key": "reserved-for", "value": "benchmarks", "effect": "NoSchedule"}
 STATES = (
     ("state-driver", "nvidia-driver-daemonset", "driver"),
     ("state-container-toolkit", "nvidia-container-toolkit-daemonset", "container-toolkit"),
@@ -114,7 +117,7 @@ def gpu_operator(_world: World, release: ChartRelease) -> None:
     release.crds("nvidia.com")
     if release.value("nfd.enabled", True):
         install_nfd(release, "gpu-operator")
-    release.deployment("gpu-operator", image=f"nvcr.io/nvidia/gpu-operator:{release.version}")
+    release.deployment("gpu-operator", image=f"nvcr.io/nvidia/gpu-operator:{release.version}", tolerations=CONTROL_PLANE)
     config = release.value("devicePlugin.config", {})
     if config.get("create"):
         release.put(CONFIG_MAPS, {"metadata": {"name": config["name"]}, "data": config["data"]})
@@ -129,8 +132,11 @@ def install_nfd(release: ChartRelease, prefix: str) -> None:
     """Install the node-feature-discovery chart that an operator's chart contains: CRDs, master, garbage collector and workers."""
     release.crds("nfd.k8s-sigs.io")
     for part in ("master", "gc"):
-        release.deployment(f"{prefix}-node-feature-discovery-{part}", NFD | {"role": part}, image=NFD_IMAGE)
-    release.daemon_set(f"{prefix}-{WORKER}", NFD, image=NFD_IMAGE)
+        release.deployment(
+            f"{prefix}-node-feature-discovery-{part}", NFD | {"role": part}, image=NFD_IMAGE, tolerations=CONTROL_PLANE
+        )
+    on_workers = release.value("node-feature-discovery.worker.tolerations", [*USUAL, *CONTROL_PLANE])
+    release.daemon_set(f"{prefix}-{WORKER}", NFD, image=NFD_IMAGE, tolerations=on_workers)
 
 
 class NodeFeatureDiscovery:
@@ -143,13 +149,25 @@ class NodeFeatureDiscovery:
         """Schedule the labels of nodes that lack some; create or delete what faults about a second instance need."""
         if changed.everything:
             _foreign(world)
-        if not any(daemon_set["metadata"]["name"].endswith(WORKER) for daemon_set in world.objects(DAEMON_SETS)):
-            return
-        for node in fleet_nodes(world, changed, RULES, DAEMON_SETS):
+        _taint(world, changed)
+        workers = [daemon for daemon in world.objects(DAEMON_SETS) if daemon["metadata"]["name"].endswith(WORKER)]
+        for node in fleet_nodes(world, changed, RULES, DAEMON_SETS) if workers else ():
             name = node["metadata"]["name"]
+            if all(admits(node, worker["spec"]["template"]["spec"], daemon=True) for worker in workers):
+                continue
             wanted = _features(world, name)
             if wanted.items() - labels_of(node).items():
                 world.later(f"nfd/{name}/{len(wanted)}", 5, 25, functools.partial(_label, world, name))
+
+
+def _taint(world: World, changed: Changes) -> None:
+    """Play the fault `gpu_nodes_tainted`: a person reserves nodes by a taint that the operator's DaemonSets do not tolerate."""
+    if not world.fault("gpu_nodes_tainted"):
+        return
+    for node in fleet_nodes(world, changed, RULES, DAEMON_SETS):
+        taints = node["spec"].get("taints") or []
+        if world.fault("gpu_nodes_tainted", node["metadata"]["name"]) and RESERVED not in taints:
+            world.patch(NODES, node, {"spec": {"taints": [*taints, RESERVED]}})
 
 
 def _features(world: World, name: str) -> dict[str, str]:
@@ -242,8 +260,8 @@ def _reconcile(world: World, kind: ObjectKind, root: Obj) -> None:
     """
     dra = kind is GPU_CLUSTERS
     if root["spec"].get("devicePlugin", {}).get("config", {}).get("create") and not dra:
-        selector = {"nvidia.com/mps.capable": "true"}
-        ensure_daemon_set(world, (kind, root), NAMESPACE, "nvidia-device-plugin-mps-control-daemon", selector=selector)
+        name, selector = "nvidia-device-plugin-mps-control-daemon", {"nvidia.com/mps.capable": "true"}
+        ensure_daemon_set(world, (kind, root), NAMESPACE, name, selector=selector, tolerations=tolerations(root))
     missing = [state for state, name, deploy in (DRA_STATES if dra else STATES) if not _state(world, kind, root, name, deploy)]
     if dra:
         world.create(DEVICE_CLASSES, {"metadata": {"name": "gpu.nvidia.com"}, "spec": {}})
@@ -277,6 +295,7 @@ def _state(world: World, kind: ObjectKind, root: Obj, name: str, deploy: str) ->
         selector={f"nvidia.com/gpu.deploy.{deploy}": "true"},
         init=INIT.get(name, ("toolkit-validation",)),
         image=f"nvcr.io/nvidia/{image}",
+        tolerations=tolerations(root),
         on_delete=is_driver,
     )
     return serves_every_node(operand)

@@ -10,7 +10,8 @@ from collections.abc import Mapping
 
 from workflows.rehearsal.simulator import gpu_shares
 from workflows.rehearsal.simulator.api_kinds import DAEMON_SETS, NODES, RESOURCE_SLICES, Obj, annotations_of, custom, labels_of
-from workflows.rehearsal.simulator.operators import fleet_nodes
+from workflows.rehearsal.simulator.operators import USUAL, fleet_nodes
+from workflows.rehearsal.simulator.scheduler import admits
 from workflows.rehearsal.simulator.simulated_pods import (
     Behaviour,
     BlockedStart,
@@ -57,6 +58,11 @@ def root_resource(world: World) -> Obj | None:
     return None
 
 
+def tolerations(root: Obj) -> list[Obj]:
+    """Return the tolerations of the operator's DaemonSets: those in the spec of `root`, else the chart's."""
+    return list(root["spec"].get("daemonsets", {}).get("tolerations", USUAL))
+
+
 def uses_dra(root: Obj) -> bool:
     """Return True if `root` is the GPUCluster, with which GPUs are advertised as DRA devices instead of by a device plugin."""
     return str(root["metadata"]["name"]) == "gpu-cluster"
@@ -96,7 +102,7 @@ class GpuNodes:
         if root is None or world.fault("clusterpolicy_stale_ready"):
             return
         for node in fleet_nodes(world, changed, CLUSTER_POLICIES, GPU_CLUSTERS):
-            if labels_of(node).get(PCI_GPU) == "true":
+            if labels_of(node).get(PCI_GPU) == "true" and not admits(node, {"tolerations": tolerations(root)}, daemon=True):
                 _step(world, root, node)
                 _switch_off(world, node)
                 if changed.everything:

@@ -25,9 +25,10 @@ from workflows.rehearsal.simulator.api_kinds import (
     custom,
     labels_of,
 )
-from workflows.rehearsal.simulator.chart_installers import ChartRelease, chart
+from workflows.rehearsal.simulator.chart_installers import CONTROL_PLANE, ChartRelease, chart
 from workflows.rehearsal.simulator.gpu_operator import RULES, install_nfd
-from workflows.rehearsal.simulator.operators import ensure_daemon_set, fleet_nodes, has_ready_pod, serves_every_node
+from workflows.rehearsal.simulator.operators import USUAL, ensure_daemon_set, fleet_nodes, has_ready_pod, serves_every_node
+from workflows.rehearsal.simulator.scheduler import admits
 from workflows.rehearsal.simulator.simulated_pods import Behaviour, BlockedStart, Exit, LongRunning, blocked_by, check, pod_program
 from workflows.rehearsal.simulator.world import Changes, World
 
@@ -81,7 +82,7 @@ def network_operator(world: World, release: ChartRelease) -> None:
     if release.value("sriovNetworkOperator.enabled", False):
         release.crds("sriovnetwork.openshift.io")
         release.deployment("sriov-network-operator")
-    release.deployment("network-operator")
+    release.deployment("network-operator", tolerations=CONTROL_PLANE)
 
 
 class NetworkOperator:
@@ -108,7 +109,7 @@ class NetworkOperator:
             return
         world.later("network_operator/look", 2, 6, functools.partial(_look, world))
         for node in fleet_nodes(world, changed, POLICIES, SRIOV_POLICIES):
-            if labels_of(node).get(NIC) == "true":
+            if labels_of(node).get(NIC) == "true" and not admits(node, {"tolerations": _tolerations(policy)}, daemon=True):
                 _node(world, policy, node, enforce=changed.everything)
 
 
@@ -144,9 +145,21 @@ def _part(world: World, policy: Obj, state: str, part: str, name: str) -> str:
         return "ready"
     image = f"{spec.get('repository', '')}/{spec.get('image', '')}:{spec.get('version', '')}"
     operand = ensure_daemon_set(
-        world, (POLICIES, policy), NAMESPACE, name, selector={NIC: "true"}, image=image, on_delete=state == "state-OFED"
+        world,
+        (POLICIES, policy),
+        NAMESPACE,
+        name,
+        selector={NIC: "true"},
+        image=image,
+        tolerations=_tolerations(policy),
+        on_delete=state == "state-OFED",
     )
     return "ready" if serves_every_node(operand) else "notReady"
+
+
+def _tolerations(policy: Obj) -> list[Obj]:
+    """Return the tolerations of the operator's DaemonSets: that of its manifests, and those of the policy."""
+    return [*policy["spec"].get("tolerations", ()), *USUAL]
 
 
 def _at(spec: Mapping[str, Any], path: str) -> Any:

@@ -24,9 +24,10 @@ def ensure_daemon_set(
     selector: Mapping[str, str],
     init: Iterable[str] = (),
     image: str = "",
+    tolerations: Iterable[Obj] = (),
     on_delete: bool = False,
 ) -> Obj:
-    """Create or update a DaemonSet and return it. Its pods carry the label `app: NAME` and tolerate every taint.
+    """Create or update a DaemonSet and return it. Its pods carry the label `app: NAME`.
 
     `owner` is kind and object of the custom resource that owns it; `init` names its init containers.
     """
@@ -34,7 +35,7 @@ def ensure_daemon_set(
     picture = image or f"simulated/{name}:1"
     pod: Obj = {
         "nodeSelector": dict(selector),
-        "tolerations": [{"operator": "Exists"}],
+        "tolerations": list(tolerations),
         "containers": [{"name": name, "image": picture}],
     }
     if steps := [{"name": step, "image": picture} for step in init]:
@@ -44,6 +45,10 @@ def ensure_daemon_set(
     spec["template"] = {"metadata": {"labels": labels}, "spec": pod}
     meta = {"name": name, "namespace": namespace, "labels": labels, "ownerReferences": [kind.owner(obj)]}
     return world.ensure(DAEMON_SETS, {"metadata": meta, "spec": spec})
+
+
+USUAL = ({"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"},)
+"""Tolerations of NVIDIA's DaemonSets on GPU nodes if values or custom resources name no others."""
 
 
 def fleet_nodes(world: World, changed: Changes, *kinds: ObjectKind) -> Iterator[Obj]:

@@ -21,6 +21,8 @@ CNI = {
 """Namespace, name and label `k8s-app` of each network plugin's DaemonSet, by plugin."""
 
 OTHERS = ("rke2-coredns", "rke2-metrics-server", "rke2-runtimeclasses")
+SERVERS = tuple({"key": f"node-role.kubernetes.io/{role}", "operator": "Exists"} for role in ("control-plane", "etcd"))
+"""Tolerations of CoreDNS in RKE2's chart."""
 INGRESS = {"ingress-nginx": "rke2-ingress-nginx", "traefik": "rke2-traefik"}
 """Name of the packaged chart by ingress controller."""
 
@@ -50,7 +52,8 @@ def network_daemon_set(cni: Iterable[str]) -> tuple[str, str]:
 def _network_plugin(plugin: str, world: World, release: ChartRelease) -> None:
     release.namespace, name, label = CNI[plugin]
     world.create(NAMESPACES, {"metadata": {"name": release.namespace}})
-    release.daemon_set(name, {"k8s-app": label}, image=f"rancher/hardened-{plugin}:simulated")
+    every = [{"operator": "Exists"}]
+    release.daemon_set(name, {"k8s-app": label}, image=f"rancher/hardened-{plugin}:simulated", tolerations=every)
     release.namespace = SYSTEM
 
 
@@ -62,7 +65,9 @@ for _plugin in CNI:
 def _coredns(world: World, release: ChartRelease) -> None:
     replicas = 1 if len(world.fleet) == 1 else 2
     name = "rke2-coredns-rke2-coredns"
-    release.deployment(name, {"k8s-app": "kube-dns"}, replicas=replicas, image="rancher/hardened-coredns:simulated")
+    release.deployment(
+        name, {"k8s-app": "kube-dns"}, replicas=replicas, image="rancher/hardened-coredns:simulated", tolerations=SERVERS
+    )
     release.deployment("rke2-coredns-rke2-coredns-autoscaler", {"k8s-app": "kube-dns-autoscaler"})
 
 

@@ -10,6 +10,7 @@ import msgspec
 from workflows.rehearsal.simulator import gpu_shares, simulated_pods, virtual_clock
 from workflows.rehearsal.simulator.api_kinds import (
     CONFIG_MAPS,
+    DAEMON_SETS,
     DEVICE_CLASSES,
     NODES,
     PODS,
@@ -23,11 +24,12 @@ from workflows.rehearsal.simulator.chart_installers import ChartRelease, chart
 from workflows.rehearsal.simulator.gpu_operator_nodes import CLUSTER_POLICIES, DISCOVERED, GPU, resource_slice, visible_gpus
 from workflows.rehearsal.simulator.gpu_shares import SHARED, AdvertisedResources, mig_shape, parse_shares, share_shape, whole_shape
 from workflows.rehearsal.simulator.operators import fleet_nodes
-from workflows.rehearsal.simulator.scheduler import requests
+from workflows.rehearsal.simulator.scheduler import admits, requests
 from workflows.rehearsal.simulator.simulated_pods import Behaviour, Exit, check, environment
 from workflows.rehearsal.simulator.world import Changes, World
 
 NAMESPACE = "gpu-operator"
+KUBELET_PLUGIN = "nvidia-dra-driver-gpu-kubelet-plugin"
 DONE = "simulated/sharing"
 """Annotation with the sharing configuration that a node has applied, so that it survives a restart of the simulator."""
 STRAY = "vendor-shares"
@@ -41,7 +43,8 @@ REFUSAL = "Allocate failed due to rpc error: request for {} too large: maximum r
 def dra_driver(_world: World, release: ChartRelease) -> None:
     """Install the simulated chart of NVIDIA's DRA driver: controller, kubelet plugin on labelled nodes, DeviceClasses."""
     release.deployment("nvidia-dra-driver-gpu-controller")
-    release.daemon_set("nvidia-dra-driver-gpu-kubelet-plugin", selector={gpu_shares.DRA: "true"})
+    tolerations = release.value("kubeletPlugin.tolerations", [])
+    release.daemon_set(KUBELET_PLUGIN, selector={gpu_shares.DRA: "true"}, tolerations=tolerations)
     for name in ("gpu.nvidia.com", "mig.nvidia.com"):
         release.put(DEVICE_CLASSES, {"metadata": {"name": name}, "spec": {}})
 
@@ -142,7 +145,10 @@ def _apply(world: World, name: str, wanted: str) -> None:
     if node is None or _wanted(labels_of(node)) != wanted:
         return
     if wanted == "dra":
+        plugin = next((daemon for daemon in world.objects(DAEMON_SETS) if daemon["metadata"]["name"] == KUBELET_PLUGIN), None)
         if world.find(DEVICE_CLASSES, "gpu.nvidia.com") is None:
+            return
+        if plugin is not None and admits(node, plugin["spec"]["template"]["spec"], daemon=True):
             return
         world.ensure(RESOURCE_SLICES, resource_slice(world, name))
         world.patch_soon(NODES, node, {"metadata": {"annotations": {DONE: wanted}}})

@@ -1,4 +1,4 @@
-"""Compatibility rules P01 to P32: combinations in a valid spec that are known not to work, found before anything runs.
+"""Compatibility rules P01 to P36: combinations in a valid spec that are known not to work, found before anything runs.
 
 `RULES` is the table of rules (id, severity, sentence, source, gates that check the rest at run time). `check` runs them all.
 """
@@ -6,7 +6,7 @@
 from collections.abc import Iterable
 
 from workflows.spec.cluster_spec import ClusterSpec
-from workflows.spec.compat import archives, gpu, kubernetes, network_paths, networks, plausible, releases, slurm, system
+from workflows.spec.compat import archives, gpu, kubernetes, network_paths, networks, plausible, releases, slurm, system, taints
 from workflows.spec.compat.rule_table import RULES, CompatibilityRule, Platform, ReleaseFacts, RuleFinding, issue
 from workflows.spec.errors import Issue
 
@@ -26,6 +26,7 @@ __all__ = [
     "releases",
     "slurm",
     "system",
+    "taints",
 ]
 
 
