@@ -49,6 +49,50 @@ def test_times_ids_and_order_are_no_difference(store: Store) -> None:
 
 
 @pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ({"pod": "nccl-worker-x7k2m"}, {"pod": "nccl-worker-4bqzz"}),
+        ({"pod": "volcano-scheduler-5d78c9869d-x7k2m"}, {"pod": "volcano-scheduler-6f4b7c5d8-bbq5z"}),
+        ({"text": "Pod gang-check-x7k2m: not ready"}, {"text": "Pod gang-check-w9xcv: not ready"}),
+        ({"text": "one-rke2-judge-1234567890 was evicted"}, {"text": "other-rke2-judge-987654321 was evicted"}),
+        ({"pods": {"a-x7k2m": "up", "a-4bqzz": "down"}}, {"pods": {"a-bbq5z": "down", "a-w9xcv": "up"}}),
+        ({"nodes": ["gpu002", "gpu001"]}, {"nodes": ["gpu001", "gpu002"]}),
+        ({"lists": [["b", "a"], ["c"]]}, {"lists": [["c"], ["a", "b"]]}),
+        ({"created": 1763719200.25}, {"created": 1763805600}),
+        ({"text": "waited 2 min"}, {"text": "waited 3 min 04 s"}),
+    ],
+)
+def test_pod_names_times_and_the_order_of_lists_are_no_difference(store: Store, one: object, other: object) -> None:
+    keep(store, "one", {"observation": one}, KEY.replace("01", "03"))
+    keep(store, "other", {**RECORD, "verdict": {"status": "pass", "reason": "other took 1 s at 2026-11-21T10:00:00Z"}})
+    keep(store, "other", {"observation": other}, KEY.replace("01", "03"))
+    assert differences(store, "one", "other") == ()
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ({"node": "gpu-24567"}, {"node": "gpu-24568"}),
+        ({"node": "rack7-gpu001"}, {"node": "rack7-gpu002"}),
+        ({"pod": "nccl-worker-x7k2m"}, {"pod": "nccl-launcher-x7k2m"}),
+        ({"pods": {"a-x7k2m": "up", "a-4bqzz": "down"}}, {"pods": {"a-bbq5z": "down"}}),
+        ({"nodes": ["gpu001", "gpu002"]}, {"nodes": ["gpu001"]}),
+        ({"bytes": 2147483648}, {"bytes": 2147483649}),
+    ],
+)
+def test_names_of_nodes_and_figures_are_compared(store: Store, one: object, other: object) -> None:
+    keep(store, "one", {"observation": one}, KEY.replace("01", "03"))
+    keep(store, "other", {"observation": other}, KEY.replace("01", "03"))
+    assert any("03.json: observation" in line for line in differences(store, "one", "other"))
+
+
+def test_the_order_of_a_plan_counts(store: Store) -> None:
+    keep(store, "one", {"stages": ["os_prep", "rke2"]}, "plan.json")
+    keep(store, "other", {"stages": ["rke2", "os_prep"]}, "plan.json")
+    assert any(line.startswith("plan.json: stages[0]") for line in differences(store, "one", "other"))
+
+
+@pytest.mark.parametrize(
     ("change", "said"),
     [
         ({"input_digest": "sha256:" + "2" * 64}, "input_digest"),
