@@ -60,6 +60,19 @@ def state(kind: ReleaseKind, tree: ReleaseTree, version: str, signers: tuple[str
     return BAD if any(_problem(kind, data[file], signatures[file], signers) for file in signatures) else GOOD
 
 
+def unfitting(kind: ReleaseKind, tree: ReleaseTree, version: str) -> list[tuple[str, str]]:
+    """Return file and signature file where the signature is missing, or is not over these bytes by any key, trusted or not."""
+    return [
+        (file, name)
+        for file, name in signed_files(kind).items()
+        if not signature.key_of(
+            tree.contents.get(tree.version_path(version, file), b""),
+            tree.contents.get(tree.version_path(version, name), b""),
+            kind.namespace,
+        )
+    ]
+
+
 def suits(kind: ReleaseKind, tree: ReleaseTree, version: str, target: ReleaseTarget) -> bool:
     """Return True if a version's signatures suit the target: signed if the target has a key, and never wrongly.
 

@@ -1,5 +1,7 @@
 """Verification of release trees, file by file. It works on a tree that was read with digests, and checks signatures itself."""
 
+import itertools
+import stat
 from collections.abc import Iterator
 
 from steps.clients.releases import release_signatures
@@ -33,12 +35,16 @@ def version_problems(kind: ReleaseKind, tree: ReleaseTree, version: str, signers
         yield TreeProblem(place=manifest, why=f"is of the {kind.noun} {contents.product!r}")
     yield from _sums(kind, tree, version)
     yield from _files(kind, tree, version)
+    yield from _modes(tree, version)
     yield from kind.version_problems(tree, version)
     state = release_signatures.state(kind, tree, version, signers)
     if state == release_signatures.NONE and signers:
         yield TreeProblem(place=manifest, why="is not signed")
     elif state == release_signatures.BAD:
         yield TreeProblem(place=manifest, why="has a signature that no trusted key made over these bytes")
+    elif state == release_signatures.UNKNOWN:
+        for file, name in release_signatures.unfitting(kind, tree, version):
+            yield TreeProblem(place=tree.version_path(version, name), why=f"is no signature of {file}, whoever's key it may be")
 
 
 def problems_for_target(kind: ReleaseKind, tree: ReleaseTree, version: str, target: ReleaseTarget) -> Iterator[TreeProblem]:
@@ -98,6 +104,22 @@ def _files(kind: ReleaseKind, tree: ReleaseTree, version: str) -> Iterator[TreeP
             yield TreeProblem(place=tree.version_path(version, name), why=why)
 
 
+def _modes(tree: ReleaseTree, version: str) -> Iterator[TreeProblem]:
+    """Yield what others may change, no web server may read, or gives its user other rights, among a version's files and folders."""
+    entries = {"": tree.entries.get(tree.version_path(version)), **tree.below(tree.version_path(version))}
+    for name, entry in sorted(entries.items()):
+        if entry is None or not (entry.is_file or entry.is_folder):
+            continue
+        mode, place = stat.S_IMODE(entry.mode), tree.version_path(version, *([name] if name else []))
+        special = stat.S_ISUID | (0 if entry.is_folder else stat.S_ISGID)  # folders below a setgid one inherit it
+        if mode & (stat.S_IWGRP | stat.S_IWOTH):
+            yield TreeProblem(place=place, why=f"has mode {mode:04o}: others than its owner may change it")
+        elif mode & special:
+            yield TreeProblem(place=place, why=f"has mode {mode:04o}: whoever runs it gets other rights")
+        elif not mode & stat.S_IROTH and (entry.is_folder or place in tree.digests):  # `_files` names what nobody could read here
+            yield TreeProblem(place=place, why=f"has mode {mode:04o}: a web server cannot read it")
+
+
 def _pointer(tree: ReleaseTree) -> Iterator[TreeProblem]:
     place = tree.path(tree.layout.pointer)
     entry = tree.entries.get(place)
@@ -115,6 +137,16 @@ def _history(tree: ReleaseTree) -> Iterator[TreeProblem]:
     switches, unreadable = release_layout.read_history(tree.contents.get(place, b""))
     if unreadable:
         yield TreeProblem(place=place, why=f"has {unreadable} lines that cannot be read")
+    elif switches and switches[0].before:
+        yield TreeProblem(place=place, why=f"begins with a switch from {switches[0].before}: the lines before it are missing")
+    for number, (earlier, later) in enumerate(itertools.pairwise(switches), start=2):
+        # a switch from no version follows a pointer that was lost
+        if later.before not in ("", earlier.to):
+            why = f"line {number} switches from {later.before}, but the line before leads to {earlier.to}"
+            yield TreeProblem(place=place, why=f"{why}: a line is missing or altered")
+    for number, switch in enumerate(switches, start=1):
+        if release_layout.number_of(switch.to) < 0:
+            yield TreeProblem(place=place, why=f"line {number} leads to {switch.to!r}, which is no version")
     if tree.current and (not switches or switches[-1].to != tree.current):
         yield TreeProblem(place=place, why=f"does not end with {tree.current}, which the pointer names")
 

@@ -49,6 +49,11 @@ def pointing(root: Path, target: str) -> None:
     (root / "compute/current").symlink_to(target)
 
 
+def lines_kept(root: Path, kept: slice) -> None:
+    history = root / "compute/history.jsonl"
+    history.write_text("".join(history.read_text().splitlines(keepends=True)[kept]))
+
+
 DAMAGES: dict[str, tuple[Damage, str, str]] = {
     "missing": (lambda root: (current(root) / "vmlinuz").unlink(), "/vmlinuz", "is missing"),
     "short": (lambda root: os.truncate(current(root) / "root.squashfs", 5), "/root.squashfs", "has 5 bytes instead of 1900"),
@@ -114,6 +119,29 @@ DAMAGES: dict[str, tuple[Damage, str, str]] = {
         "leads to compute in another way than bringup writes",
     ),
     "history": (lambda root: (root / "compute/history.jsonl").write_text("{\n"), "history.jsonl", "cannot be read"),
+    "history without its beginning": (
+        lambda root: lines_kept(root, slice(1, None)),
+        "history.jsonl",
+        "lines before it are missing",
+    ),
+    "history with a gap": (
+        lambda root: replaced(root / "compute/history.jsonl", f'"before":"{older(root).name}"', '"before":"0009-aaaaaaaaaaaa"'),
+        "history.jsonl",
+        "a line is missing or altered",
+    ),
+    "writable by others": (
+        lambda root: (current(root) / "vmlinuz").chmod(0o666),
+        "/vmlinuz",
+        "others than its owner may change it",
+    ),
+    "folder writable by others": (lambda root: current(root).chmod(0o777), "versions/0002-", "others than its owner may change it"),
+    "setuid": (lambda root: (current(root) / "vmlinuz").chmod(0o4755), "/vmlinuz", "gets other rights"),
+    "unreadable": (lambda root: (older(root) / "vmlinuz").chmod(0o600), "/vmlinuz", "a web server cannot read it"),
+    "no signature": (
+        lambda root: (current(root) / "manifest.json.sig").write_text("-----BEGIN SSH SIGNATURE-----\n"),
+        "/manifest.json.sig",
+        "is no signature of manifest.json",
+    ),
     "left": (lambda root: (root / "compute/incoming/5f").mkdir(), "incoming/5f", "did not end"),
     "stray": (lambda root: (root / "compute/versions/new").mkdir(), "versions/new", "is no version"),
     "link in a version": (lambda root: (current(root) / "notes").symlink_to("../../.."), "/notes", "neither a file"),
