@@ -13,6 +13,7 @@ from workflows.catalog.criteria import DIMENSIONS
 from workflows.catalog.model import Component, Criteria, Overlay
 from workflows.spec.errors import SpecError, SpecErrors
 from workflows.spec.fields import Section, SnakeId
+from workflows.spec.image_references import floating_images
 from workflows.spec.loading import load_as, read
 
 HERE = Path(__file__).parent
@@ -104,7 +105,22 @@ def _faults(catalog: Catalog) -> Iterator[SpecError]:
             if part.file not in catalog.objects:
                 yield SpecError(f"{path}.objects", f"objects/{part.file} does not exist", "add the file")
     yield from _overlay_faults(catalog)
+    yield from _floating_faults(catalog)
     yield from _cycles(catalog)
+
+
+def _floating_faults(catalog: Catalog) -> Iterator[SpecError]:
+    """Yield the image references of values, objects and overlays that float; rule P13 checks those of the spec."""
+    parts: list[tuple[str, Any]] = [(f"values.{name}", content) for name, content in catalog.values.items()]
+    parts += [(f"objects.{name}", content) for name, content in catalog.objects.items()]
+    parts += [
+        (f"overlays.{name}.components.{component}.values", part.values)
+        for name, overlay in catalog.overlays.items()
+        for component, part in overlay.components.items()
+    ]
+    for path, content in parts:
+        for place, image in floating_images(content, path):
+            yield SpecError(place, f"image {image} means different things at different times", "write one exact tag, or a digest")
 
 
 def _overlay_faults(catalog: Catalog) -> Iterator[SpecError]:

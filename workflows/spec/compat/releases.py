@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
 from workflows.spec.accelerators import numbers
 from workflows.spec.compat.rule_table import Platform, RuleFinding, rule
 from workflows.spec.fields import is_floating
+from workflows.spec.image_references import floating_images, is_floating_image
 
 _SHORT_COMMIT = re.compile(r"(?=[0-9a-f]*[0-9])(?=[0-9a-f]*[a-f])[0-9a-f]{7,39}\Z")
 _SUPPORTED_LEAST = (26, 3)
@@ -68,10 +68,10 @@ def no_floating_versions(platform: Platform) -> Iterator[RuleFinding]:
         if is_floating(release.version):
             yield RuleFinding(f"overrides.{release.id}.version", f"version {release.version} floats", "write one exact version")
     for name, override in platform.spec.overrides.items():
-        for path, value in _tags(override.values, f"overrides.{name}.values"):
-            yield RuleFinding(path, f"image tag {value} floats", "write one exact tag")
+        for path, value in floating_images(override.values, f"overrides.{name}.values"):
+            yield RuleFinding(path, f"image tag {value} floats", "write one exact tag, or a digest")
     for path, image in (("validation.image", platform.spec.validation.image), ("check_image", platform.spec.check_image)):
-        if _floating_image(image):
+        if is_floating_image(image):
             yield RuleFinding(path, f"image {image} has no fixed tag", "write the image with its tag or digest")
 
 
@@ -81,22 +81,6 @@ def _moving_revision(revision: str, branch: str) -> Iterator[RuleFinding]:
         yield RuleFinding(path, f"revision {revision} is a branch, which moves with every commit", "write a tag or a commit")
     elif _SHORT_COMMIT.match(revision):
         yield RuleFinding(path, f"{revision} looks like a shortened commit, which may come to mean several", "write all 40 digits")
-
-
-def _tags(values: Mapping[str, Any], path: str) -> Iterator[tuple[str, str]]:
-    for key, value in values.items():
-        here = f"{path}.{key}"
-        if isinstance(value, Mapping):
-            yield from _tags(value, here)
-        elif key in ("tag", "version", "image_tag_version") and isinstance(value, str) and is_floating(value):
-            yield here, value
-
-
-def _floating_image(image: str) -> bool:
-    if "@sha256:" in image:
-        return False
-    _, colon, tag = image.rpartition("/")[2].partition(":")
-    return not colon or is_floating(tag)
 
 
 @rule("P14", "error", source="https://docs.nvidia.com/datacenter/cloud-native/gpu-operator/latest/life-cycle-policy.html")
