@@ -28,7 +28,8 @@ def build(source: StoredRun, workflow: str = "", running: bool = False, begun: I
     unchanged = next((reason for part in parts if (reason := part.nothing_to_do(latest))), "")
     stages = _skipped(every_stage(source, latest, running, begun, opened.id if opened else ""), unchanged)
     times = [time for record in source.records for time in (record.evidence.started, record.evidence.finished)]
-    status, sentence = _overall((opened, *stages) if opened else stages, latest, unchanged)
+    untested = tuple(_untested(source.plan))
+    status, sentence = _overall((opened, *stages) if opened else stages, latest, unchanged, untested)
     return model.Report(
         run=source.header.run,
         engine=source.header.engine,
@@ -60,6 +61,7 @@ def build(source: StoredRun, workflow: str = "", running: bool = False, begun: I
         source=source.origin,
         cancelled=source.cancelled,
         opening=opened,
+        untested=untested,
         running=running,
         measured=tuple(_measured(latest)),
         versions=merged(record.verdict.versions for record in latest if record.verdict),
@@ -125,10 +127,22 @@ def _skipped(stages: tuple[model.StageReport, ...], unchanged: str) -> tuple[mod
     )
 
 
-def _overall(stages: tuple[model.StageReport, ...], latest: tuple[Evidence, ...], unchanged: str) -> tuple[str, str]:
+def _untested(plan: dict[str, Any]) -> Iterator[model.UntestedReport]:
+    """Yield the tests that the plan says the spec rules out."""
+    for part in plan.get("untested", ()):
+        yield model.UntestedReport(**{name: str(part.get(name, "")) for name in ("stage", "test", "reason")})
+
+
+def _overall(
+    stages: tuple[model.StageReport, ...],
+    latest: tuple[Evidence, ...],
+    unchanged: str,
+    untested: tuple[model.UntestedReport, ...],
+) -> tuple[str, str]:
     """Return status and headline of the run.
 
-    The run passed if every planned stage passed or had nothing to do; else the first stage that did not pass gives both.
+    The run passed if every planned stage passed or had nothing to do; else the first stage that did not pass gives both. The
+    headline of a pass names the tests that the spec rules out; their stages count as passed, and not as proven.
     """
     for stage in stages:
         is_skipped = bool(unchanged) and not stage.judged and stage.status == Status.SKIPPED.value
@@ -145,7 +159,20 @@ def _overall(stages: tuple[model.StageReport, ...], latest: tuple[Evidence, ...]
         return model.NOT_RUN, "the plan has no stages"
     if unchanged:
         return Status.PASS.value, unchanged
+    if untested:
+        proven = len([stage for stage in stages if stage.id not in {part.stage for part in untested}])
+        return Status.PASS.value, f"{proven} of {len(stages)} stages proven; {'; '.join(_not_run(untested))}"
     return Status.PASS.value, f"all {len(stages)} stages passed" if len(stages) > 1 else "its one stage passed"
+
+
+def _not_run(untested: Iterable[model.UntestedReport]) -> Iterator[str]:
+    """Yield one sentence for each reason for which tests did not run."""
+    tests: dict[str, list[model.UntestedReport]] = {}
+    for part in untested:
+        tests.setdefault(part.reason, []).append(part)
+    for reason, parts in tests.items():
+        names = " and ".join(part.test for part in parts)
+        yield f"{names} at {reason}" if parts[0].level else f"{names} not run: {reason}"
 
 
 def _measured(latest: Iterable[Evidence]) -> Iterator[Measurement]:

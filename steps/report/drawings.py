@@ -47,6 +47,9 @@ def tiles(report: model.Report) -> list[Tile]:
     everything = passed == len(report.stages)
     rows.append(Tile(label="stages passed", value=f"{passed} of {len(report.stages)}", tone="pass" if everything else ""))
     rows += measured_tiles(report)
+    if report.untested:
+        names = ", ".join(part.test for part in report.untested)
+        rows.append(Tile(label="tests ruled out by the spec", value=str(len(report.untested)), note=names, tone="inconclusive"))
     missing = [gate.gate for stage in report.stages for gate in stage.gates if gate.status == model.NOT_RUN]
     if missing:
         first = ", ".join(missing[:3]) + (f" and {len(missing) - 3} more" if len(missing) > 3 else "")

@@ -192,6 +192,19 @@ class RevisionReport(Struct, frozen=True, kw_only=True):
     synced: tuple[str, ...]
 
 
+class UntestedReport(Struct, frozen=True, kw_only=True):
+    """A test of a planned stage that the spec rules out, with the reason."""
+
+    stage: str
+    test: str
+    reason: str
+
+    @property
+    def level(self) -> bool:
+        """Return True if the test runs at a lower level than the spec asks for."""
+        return self.reason.startswith("level ")
+
+
 class Report(Struct, frozen=True, kw_only=True):
     """Everything that a report about one run shows. `status` is `pass`, `fail`, `inconclusive` or `not run`.
 
@@ -199,7 +212,8 @@ class Report(Struct, frozen=True, kw_only=True):
     result of the task before all stages if it is no pass; no stage began then. `operation` is the purpose of the run if it is not
     the whole bring-up: `add-node gpu[017-018]`. `upgraded` names the releases of an upgrade. `revisions` has an entry for each
     change that Argo CD showed of a release. `source` is the Git commit of the spec's file. `product` is the part that the run's
-    product writes itself (`product_parts`). `unsealed` has the differences of an ended run from its seal.
+    product writes itself (`product_parts`). `untested` are the tests that did not run although their stage did. `unsealed` has the
+    differences of an ended run from its seal.
     """
 
     run: str
@@ -233,6 +247,7 @@ class Report(Struct, frozen=True, kw_only=True):
     running: bool = False
     unsealed: tuple[str, ...] = ()
     product: Struct | None = field(default=None, name="image")
+    untested: tuple[UntestedReport, ...] = ()
     measured: tuple[Measurement, ...] = ()
     versions: Versions = {}
     schema: int = 1

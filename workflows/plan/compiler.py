@@ -20,6 +20,7 @@ from workflows.plan import approvals, run_folders
 from workflows.plan.model import Plan, PlanError, Starts
 from workflows.spec import announcement_rule
 from workflows.spec.cluster_spec import ClusterSpec
+from workflows.spec.untested import untested
 from workflows.stage_names import StageName
 from workflows.stages import OPERATIONS, ORDER, site_roles
 from workflows.stages.host_access import api_arguments, secret_files, ssh_arguments
@@ -89,6 +90,7 @@ def compile_plan(
         hosts=hosts,
         releases=planned,
         issues=issues,
+        untested=tuple(part for part in untested(spec) if part.stage in {stage.id for stage in stages}),
         secrets=secret_files(spec),
         digest=whole,
         open_task=_open_task(spec, whole, stages, _excluded_stages(all_stages, stages), site),

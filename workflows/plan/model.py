@@ -9,6 +9,7 @@ from steps.contract.canonical import digest, digest_bytes
 from workflows.catalog import PlannedRelease
 from workflows.spec import Issue
 from workflows.spec.schedule import EventTrigger, Schedule
+from workflows.spec.untested import UntestedPart
 from workflows.stages.host_access import SecretFile
 from workflows.stages.stage import Stage
 
@@ -63,6 +64,8 @@ class Plan:
     """Names of files among `secrets` that anybody may read, such as known hosts; on Argo a ConfigMap holds them, no Secret."""
     proxies: Mapping[str, str] = field(default_factory=dict)
     """Proxy variables for tasks that reach outside networks; outside the digest, because they change nothing of the work."""
+    untested: tuple[UntestedPart, ...] = ()
+    """Tests of the planned stages that the spec rules out; the report's headline names them."""
     starts: Starts | None = None
     """Schedule and events; None for a narrowed plan (`only`, `until`, an operation), which must not replace the whole plan's."""
 

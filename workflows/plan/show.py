@@ -26,6 +26,7 @@ def to_data(plan: Plan) -> dict[str, Any]:
         "hosts": {"count": len(plan.hosts), "ranges": fold([host.name for host in plan.hosts])},
         "releases": [_release(release) for release in plan.releases],
         "issues": [_issue(issue) for issue in plan.issues],
+        **({"untested": [_fields(part, "stage", "test", "reason") for part in plan.untested]} if plan.untested else {}),
         "stages": [_stage(plan, stage) for stage in plan.stages],
     }
 

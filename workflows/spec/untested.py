@@ -25,6 +25,11 @@ class UntestedPart:
     path: str
     reason: str
 
+    @property
+    def stage(self) -> str:
+        """The stage that the test belongs to."""
+        return {PORTS: "network_operator", SRUN: "slurm"}.get(self.test, "validation")
+
 
 def shares_by_mig(spec: ClusterSpec) -> bool:
     """Return True if GPUs are cut into MIG instances, which NCCL cannot join and DCGM's hardware tests do not take."""

@@ -410,3 +410,17 @@ def test_the_timeline_lists_lost_attempts_at_their_time(stored: source.StoredRun
     assert (entry.time, entry.where) == (104.0, "drill/apply shard 1")
     assert entry.text == "an attempt was lost 4 s after its start: The node was low on resource"
     assert "an attempt was lost" in timeline.note(build(stored), [lost])
+
+
+def test_the_headline_of_a_pass_names_the_tests_that_the_spec_rules_out(stored: source.StoredRun) -> None:
+    reason = "NCCL cannot join MIG instances"
+    parts = [{"stage": "os_prep", "test": name, "reason": reason} for name in ("NCCL inside nodes", "NCCL between nodes")]
+    parts.append({"stage": "os_prep", "test": "DCGM diagnostics", "reason": "level 1 instead of 3: with MIG"})
+    one_stage = {"stages": stored.plan["stages"][:1], "untested": parts}
+    records = tuple(record for record in stored.records if record.evidence.stage == "os_prep")
+    report = build(msgspec.structs.replace(stored, plan=one_stage, records=records))
+    assert (report.status, report.sentence) == (
+        "pass",
+        f"0 of 1 stages proven; NCCL inside nodes and NCCL between nodes not run: {reason}; "
+        "DCGM diagnostics at level 1 instead of 3: with MIG",
+    )
