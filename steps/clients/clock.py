@@ -5,6 +5,7 @@ import time
 from typing import Protocol
 
 from steps.clients.environment import Environment
+from steps.clients.simulator_access import simulator_pool
 
 
 class Clock(Protocol):
@@ -32,10 +33,8 @@ class RealClock:
 class SimulatedClock:
     """The clock of a rehearsal. A pause advances the simulated cluster at once, however long it is."""
 
-    def __init__(self, url: str, token: str) -> None:
-        import urllib3
-
-        self._http = urllib3.PoolManager(1, headers={"Authorization": f"Bearer {token}"}, retries=False)
+    def __init__(self, url: str, token: str, pin: str = "") -> None:
+        self._http = simulator_pool(token, pin)
         self._url = url.rstrip("/")
 
     def now(self) -> float:
@@ -57,5 +56,5 @@ class SimulatedClock:
 def clock_of(environment: Environment) -> Clock:
     """Return the simulated clock in a rehearsal, else this machine's."""
     if environment.simulator:
-        return SimulatedClock(environment.simulator, environment.simulator_token)
+        return SimulatedClock(environment.simulator, environment.simulator_token, environment.simulator_pin)
     return RealClock()

@@ -11,6 +11,7 @@ from steps.errors import BadTask
 
 SIMULATOR = "BRINGUP_SIMULATOR"
 SIMULATOR_TOKEN = "BRINGUP_SIMULATOR_TOKEN"
+SIMULATOR_PIN = "BRINGUP_SIMULATOR_PIN"
 GIT_ROOT = "BRINGUP_GIT_ROOT"
 SEAL_KEY = "BRINGUP_SEAL_KEY"
 
@@ -18,8 +19,10 @@ SEAL_KEY = "BRINGUP_SEAL_KEY"
 class Environment(Struct, frozen=True, kw_only=True):
     """Folders and settings of the running step, read from environment variables.
 
-    `simulator` is the URL of a rehearsal's control API, else empty. `git_root` is the folder of bare repositories that replace all
-    Git servers in a rehearsal, else None. `namespace` is the run's on Argo. `seal_key` is the machine's own signing key, for a spec that names none; None without one.
+    `simulator` is the URL of a rehearsal's control API, else empty; `simulator_pin` is the SHA-256 digest of its certificate, if it
+    has one. `git_root` is the folder of bare repositories that replace all
+    Git servers in a rehearsal, else None. `namespace` is the run's on Argo. `seal_key` is the machine's own signing
+    key, for a spec that names none; None without one.
     """
 
     tasks: Path
@@ -33,6 +36,7 @@ class Environment(Struct, frozen=True, kw_only=True):
     source: str = "none"
     simulator: str = ""
     simulator_token: str = ""
+    simulator_pin: str = ""
     git_root: Path | None = None
     namespace: str = ""
     seal_key: Path | None = None
@@ -61,6 +65,7 @@ def read(environ: Mapping[str, str] | None = None) -> Environment:
         source=env.get(paths.SOURCE, "none"),
         simulator=env.get(SIMULATOR, ""),
         simulator_token=env.get(SIMULATOR_TOKEN, ""),
+        simulator_pin=env.get(SIMULATOR_PIN, ""),
         git_root=Path(env[GIT_ROOT]) if env.get(GIT_ROOT) else None,
         namespace=env.get(paths.NAMESPACE, ""),
         seal_key=Path(env[SEAL_KEY]) if env.get(SEAL_KEY) else None,

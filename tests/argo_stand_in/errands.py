@@ -1,5 +1,6 @@
 """Pods that do not belong to Argo (short pods that read or write the store), run as processes where no kubelet runs them."""
 
+import socket
 import subprocess
 import threading
 from collections.abc import Callable
@@ -14,6 +15,7 @@ from workflows.engines.argo.helper_pods import ERRAND
 from workflows.engines.argo.home import Home
 from workflows.engines.argo.home_address import HomeAddress
 from workflows.engines.local.run_settings import RunPaths, default_environment
+from workflows.rehearsal.home_rehearsal import REHEARSAL
 
 __all__ = ["ERRAND", "Errands"]
 
@@ -54,7 +56,11 @@ class Errands:
         home, name = Home(self._address), pod["metadata"]["name"]
         try:
             self._retry(lambda: self._place.bind(home, name))
-            output, code = self._run_container(pod, self._retry(lambda: self._lay_out_volumes(home, pod)))
+            paths = self._retry(lambda: self._lay_out_volumes(home, pod))
+            if pod["metadata"]["labels"].get(ERRAND) == REHEARSAL:
+                self._serve(home, pod, paths)
+                return
+            output, code = self._run_container(pod, paths)
             self._retry(lambda: self._place.write(home, name, output, pod["spec"]["containers"][0]["name"]))
             self._retry(lambda: home.ask(lambda kube: kube.merge(f"{home.core('pods', name)}/status", _ended_status(pod, code))))
         except ApiError as error:
@@ -73,18 +79,57 @@ class Errands:
     def _lay_out_volumes(self, home: Home, pod: Object) -> RunPaths:
         return volume_folders.lay_out(home, pod["spec"].get("volumes") or (), self._folder / pod["metadata"]["name"], self._store)
 
-    def _run_container(self, pod: Object, paths: RunPaths) -> tuple[bytes, int]:
-        """Return the output and the exit code of the pod's container."""
+    def _started(self, pod: Object, paths: RunPaths) -> tuple[list[str], dict[str, str], Path]:
+        """Return the command, the environment and the folder of the pod's container on this machine."""
         (container, *_), folder = pod["spec"]["containers"], self._folder / pod["metadata"]["name"]
+        container = volume_folders.reached_here(container, self._address.namespace)
         out = folder / "out"
         out.mkdir(exist_ok=True)
         words = [paths.rewrite(word, out) for word in (*container["command"], *container.get("args", ()))]
         variables = {row["name"]: paths.rewrite(row.get("value", ""), out) for row in container.get("env", ())}
-        environment = {**default_environment(), **self._environment, **variables}
+        return words, {**default_environment(), **self._environment, **variables}, folder
+
+    def _run_container(self, pod: Object, paths: RunPaths) -> tuple[bytes, int]:
+        """Return the output and the exit code of the pod's container."""
+        words, environment, folder = self._started(pod, paths)
         process = subprocess.run(
             words, env=environment, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=LONGEST
         )
         return process.stdout, process.returncode
+
+    def _serve(self, home: Home, pod: Object, paths: RunPaths) -> None:
+        """Run a pod that serves until it is deleted, and show it ready once its port with the readiness probe answers."""
+        words, environment, folder = self._started(pod, paths)
+        name, (container, *_) = pod["metadata"]["name"], pod["spec"]["containers"]
+        port = next(
+            row["containerPort"] for row in container["ports"] if row["name"] == container["readinessProbe"]["tcpSocket"]["port"]
+        )
+        ready = False
+        with (folder / "log").open("wb") as log:
+            process = subprocess.Popen(words, env=environment, cwd=folder, stdout=log, stderr=log)
+            try:
+                while process.poll() is None and not self._ending.wait(AGAIN):
+                    now = self._retry(lambda: home.ask(lambda kube: kube.get(home.core("pods", name), dict[str, Any])))
+                    if now is None or now["metadata"].get("deletionTimestamp"):
+                        return
+                    if not ready and _listens(port):
+                        ready = True
+                        self._retry(lambda: home.ask(lambda kube: kube.merge(f"{home.core('pods', name)}/status", _READY)))
+            finally:
+                process.terminate()
+                process.wait(LONGEST)
+                self._place.write(home, name, (folder / "log").read_bytes(), container["name"])
+
+
+_READY = {"status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}}
+
+
+def _listens(port: int) -> bool:
+    try:
+        with socket.create_connection(("127.0.0.1", port), timeout=1):
+            return True
+    except OSError:
+        return False
 
 
 def _ended_status(pod: Object, code: int) -> Object:

@@ -1,9 +1,11 @@
 """Volumes of a pod as local folders: ConfigMaps and Secrets read from the API, and a claim as the folder of the run store."""
 
 import base64
+import json
+import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from workflows.engines.argo.home import Home
 from workflows.engines.local.run_settings import RunPaths
@@ -13,6 +15,17 @@ Object = dict[str, Any]
 
 class NotMounted(ValueError):
     """A volume refers to an object that does not exist; a real pod would wait for it."""
+
+
+T = TypeVar("T")
+_SERVICE = r"[a-z0-9-]+\.{}\.svc\b"
+
+
+def reached_here(value: T, namespace: str) -> T:
+    """Return data in which the DNS names of Services are this machine's loopback address: their pods are processes here."""
+    text = re.sub(_SERVICE.format(re.escape(namespace)), "127.0.0.1", json.dumps(value))
+    found: T = json.loads(text)
+    return found
 
 
 def lay_out(home: Home, volumes: Iterable[Object], folder: Path, store: Path) -> RunPaths:

@@ -81,7 +81,9 @@ class WorkflowRun:
         self._gates_closed_at: dict[str, str] = {}
         """Times at which operators closed gates, by node id; a controller keeps those that it finds."""
         self._object = workflow
-        manifest, templates = _with_backoff(behaviour.backoff, workflow, template)
+        manifest, templates = _with_backoff(
+            behaviour.backoff, *volume_folders.reached_here((workflow, template), address.namespace)
+        )
         self._plan = make_plan(manifest, templates, behaviour.parallelism)
         spec = (template or manifest)["spec"]
         self._metadata: Object = spec.get("workflowMetadata") or {}

@@ -2,7 +2,7 @@
 
 from steps.contract.operation import OperationKind
 from workflows.app import kubeconfigs
-from workflows.app.run_options import RehearsalRequest
+from workflows.app.run_options import ARGO, RehearsalRequest
 from workflows.app.runs import local_start
 from workflows.app.runs.screen import Screen
 from workflows.app.specs import operations, revisions, sources
@@ -15,6 +15,10 @@ _KEEPS_STATE = "keeps what was simulated: no other rehearsal can use it until it
 
 def rehearse(screen: Screen, request: RehearsalRequest) -> int:
     """Run the rehearsal that a command line describes, follow it, and return its exit code."""
+    if request.engine == ARGO:
+        from workflows.app.runs import argo_rehearsal  # imports the client of the home cluster
+
+        return argo_rehearsal.rehearse(screen, request)
     existing = existing_server(request.kubeconfig, request.roles_off, request.speed, request.nodes_at)
     work = operations.named(request.operation, request.hosts or (), request.older)
     options = rehearsal_run.RehearsalOptions(

@@ -73,6 +73,13 @@ class RehearsalRequest:
     hosts: Sequence[str] | None = None
     older: str = ""
     """RKE2 version that the simulated cluster has before an upgrade or a rollback."""
+    engine: str = LOCAL
+    home_kubeconfig: str = ""
+    home_context: str = ""
+    namespace: str = ""
+    image: str = ""
+    builder: str = ""
+    version: str = ""
 
     def restart_command(self) -> str:
         """Return the command line that starts the same rehearsal again; options without a value are left out."""

@@ -9,11 +9,11 @@ import typer
 from steps import timeouts
 from steps.contract import approval
 from steps.contract.exit import ExitCode
-from workflows.app.run_options import RehearsalRequest, Wish
+from workflows.app.run_options import LOCAL, RehearsalRequest, Wish
 from workflows.cli import completion, output
 from workflows.cli.options import (
     ArgoVersion,
-    CheckedOptions,
+    HomeOptions,
     Hosts,
     LocationOptions,
     Only,
@@ -25,6 +25,7 @@ from workflows.cli.options import (
     Until,
     placed,
     refuse_for_local,
+    require_engine,
 )
 from workflows.cli.output import Format
 from workflows.engines.folders import RunFolder, StateFolder
@@ -58,8 +59,15 @@ def _on_argo(run: str, place: LocationOptions) -> "ArgoRun | None":
 
 
 @dataclass(frozen=True, kw_only=True)
-class RehearseOptions(CheckedOptions, RehearsalRequest):
+class RehearseOptions(HomeOptions, RehearsalRequest):
     """The options of the command `rehearse`."""
+
+    engine: Annotated[str, typer.Option("--engine", help="local, or argo: in the home cluster, where people approve.")] = LOCAL
+    image: Annotated[str, typer.Option("--image", help="The step image, with argo; or BRINGUP_IMAGE.")] = ""
+    builder: Annotated[
+        str, typer.Option("--builder-image", help="The image that simulates the cluster, with argo; or BRINGUP_BUILDER_IMAGE.")
+    ] = ""
+    version: ArgoVersion = ""
 
     spec: Spec = "h200-16"
     fault: Annotated[
@@ -105,9 +113,20 @@ class RehearseOptions(CheckedOptions, RehearsalRequest):
         typer.Option("--from", metavar="VERSION", help="With --operation upgrade or rollback: the release that the cluster has."),
     ] = ""
 
+    def check(self) -> None:
+        """Raise BadParameter for an unknown engine, or for options of Argo without it."""
+        require_engine(self.engine)
+        if self.engine == LOCAL:
+            home = {"--home-kubeconfig": self.home_kubeconfig, "--home-context": self.home_context, "--namespace": self.namespace}
+            refuse_for_local({**home, "--image": self.image, "--builder-image": self.builder, "--argo-version": self.version})
+
 
 def rehearse(*, place: RehearseOptions) -> int:
-    """Run the whole pipeline, or an operation, against a simulated cluster on this machine, with faults if you name some."""
+    """Run the whole pipeline, or an operation, against a simulated cluster, with faults if you name some.
+
+    With --engine argo it runs in your own Argo, and the simulated cluster is a pod there: images, rights, volumes and approvals are
+    those of a real run, and no machine is touched.
+    """
     from workflows.app import rehearsals
 
     return rehearsals.rehearse(output, place)

@@ -81,9 +81,14 @@ class ExistingServer:
 def write_fleet(folder: Path, plan: Plan) -> Path:
     """Write the file that describes the plan's machines to the simulator into `folder`, and return its path."""
     fleet = folder / FLEET
-    document = {"hosts": plan.hosts, "accelerator": plan.accelerator, "built": plan.built, "argo_cd": _argo_cd(plan)}
-    fleet.write_bytes(msgspec.json.encode(document))
+    fleet.write_bytes(fleet_document(plan))
     return fleet
+
+
+def fleet_document(plan: Plan) -> bytes:
+    """Return the content of the file that describes the plan's machines to the simulator."""
+    document = {"hosts": plan.hosts, "accelerator": plan.accelerator, "built": plan.built, "argo_cd": _argo_cd(plan)}
+    return msgspec.json.encode(document)
 
 
 def _argo_cd(plan: Plan) -> dict[str, str] | None:
@@ -95,34 +100,61 @@ def _argo_cd(plan: Plan) -> dict[str, str] | None:
     return {"namespace": str(expected["namespace"]), "version": str(expected["version"])}
 
 
+@dataclass(frozen=True, kw_only=True)
+class ServedAddress:
+    """The address at which a simulated cluster serves other machines: `files` has tls.crt, tls.key and token, `host` is how they reach it."""
+
+    files: Path
+    host: str
+    api_port: int
+    control_port: int
+
+    def api_arguments(self) -> list[str]:
+        """Return command-line arguments of the API server process."""
+        return ["--served", str(self.files), "--port", str(self.api_port)]
+
+    def simulator_arguments(self) -> list[str]:
+        """Return command-line arguments of the simulator process."""
+        address = f"https://{self.host}:{self.api_port}"
+        return ["--served", str(self.files), "--port", str(self.control_port), "--advertise", address]
+
+
 @contextmanager
 def simulated_cluster(
-    folder: Path, fleet: Path, options: Sequence[str] = (), existing: ExistingServer | None = None, tls: bool = False
+    folder: Path,
+    fleet: Path,
+    options: Sequence[str] = (),
+    existing: ExistingServer | None = None,
+    tls: bool = False,
+    served: ServedAddress | None = None,
+    git_root: Path | None = None,
 ) -> Iterator[SimulatedCluster]:
     """Run a simulated cluster while the context lasts. `fleet` is the file of `write_fleet`; `options` go to the simulator.
 
     The processes end with this one, even if it is killed (`--with-parent`). An `existing` API server keeps running. `tls` makes the
-    emulated one serve HTTPS, because kubectl sends no token over plain HTTP. Raises NoLoopback or ProcessDidNotStart.
+    emulated one serve HTTPS, because kubectl sends no token over plain HTTP; `served` makes both processes serve other machines.
+    Raises NoLoopback or ProcessDidNotStart.
     """
     loopback.require_loopback()
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    control, git_root = folder / "control.json", folder / "git"
-    with closing(StepForks(folder / "steps.log")) as forks, _api(folder, existing, tls) as kubeconfig:
+    control, git_root = folder / "control.json", git_root or folder / "git"
+    how = served.api_arguments() if served else ["--tls"] if tls else []
+    with closing(StepForks(folder / "steps.log")) as forks, _api(folder, existing, how) as kubeconfig:
         arguments = ["--kubeconfig", str(kubeconfig), "--hosts", str(fleet), "--control-out", str(control), *_parent(), *options]
-        arguments += ["--git-root", str(git_root)]
+        arguments += ["--git-root", str(git_root), *(served.simulator_arguments() if served else [])]
         with _process("simulator", arguments, control, folder):
             endpoint = json.loads(control.read_text())
             yield SimulatedCluster(kubeconfig, endpoint["url"], endpoint["token"], endpoint["logs"], git_root, forks.start)
 
 
 @contextmanager
-def _api(folder: Path, existing: ExistingServer | None, tls: bool) -> Iterator[Path]:
+def _api(folder: Path, existing: ExistingServer | None, how: Sequence[str]) -> Iterator[Path]:
     """Yield the kubeconfig of the existing API server, or of an emulated one that runs while the context lasts."""
     if existing is not None:
         yield existing.kubeconfig
         return
     kubeconfig = folder / "kubeconfig"
-    with _process("apiserver", ["--kubeconfig-out", str(kubeconfig), *(["--tls"] if tls else []), *_parent()], kubeconfig, folder):
+    with _process("apiserver", ["--kubeconfig-out", str(kubeconfig), *how, *_parent()], kubeconfig, folder):
         yield kubeconfig
 
 

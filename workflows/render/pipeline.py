@@ -30,7 +30,7 @@ APPROVAL_FORM: dict[str, dict[str, Any]] = {
     "approver": {"description": "your name; it becomes evidence"},
     "evidence": {"description": "digest of the evidence that you approve"},
 }
-"""How Argo's UI asks for the parameters of an approval."""
+"""Fields of each parameter of an approval by which Argo's UI asks for its value."""
 SHARD_LISTS = ("shards", "agents")
 """Names of the lists of shard numbers that the task `open` outputs and every stage takes as input."""
 

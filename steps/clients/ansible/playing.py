@@ -18,7 +18,7 @@ from steps.clients.ansible.events import Ledger
 from steps.clients.ansible.simulated_plays import SimulatedTransport
 from steps.clients.ansible.ssh_plays import SshTransport
 from steps.clients.ansible.stop import Stop
-from steps.clients.environment import SIMULATOR, SIMULATOR_TOKEN
+from steps.clients.environment import SIMULATOR, SIMULATOR_PIN, SIMULATOR_TOKEN
 from steps.contract.host_play import PlayEvent, PlayRequest, PlayResult, PlayStatus
 from steps.errors import BadTask, Temporary
 
@@ -47,8 +47,8 @@ def play(
     machine lacks resources.
     """
     environ = os.environ if environ is None else environ
-    simulator, token = environ.get(SIMULATOR, ""), environ.get(SIMULATOR_TOKEN, "")
-    transport: Transport = SimulatedTransport(simulator, token) if simulator else SshTransport()
+    simulator, token, pin = (environ.get(name, "") for name in (SIMULATOR, SIMULATOR_TOKEN, SIMULATOR_PIN))
+    transport: Transport = SimulatedTransport(simulator, token, pin) if simulator else SshTransport()
     with ExitStack() as stack:
         stop = stack.enter_context(Stop())
         # without a buffer, so that a killed step leaves each event that came

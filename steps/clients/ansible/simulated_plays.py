@@ -7,6 +7,7 @@ import msgspec
 
 from steps import timeouts
 from steps.clients.ansible.stop import Stop
+from steps.clients.simulator_access import simulator_pool
 from steps.contract.canonical import canonical
 from steps.contract.host_play import PlayRequest, PlayStatus
 from steps.errors import BadTask, StepError, Unreachable
@@ -20,15 +21,15 @@ class SimulatedTransport:
 
     name = "simulated"
 
-    def __init__(self, url: str, token: str) -> None:
+    def __init__(self, url: str, token: str, pin: str = "") -> None:
         self._url = url.rstrip("/") + "/hosts/play"
-        self._token = token
+        self._token, self._pin = token, pin
 
     def stream(self, request: PlayRequest, feed: Callable[[object], None], stop: Stop) -> tuple[PlayStatus, str]:
         """Pass on the events until the simulator closes, a stop is requested, or time is up. Return status and message."""
         import urllib3
 
-        pool = urllib3.PoolManager(1, headers={"Authorization": f"Bearer {self._token}"}, retries=False)
+        pool = simulator_pool(self._token, self._pin)
         timeout = urllib3.Timeout(connect=timeouts.API_CONNECT, read=request.idle_timeout_seconds)
         until = time.monotonic() + request.timeout_seconds
         try:

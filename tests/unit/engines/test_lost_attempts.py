@@ -8,10 +8,10 @@ import pytest
 from steps.contract.exit import ExitCode
 from steps.contract.lost_attempts import EXPRESSION, is_lost
 from workflows import bringup, examples
+from workflows.engines.attempt_history import lost_attempts
 from workflows.engines.folders import StateFolder
 from workflows.engines.local.result import RunNodeStatus
 from workflows.engines.local.substitution import boolean
-from workflows.engines.lost_attempts import lost_attempts
 from workflows.plan.compiler import compile_plan
 from workflows.render.bundle import render
 from workflows.spec import load

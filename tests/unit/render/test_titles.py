@@ -1,4 +1,4 @@
-"""What Argo's UI shows of a run: titles and descriptions, names with pipeline and cluster, and the form of an approval."""
+"""Titles and descriptions of a run in Argo's UI, names with pipeline and cluster, and the form of an approval."""
 
 from typing import Any
 

@@ -84,7 +84,7 @@ def run(screen: Screen, spec: str, at: StartOptions, wish: Wish, pipeline: Pipel
         superseded_builds.end_on_argo(screen, home, plan.name, ready.manifest["metadata"]["labels"][PIPELINE])
     summary = f"{ready.sizes}, Argo Workflows {ready.version}, namespace {home.namespace}"
     memory = run_memory.RunMemory(where=home.where, version=at.version, telling=approval_announcer.announce_commands(loaded))
-    return _submitted(screen, home, ready.manifest, summary, memory, argo_watch.watch if at.wait else _left, begun)
+    return submitted(screen, home, ready.manifest, summary, memory, argo_watch.watch if at.wait else _left, begun)
 
 
 def prepared(
@@ -122,7 +122,7 @@ def prepared(
 def leave(screen: Screen, ready: PreparedRun) -> int:
     """Submit a prepared run without following it; return the exit code. Raises GoesOn."""
     memory = run_memory.RunMemory(where=ready.home.where)
-    return _submitted(screen, ready.home, ready.manifest, f"{ready.sizes}, namespace {ready.home.namespace}", memory, _left)[1]
+    return submitted(screen, ready.home, ready.manifest, f"{ready.sizes}, namespace {ready.home.namespace}", memory, _left)[1]
 
 
 def _check_reuse(screen: Screen, home: Home, plan: Plan, earlier: str) -> None:
@@ -154,7 +154,7 @@ def _version(home: Home, vouched: str, plan: Plan, folder: Path) -> str:
         raise
 
 
-def _submitted(
+def submitted(
     screen: Screen,
     home: Home,
     manifest: Mapping[str, Any],
@@ -225,7 +225,7 @@ def resume(screen: Screen, away: argo_runs.ArgoRun, version: str = "") -> int:
     memory = msgspec.structs.replace(earlier, where=away.home.where, version=version or earlier.version)
     prerequisites.check_argo_version(away.home, memory.version)
     sentence = local_start.continues(away.name, proved=has_begun)
-    return _submitted(screen, away.home, manifest, sentence, memory, argo_watch.watch)[1]
+    return submitted(screen, away.home, manifest, sentence, memory, argo_watch.watch)[1]
 
 
 def _began(run: Workflow) -> bool:

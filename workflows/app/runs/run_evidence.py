@@ -17,10 +17,10 @@ from workflows.engines import seal_keys
 from workflows.engines.argo import cancellation, pull, run_memory
 from workflows.engines.argo.home import NoHomeCluster, NoWorkflow
 from workflows.engines.argo.workflow_objects import UnreadableStatus, node_status
+from workflows.engines.attempt_history import lost_attempts
 from workflows.engines.folders import RunFolder, StateFolder
 from workflows.engines.local.errors import JournalForeignError, RunDirectoryError
 from workflows.engines.local.result import read_status
-from workflows.engines.lost_attempts import lost_attempts
 
 _OUT_OF_REACH = (StepError, NoWorkflow, NoHomeCluster, UnreadableStatus)
 

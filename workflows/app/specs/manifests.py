@@ -79,13 +79,18 @@ def builder(source: str, own_kind: str, named: str) -> Build:
 def rendered(plan: Plan, build: Build, settings: Settings | None = None) -> Bundle:
     """Return the linted manifests of a plan. Raises RenderError with the first breach, which is a bug of bringup."""
     bundle = render(plan, build, settings)
+    require_clean(bundle)
+    return bundle
+
+
+def require_clean(bundle: Bundle) -> None:
+    """Raise RenderError with the first breach of the linter's and our own rules in the manifests of a plan."""
     name = bundle.template["metadata"]["name"]
     workflows = (bundle.workflow, *filter(None, map(starts.workflow, bundle.starts or ())))
     sentences = [sentence for workflow in workflows for sentence in _refused(workflow, {name: bundle.template})]
     sentences += manifest_policy.breaches(bundle.template)
     if sentences:
         raise RenderError(f"the rendered manifest breaks {len(sentences)} rules; the first: {sentences[0]}")
-    return bundle
 
 
 def _refused(workflow: Object, templates: Mapping[str, Object]) -> list[str]:

@@ -33,8 +33,8 @@ from workflows.engines.argo.workflow_objects import (
     WorkflowStatus,
     node_status,
 )
+from workflows.engines.attempt_history import lost_attempts
 from workflows.engines.folders import RunFolder
-from workflows.engines.lost_attempts import lost_attempts
 
 LIMIT = 4 << 20
 """Number of compressed bytes that one pod prints; as base64 well below the 10 MiB at which a kubelet rotates a log."""

@@ -11,7 +11,14 @@ import signal
 import sys
 from pathlib import Path
 
-from workflows.rehearsal.apiserver.emulated_server import LOOPBACK, EmulatedServer, self_signed, write_kubeconfig
+from workflows.rehearsal.apiserver.emulated_server import (
+    EVERYWHERE,
+    LOOPBACK,
+    EmulatedServer,
+    LoopbackCertificate,
+    self_signed,
+    write_kubeconfig,
+)
 
 _PARENT_POLL_S = 0.5
 _LOOPBACKS = (LOOPBACK, "localhost", "::1")
@@ -42,9 +49,12 @@ async def run(arguments: argparse.Namespace) -> None:
     for name in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(name, stop.set)
     certificate = self_signed(datetime.datetime.now(datetime.UTC)) if arguments.tls else None
-    server = EmulatedServer(arguments.kubernetes_version, certificate)
+    if arguments.served:
+        certificate = LoopbackCertificate((arguments.served / "tls.crt").read_text(), (arguments.served / "tls.key").read_text())
+    token = (arguments.served / "token").read_text() if arguments.served else ""
+    server = EmulatedServer(arguments.kubernetes_version, certificate, token)
     try:
-        address = await server.start(arguments.host, arguments.port)
+        address = await server.start(EVERYWHERE if arguments.served else arguments.host, arguments.port)
     except OSError as error:
         raise SystemExit(f"cannot listen on {arguments.host}:{arguments.port}: {error.strerror}") from error
     write_kubeconfig(arguments.kubeconfig_out, address.kubeconfig)
@@ -65,6 +75,7 @@ def main() -> int:
     )
     parser.add_argument("--host", default=LOOPBACK, choices=_LOOPBACKS, help="loopback only")
     parser.add_argument("--tls", action="store_true", help="serve HTTPS, because kubectl sends no token over plain HTTP")
+    parser.add_argument("--served", type=Path, help="listen everywhere, with tls.crt, tls.key and token of this folder")
     parser.add_argument("--port", type=int, default=0, help="0: any free port")
     parser.add_argument("--with-parent", type=int, default=0, metavar="PID", help="exit when this process is gone")
     parser.add_argument("--kubernetes-version", default="", help="gitVersion to report, for instance v1.34.4+rke2r1")

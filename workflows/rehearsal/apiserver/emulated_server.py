@@ -42,15 +42,15 @@ class LoopbackCertificate:
         return context
 
 
-def self_signed(now: datetime.datetime) -> LoopbackCertificate:
-    """Return a new certificate for localhost, 127.0.0.1 and ::1, valid from a minute before `now` (UTC) for `LIFETIME`."""
+def self_signed(now: datetime.datetime, *hosts: str) -> LoopbackCertificate:
+    """Return a new certificate for localhost, 127.0.0.1, ::1 and `hosts`, valid from a minute before `now` (UTC) for `LIFETIME`."""
     from cryptography import x509
     from cryptography.hazmat.primitives import hashes, serialization
     from cryptography.hazmat.primitives.asymmetric import ec
 
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "bringup emulated API server")])
-    names = [x509.DNSName("localhost"), *(x509.IPAddress(ipaddress.ip_address(address)) for address in _ADDRESSES)]
+    names = [*map(x509.DNSName, ("localhost", *hosts)), *(x509.IPAddress(ipaddress.ip_address(address)) for address in _ADDRESSES)]
     certificate = (
         x509.CertificateBuilder()
         .subject_name(name)
@@ -67,7 +67,7 @@ def self_signed(now: datetime.datetime) -> LoopbackCertificate:
     return LoopbackCertificate(certificate.public_bytes(serialization.Encoding.PEM).decode(), private.decode())
 
 
-LOOPBACK = "127.0.0.1"
+LOOPBACK, EVERYWHERE = "127.0.0.1", "0.0.0.0"
 _CLUSTER = "emulated"
 _SHUTDOWN_S = 2.0
 _ACCEPT_ROUNDS = 4
@@ -113,9 +113,9 @@ class ServerAddress:
 class EmulatedServer:
     """An emulated API server with a new cluster, to start on an event loop. It speaks plain HTTP unless it gets a certificate."""
 
-    def __init__(self, git_version: str = "", certificate: LoopbackCertificate | None = None) -> None:
+    def __init__(self, git_version: str = "", certificate: LoopbackCertificate | None = None, token: str = "") -> None:
         self.state = ClusterState()
-        self._token = secrets.token_urlsafe(32)
+        self._token = token or secrets.token_urlsafe(32)
         self._certificate = certificate
         dispatcher = RequestDispatcher(self.state, self._token, git_version or f"{kubernetes_version()}+emulated")
         # handler_cancellation: a watch whose client went away must not stay until its next bookmark.
@@ -127,7 +127,9 @@ class EmulatedServer:
         await self._runner.setup()
         certificate = self._certificate
         await web.TCPSite(self._runner, host, port, ssl_context=certificate.context() if certificate else None).start()
-        url = f"{'https' if certificate else 'http'}://{host}:{self._runner.addresses[0][1]}"
+        # programs beside the server reach one that listens everywhere by loopback
+        reached = LOOPBACK if host == EVERYWHERE else host
+        url = f"{'https' if certificate else 'http'}://{reached}:{self._runner.addresses[0][1]}"
         return ServerAddress(url, self._token, certificate.public if certificate else "")
 
     async def stop(self) -> None:

@@ -4,9 +4,6 @@ import copy
 from dataclasses import dataclass
 from typing import Any
 
-import jsonpatch
-from jsonpointer import JsonPointerException
-
 from workflows.rehearsal.apiserver import bodies, errors
 from workflows.rehearsal.apiserver.builtin_decoder import Schema
 from workflows.rehearsal.apiserver.lifecycle import check_identity, undeclared_fields
@@ -121,6 +118,10 @@ def json_patched(document: Any, operations: Any) -> Any:
 
     Raises StatusError (422) if an operation is malformed or does not fit the document, or if its `test` fails.
     """
+    # only foreign clients send JSON Patch, and the builder image, in which a rehearsal on Argo is simulated, has no library for it
+    import jsonpatch
+    from jsonpointer import JsonPointerException
+
     # jsonpatch would parse a string as JSON text; a real server decodes the body once.
     if not isinstance(operations, list):
         raise errors.unusable_patch("a JSON Patch is a list of operations")

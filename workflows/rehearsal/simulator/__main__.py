@@ -17,7 +17,7 @@ from steps.contract.exit import ExitCode
 from workflows.rehearsal.simulator.control_server import ControlApi, ControlServer
 from workflows.rehearsal.simulator.kubelet_port import KubeletPort
 from workflows.rehearsal.simulator.node_objects import Heartbeats
-from workflows.rehearsal.simulator.simulation import Simulator, build
+from workflows.rehearsal.simulator.simulation import Simulator, build, portable
 
 HEARTBEAT = 10.0
 """Real seconds between two lease renewals of a real kubelet."""
@@ -35,6 +35,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stderr.write(f"{error}\n")
         return ExitCode.USAGE
     world, no_logs = simulator.world, ""
+    if options.advertise:
+        world.kubeconfig = portable(options.kubeconfig, options.advertise)
     if options.kubelet_address:
         world.kubelets = KubeletPort(options.kubelet_address)
         no_logs = world.kubelets.why_unreachable(world.api)
@@ -42,8 +44,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if beats is not None and options.real_time == 1:
         world.lease_ahead = 0.0
     control = ControlApi(simulator, options.real_time, beats)
-    token = secrets.token_urlsafe(32)
-    server = ControlServer(control, token, options.port)
+    token = (options.served / "token").read_text() if options.served else secrets.token_urlsafe(32)
+    server = ControlServer(control, token, options.port, options.served)
     _write_private(options.control_out, msgspec.json.encode({"url": server.url, "token": token, "logs": no_logs}))
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     server.serve(control, real_time=bool(options.real_time), parent=options.with_parent)
@@ -86,6 +88,10 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--heartbeat", type=float, default=HEARTBEAT, help="with roles off: wall seconds between two renewals of a node's lease"
+    )
+    parser.add_argument("--served", type=Path, help="listen everywhere, with tls.crt, tls.key and token of this folder")
+    parser.add_argument(
+        "--advertise", default="", metavar="URL", help="address of the API server in the kubeconfig that servers report"
     )
     parser.add_argument("--git-root", type=Path, help="folder of the bare repositories that stand for all Git servers")
     parser.add_argument("--with-parent", type=int, default=0, metavar="PID", help="end when this process ends")

@@ -5,10 +5,12 @@ from __future__ import annotations
 import hmac
 import logging
 import os
+import ssl
 import threading
 import time
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 
 import msgspec
 import urllib3
@@ -147,19 +149,26 @@ class ControlApi:
 
 
 class ControlServer(ThreadingHTTPServer):
-    """The HTTP server of a ControlApi, on a port of 127.0.0.1."""
+    """The server of a ControlApi: HTTP on a port of 127.0.0.1, or TLS on all addresses with a certificate."""
 
     daemon_threads = True
 
-    def __init__(self, control: ControlApi, token: str, port: int = 0) -> None:
-        super().__init__(("127.0.0.1", port), _ControlHandler)
+    def __init__(self, control: ControlApi, token: str, port: int = 0, certificate: Path | None = None) -> None:
+        """Listen on `port`. `certificate` is a folder with tls.crt and tls.key."""
+        super().__init__(("0.0.0.0" if certificate else "127.0.0.1", port), _ControlHandler)  # a Service leads here
+        if certificate is not None:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(certificate / "tls.crt", certificate / "tls.key")
+            # a client that is slow to shake hands must not hold up the others
+            self.socket = context.wrap_socket(self.socket, server_side=True, do_handshake_on_connect=False)
+        self._scheme = "https" if certificate else "http"
         self.token = token
         self.routes = control.routes()
 
     @property
     def url(self) -> str:
         """The base URL of the control API, without a slash at its end."""
-        return f"http://127.0.0.1:{self.server_address[1]}"
+        return f"{self._scheme}://127.0.0.1:{self.server_address[1]}"
 
     def serve(self, control: ControlApi, *, real_time: bool = False, parent: int = 0) -> None:
         """Serve until `shutdown` is called or the process `parent` ends (0: none). With `real_time`, move the clock meanwhile."""

@@ -168,14 +168,17 @@ def build(
     clock = VirtualClock(start, quantum=max(1.0, len(fleet) / HOSTS_PER_QUANTUM))
     kinds = [kind for role in active for kind in role.kinds]
     world = World(Api.from_kubeconfig(kubeconfig), kinds, fleet, clock, seed=seed, delay_scale=delay_scale, jitter=jitter)
-    world.kubeconfig = _portable(kubeconfig)
+    world.kubeconfig = portable(kubeconfig)
     world.git_root = git_root
     world.set_faults(faults)
     return Simulator(world, active, may_jump=not roles_off)
 
 
-def _portable(path: Path) -> str:
-    """Return a kubeconfig with certificates and token in it, because steps use it where the files it names are missing."""
+def portable(path: Path, address: str = "") -> str:
+    """Return a kubeconfig with certificates and token in it, because steps use it where the files it names are missing.
+
+    `address` is the URL of the API server for them, if they reach it by another one.
+    """
     access = kubeconfig.load(path)
     connection = {
         "certificate-authority-data": base64.b64encode(access.ca.encode()).decode(),
@@ -187,7 +190,7 @@ def _portable(path: Path) -> str:
         "client-certificate-data": base64.b64encode(access.certificate.encode()).decode(),
         "client-key-data": base64.b64encode(access.key.encode()).decode(),
     }
-    cluster = {"server": access.server} | {key: value for key, value in connection.items() if value}
+    cluster = {"server": address or access.server} | {key: value for key, value in connection.items() if value}
     name = "simulated"
     document = {
         "apiVersion": "v1",

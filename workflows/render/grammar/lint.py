@@ -50,9 +50,9 @@ def lint(manifest: Mapping[str, Any], templates: Mapping[str, Mapping[str, Any]]
     return tuple(dict.fromkeys(findings))
 
 
-def _overlap(one: str, other: str) -> bool:
+def _overlap(path: str, other: str) -> bool:
     """Return True if one of two paths is the other or lies below it."""
-    short, long = sorted((one, other), key=len)
+    short, long = sorted((path, other), key=len)
     return long.startswith(short) and (len(long) == len(short) or long[len(short)] in ".[")
 
 
