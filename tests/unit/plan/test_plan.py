@@ -152,7 +152,8 @@ def every_kind_of_spec() -> Iterator[str]:
     data = yaml.safe_load(TEXT)
     queues = [{"name": "q", "namespace": "a", "gpus": 64}]
     yield yaml.safe_dump(data | yaml.safe_load(SUNK))
-    yield yaml.safe_dump(data | {"scheduler": {"gang": "kai", "quota": "kueue", "queues": queues}, "sharing": {"mode": "dra"}})
+    shared = {"sharing": {"mode": "dra"}, "slurm": {"kind": "none"}}
+    yield yaml.safe_dump(data | {"scheduler": {"gang": "kai", "quota": "kueue", "queues": queues}} | shared)
 
 
 @pytest.mark.parametrize("text", list(every_kind_of_spec()))

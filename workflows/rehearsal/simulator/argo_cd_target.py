@@ -325,7 +325,8 @@ def _of_release(world: World, repositories: Repositories, app: Obj, sources: Seq
     wanted = digest([app["spec"], values])
     settled = annotations_of(app).get(INSTALLED) == wanted
     body = {"metadata": {"name": helm.get("releaseName") or name, "namespace": app["metadata"]["namespace"]}}
-    spec = {"chart": chart["chart"], "version": chart["targetRevision"], "targetNamespace": app["spec"]["destination"]["namespace"]}
+    spec = {"repo": chart["repoURL"], "chart": chart["chart"], "version": chart["targetRevision"]}
+    spec["targetNamespace"] = app["spec"]["destination"]["namespace"]
     release = Rendered(world, body | {"spec": spec}, values)
     drifts = settled and name == VICTIM and world.fault("argo_cd_drift") is not None
     workloads = _workloads(world, release.name, release.namespace) if settled else []
