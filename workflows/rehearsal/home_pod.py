@@ -5,6 +5,7 @@ Steps in other pods reach its API server and its simulator through a Service, by
 
 import argparse
 import gzip
+import shutil
 import signal
 import sys
 import tempfile
@@ -39,6 +40,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             sys.stdout.write(f"the simulated cluster serves at {chosen.host}\n")
             sys.stdout.flush()
             signal.sigwait(_ENDING)
+    shutil.rmtree(chosen.git_root, ignore_errors=True)  # nobody needs the stand-ins of Git servers after the run
     return 0
 
 

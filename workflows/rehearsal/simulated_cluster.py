@@ -102,7 +102,7 @@ def _argo_cd(plan: Plan) -> dict[str, str] | None:
 
 @dataclass(frozen=True, kw_only=True)
 class ServedAddress:
-    """The address at which a simulated cluster serves other machines: `files` has tls.crt, tls.key and token, `host` is how they reach it."""
+    """The address at which a simulated cluster serves other machines: `files` has tls.crt, tls.key and token."""
 
     files: Path
     host: str

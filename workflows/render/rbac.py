@@ -52,13 +52,14 @@ SUBMITTER_RIGHTS: Rights = {
     ("", "configmaps"): _INSTALL,
     (RBAC, "roles"): _INSTALL,
     (RBAC, "rolebindings"): _INSTALL,
-    ("", "secrets"): frozenset({"create", "patch"}),
+    ("", "secrets"): frozenset({"create", "patch", "delete"}),
+    ("", "services"): frozenset({"create", "patch", "delete"}),
     ("", "serviceaccounts"): _INSTALL | {"delete"},
     ("argoproj.io", "cronworkflows"): _INSTALL | {"list", "delete"},
     ("argoproj.io", "workfloweventbindings"): _INSTALL | {"list", "delete"},
     ("argoproj.io", "workflows"): frozenset({"get", "list", "watch", "create", "patch"}),
     ("argoproj.io", "workflowtaskresults"): frozenset({"create", "patch", "list"}),
-    ("", "pods"): frozenset({"get", "list", "watch", "create", "delete"}),
+    ("", "pods"): frozenset({"get", "list", "watch", "create", "patch", "delete"}),
     ("", "pods/log"): frozenset({"get"}),
     ("", "persistentvolumeclaims"): frozenset({"get"}),
     ("apps", "deployments"): frozenset({"list"}),
@@ -66,8 +67,9 @@ SUBMITTER_RIGHTS: Rights = {
 """Rights in the home cluster that bringup's commands need.
 
 Task results are included because nobody may grant rights that he has not, and an installation grants them to the executor. They are
-listed to tell a controller that is away from an executor that may not report.
-Deployments show the controller's version if it runs in the same namespace; otherwise the option `--argo-version` gives it.
+listed to tell a controller that is away from an executor that may not report. Services, and the deletion of Secrets, are for the
+simulating pod of a rehearsal. Deployments show the controller's version if it runs in the same namespace; otherwise the option
+`--argo-version` gives it.
 """
 
 
