@@ -11,7 +11,7 @@ from pathlib import Path
 from msgspec import Struct
 from msgspec.structs import replace
 
-from steps.clients.releases import preflight, release_lease, release_signatures, usage, verification
+from steps.clients.releases import pointer_statement, preflight, release_lease, release_signatures, usage, verification
 from steps.clients.releases.release_kind import SharedFiles, StagedRelease, folders_of
 from steps.clients.releases.release_tree import ReleaseTree
 from steps.clients.releases.tree_operations import (
@@ -140,7 +140,8 @@ def _change(
     if not suitable:
         say(f"copies {release.product} {version} to {transport.where}: {release.size / 1e6:.1f} MB")
         operations += _copy(tree, request, version, staged, token)
-    operations += switch(tree, version, staged, token, request.by)
+    statement = pointer_statement.make(release.kind, release.product, version, request.target, request.secrets)
+    operations += switch(tree, version, staged, token, request.by, statement=statement)
     operations += shared_operations(tree, release.shared_files(tree), staged)
     removed = spare(release, tree, request.target.keep, version)
     operations += _remove_versions(tree, removed, staged, token)
@@ -196,24 +197,36 @@ def shared_operations(tree: ReleaseTree, shared: SharedFiles, staged: str) -> It
         yield Sync(folder)
 
 
-def switch(tree: ReleaseTree, version: str, staged: str, token: str, actor: str, *, rollback: bool = False) -> Iterator[Operation]:
+def switch(
+    tree: ReleaseTree, version: str, staged: str, token: str, actor: str, *, rollback: bool = False, statement: bytes = b""
+) -> Iterator[Operation]:
     """Yield the operations that switch the pointer to a version: one rename of a new link, then one rename of the new history.
+
+    The signed `statement` about the pointer follows by a third one. Without a new one, an old one that names another version is
+    removed.
 
     Both are prepared before the lock is confirmed, because a flush may take longer than the lease. A process that is killed between
     the two renames leaves the new history in `incoming`, where `ReleaseTree.history` finds it.
     """
     lines, incoming = _history_lines(tree, version, actor, rollback=rollback), tree.path(release_layout.INCOMING)
+    stated, place = f"{staged}/{tree.layout.pointer}.json", pointer_statement.path(tree)
     history, link = f"{staged}/{release_layout.HISTORY}", f"{staged}/{tree.layout.pointer}"
     if lines:
         data = b"".join(map(release_layout.history_line, (*tree.history, *lines)))
         yield from (Put(history, data, len(data)), Sync(staged), Sync(incoming))
     if tree.current != version:
         yield from (Link(link, f"{release_layout.VERSIONS}/{version}"), Sync(staged))
+    if statement:
+        yield from (Put(stated, statement, len(statement)), Sync(staged))
     yield ConfirmLock(incoming, token)
     if tree.current != version:
         yield from (Replace(link, tree.path(tree.layout.pointer)), Sync(tree.product))
     if lines:
         yield from (Replace(history, tree.path(release_layout.HISTORY)), Sync(tree.product))
+    if statement:
+        yield from (Replace(stated, place), Sync(tree.product))
+    elif tree.current != version and place in tree.entries:
+        yield from (Remove(place), Sync(tree.product))
 
 
 def _history_lines(tree: ReleaseTree, version: str, actor: str, *, rollback: bool) -> list[Switch]:
@@ -288,6 +301,8 @@ def _is_done(tree: ReleaseTree, request: PublishRequest) -> bool:
     release, shared = request.release, request.release.shared_files(tree)
     settled_files = all(tree.contents.get(f"{tree.layout.shared}/{name}") == data for name, data in shared.files.items())
     if not settled_files or shared.stale or tree.last_recorded != tree.current:
+        return False
+    if not pointer_statement.is_fresh(release.kind, tree, request.target):
         return False
     return not spare(release, tree, request.target.keep, tree.current) and _is_suitable(tree, tree.current, request)
 

@@ -4,7 +4,7 @@ import itertools
 import stat
 from collections.abc import Iterator
 
-from steps.clients.releases import release_signatures
+from steps.clients.releases import pointer_statement, release_signatures
 from steps.clients.releases.release_kind import ReleaseKind, TreeProblem, files_found, folders_of
 from steps.clients.releases.release_tree import ReleaseTree
 from steps.contract import release_layout
@@ -16,7 +16,11 @@ def tree_problems(kind: ReleaseKind, tree: ReleaseTree, signers: tuple[str, ...]
 
     With `signers` every version must be signed by one of these public keys.
     """
-    problems = [*_pointer(tree), *_history(tree), *kind.tree_problems(tree), *_strays(tree)]
+    # who rolls back has no key of the publisher: the next publication makes the statement anew
+    rolled_back = bool(tree.history) and tree.history[-1].rollback
+    problems = [*_pointer(tree), *_history(tree)]
+    problems += pointer_statement.problems(kind, tree, signers, required=bool(signers and tree.versions) and not rolled_back)
+    problems += [*kind.tree_problems(tree), *_strays(tree)]
     for version in tree.versions:
         problems += version_problems(kind, tree, version, signers)
     problems += [TreeProblem(place=link.place, why=f"leads to {link.leads_to}: {link.why}") for link in kind.external_links(tree)]

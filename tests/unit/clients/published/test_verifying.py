@@ -1,5 +1,6 @@
 """Problems that verify and detach-check report in a damaged tree: each wrong file by name, and nothing else."""
 
+import json
 import os
 import shutil
 import subprocess
@@ -18,7 +19,17 @@ from steps.nodeimage.publishing import external_links, image_kind, image_publica
 from steps.nodeimage.publishing.image_kind import local_tree
 from steps.stages.image_publish import gate as image_publish
 from steps.stages.image_publish.contract import PublishedExpectation
-from tests.unit.clients.published.published_trees import KINDS, URL, WITHOUT_RIGHTS, image, place, published, transport, wrong
+from tests.unit.clients.published.published_trees import (
+    KINDS,
+    URL,
+    WITHOUT_RIGHTS,
+    image,
+    key_pair,
+    place,
+    published,
+    transport,
+    wrong,
+)
 
 Damage = Callable[[Path], object]
 
@@ -305,3 +316,79 @@ def test_what_this_user_may_not_read_is_named_and_hinders_nothing_else(root: Pat
         [*WITHOUT_RIGHTS, sys.executable, "-c", LOOKS, kind, str(root)], capture_output=True, text=True, check=True
     )
     assert done.stdout.strip() == f"('compute',) ['{kernel.relative_to(root)} could not be read']"
+
+
+@pytest.fixture
+def signed(tmp_path: Path) -> tuple[Path, Path, str]:
+    """A tree with two signed versions, the folder of its key, and its public key."""
+    root, secrets = tmp_path / "signed", tmp_path / "keys"
+    root.mkdir()
+    secrets.mkdir()
+    public = key_pair(secrets)
+    for text in "ab":
+        published(place(root, key="key", signers=(public,)), image(tmp_path / f"signed-{text}", text), secrets=secrets)
+    return root, secrets, public
+
+
+def stated(root: Path, **changes: object) -> None:
+    file = root / "compute/current.json"
+    file.write_text(json.dumps({**json.loads(file.read_text()), **changes}))
+
+
+def test_a_pointer_that_is_led_back_to_a_signed_old_version_is_noticed(signed: tuple[Path, Path, str]) -> None:
+    root, _, public = signed
+    assert wrong(root, signers=(public,)) == []
+    history = root / "compute/history.jsonl"
+    kept = history.read_bytes()
+    pointing(root, f"versions/{older(root).name}")
+    lines_kept(root, slice(0, 1))
+    found = wrong(root, signers=(public,))
+    assert any("compute/current.json" in one and "but the pointer leads to 0001-" in one for one in found), found
+    pointing(root, f"versions/{next((root / 'compute/versions').glob('0002-*')).name}")
+    history.write_bytes(kept)
+    assert wrong(root, signers=(public,)) == []
+    (root / "compute/current.json").unlink()
+    assert any("led back to an old version" in one for one in wrong(root, signers=(public,)))
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({"expires": 4e9}, "no trusted key made"),
+        ({"at": 1.0, "expires": 2.0}, "expired on 1970-01-01"),
+        ({"signature": ""}, "no trusted key made"),
+        ({"surplus": 1}, "cannot be read"),
+        ({"product": "other"}, "says that other"),
+    ],
+)
+def test_a_statement_that_was_altered_is_named(signed: tuple[Path, Path, str], changes: dict[str, object], why: str) -> None:
+    root, _, public = signed
+    stated(root, **changes)
+    assert any("compute/current.json" in one and why in one for one in wrong(root, signers=(public,)))
+
+
+def test_publishing_the_same_again_renews_an_old_statement_and_nothing_else(signed: tuple[Path, Path, str], tmp_path: Path) -> None:
+    root, secrets, public = signed
+    where, folder = place(root, key="key", signers=(public,)), tmp_path / "signed-b"
+    before = (root / "compute/current.json").read_bytes()
+    published(where, folder, secrets=secrets)
+    assert (root / "compute/current.json").read_bytes() == before
+    stated(root, expires=1.0)
+    history = (root / "compute/history.jsonl").read_bytes()
+    published(where, folder, secrets=secrets)
+    assert wrong(root, signers=(public,)) == []
+    assert (root / "compute/history.jsonl").read_bytes() == history
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_rollback_takes_the_statement_away_and_the_next_publication_makes_one(
+    signed: tuple[Path, Path, str], tmp_path: Path, kind: str
+) -> None:
+    root, secrets, public = signed
+    with transport(kind, root) as way:
+        image_publication.roll_back(way, "compute", "", "ada", (public,))
+    assert not (root / "compute/current.json").exists()
+    assert wrong(root, signers=(public,)) == []
+    published(place(root, key="key", signers=(public,)), image(tmp_path / "c", "c"), kind, secrets=secrets)
+    assert (root / "compute/current.json").exists()
+    assert wrong(root, signers=(public,)) == []
