@@ -26,7 +26,25 @@ _PROGRAMS = {
         "zstd": "apt-get install zstd",
         "cpio": "apt-get install cpio",
     },
-    HOSTS: {"mmdebstrap": "apt-get install mmdebstrap", "ip": "apt-get install iproute2", "unshare": "apt-get install util-linux"},
+    # those of `tests/hosts/hostlab/needs.py`, which `tests/hosts/hosts.py install` installs
+    HOSTS: {
+        "mmdebstrap": "apt-get install mmdebstrap",
+        "ssh": "apt-get install openssh-client",
+        "ssh-keygen": "apt-get install openssh-client",
+        "ip": "apt-get install iproute2",
+        "unshare": "apt-get install util-linux",
+        "nsenter": "apt-get install util-linux",
+        "setpriv": "apt-get install util-linux",
+        "setsid": "apt-get install util-linux",
+        "dpkg-deb": "apt-get install dpkg",
+        "rpmbuild": "apt-get install rpm",
+        "createrepo_c": "apt-get install createrepo-c",
+        "tinyproxy": "apt-get install tinyproxy-bin",
+        "haproxy": "apt-get install haproxy",
+        "busybox": "apt-get install busybox-static",
+        "dnsmasq": "apt-get install dnsmasq-base",
+        "qemu-system-x86_64": "apt-get install qemu-system-x86",
+    },
     CLUSTER: {
         "containerd": "apt-get install containerd",
         "runc": "apt-get install runc",
@@ -36,6 +54,7 @@ _PROGRAMS = {
         "go": "install the newest Go: Kubernetes' parts are built from their modules",
     },
 }
+_FUSE = "/usr/lib/x86_64-linux-gnu/libfuse3.so.3"
 _FILES = {
     "Debian's key, for locks of the shipped recipes": (
         ("/usr/share/keyrings/debian-archive-keyring.gpg",),
@@ -111,6 +130,7 @@ def _rights() -> Need:
 
 
 def _kernel() -> Iterator[Need]:
+    yield Need(HOSTS, "libfuse3", Path(_FUSE).exists(), "apt-get install libfuse3-3")
     yield Need(HOSTS, "root", os.geteuid() == 0, "run tests/run as root; the host tier makes network namespaces")
     filesystems = Path("/proc/filesystems")
     overlay = filesystems.exists() and "overlay" in filesystems.read_text().split()

@@ -5,6 +5,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 from msgspec import Struct
@@ -27,7 +28,8 @@ Left out are fast string moves, which kernels would prefer and which are emulate
 boot takes a fifth less without them.
 """
 _CODE = ("OVMF_CODE_4M.fd", "OVMF_CODE.fd")
-_OVMF = Path("/usr/share/OVMF")
+OVMF = Path("/usr/share/OVMF")
+"""Folder of the UEFI firmware for QEMU, as Debian and Ubuntu package it."""
 _TERMINATED = "terminating on signal"
 """Message of QEMU when a signal told it to end; its exit code is 0 then."""
 _PACKAGES = "install QEMU for x86, its iPXE ROMs and OVMF (Debian: qemu-system-x86 ipxe-qemu ovmf)"
@@ -87,10 +89,28 @@ class Running:
             self._process.wait()
 
 
-def start(machine: BootedMachine, hardware: Hardware, folder: Path) -> Running:
-    """Start a test machine whose TFTP folder is `folder/tftp`. Raises BadTask if this host lacks QEMU or the firmware."""
+def require(firmware: Iterable[Firmware], ovmf: Path = OVMF) -> None:
+    """Raise BadTask if this host lacks QEMU, or the UEFI firmware that `firmware` asks for; `ovmf` is the folder of the latter.
+
+    Builds call it before they begin: their boots come minutes later.
+    """
     if shutil.which(QEMU) is None:
         raise BadTask(f"{QEMU} is not installed: no test machine can be started", hint=_PACKAGES)
+    if Firmware.UEFI in firmware:
+        _uefi_code(ovmf)
+
+
+def _uefi_code(ovmf: Path) -> Path:
+    """Return the file of the UEFI firmware. Raises BadTask if this host has none."""
+    code = next((ovmf / name for name in _CODE if (ovmf / name).exists()), None)
+    if code is None:
+        raise BadTask(f"{ovmf} has no UEFI firmware ({', '.join(_CODE)})", hint=_PACKAGES)
+    return code
+
+
+def start(machine: BootedMachine, hardware: Hardware, folder: Path) -> Running:
+    """Start a test machine whose TFTP folder is `folder/tftp`. Raises BadTask if this host lacks QEMU or the firmware."""
+    require([machine.firmware])
     console = folder / "console"
     console.touch()
     with console.with_suffix(".err").open("wb") as err:
@@ -120,9 +140,7 @@ def _firmware(machine: BootedMachine, folder: Path) -> list[str]:
     """Return QEMU's arguments for the machine's firmware: a BIOS with text on the serial line, or UEFI with its own variables."""
     if machine.firmware is Firmware.BIOS:
         return ["-machine", "pc,graphics=off", "-boot", "n"]
-    code = next((_OVMF / name for name in _CODE if (_OVMF / name).exists()), None)
-    if code is None:
-        raise BadTask(f"{_OVMF} has no UEFI firmware ({', '.join(_CODE)})", hint=_PACKAGES)
+    code = _uefi_code(OVMF)
     variables = folder / "vars.fd"
     shutil.copyfile(code.with_name(code.name.replace("CODE", "VARS")), variables)
     flash = f"if=pflash,format=raw,readonly=on,file={code}"

@@ -27,6 +27,7 @@ PACKAGES = {
 """Tools and the Debian package that brings each."""
 FUSE = Path("/usr/lib/x86_64-linux-gnu/libfuse3.so.3")
 
+INSTALL = "`python tests/hosts/hosts.py install` installs what is missing"
 INSTALL_SECONDS = 600
 PROBE_SECONDS = 20
 
@@ -46,16 +47,19 @@ def missing() -> tuple[str, ...]:
     """Why the tier cannot run here, by name; empty if it can."""
     if not Path("/proc/self/ns/net").exists():
         return ("not Linux: the hosts are network namespaces",)
+    # all at once: who becomes root first must not learn only then that packages are missing, too
+    lacking = tuple(f"{what} is missing: apt-get install {package}" for what, package in _lacking())
     if os.geteuid() != 0:
-        return ("not root: run as root",)
-    if found := _lacking():
-        return tuple(f"{what} is missing: apt-get install {package}" for what, package in found)
+        return ("not root: run as root", *lacking)
+    if lacking:
+        return (*lacking, INSTALL)
     return tuple(reason for reason in (_namespaces(), _overlay()) if reason)
 
 
 def _lacking() -> list[tuple[str, str]]:
     """Return missing programs and files, each with the package that brings it."""
-    tools = [(tool, package) for tool, package in PACKAGES.items() if shutil.which(tool) is None]
+    search = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"  # PATH of an ordinary user lacks the folders of system programs
+    tools = [(tool, package) for tool, package in PACKAGES.items() if shutil.which(tool, path=search) is None]
     return tools if FUSE.exists() else [*tools, (str(FUSE), "libfuse3-3")]
 
 
