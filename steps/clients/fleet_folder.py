@@ -40,16 +40,16 @@ class Fleet:
 def is_selected(host: fleet.Host, select: str) -> bool:
     """Return True if a selector takes a host. Raises BadTask for an unknown selector.
 
-    Selectors are `all`, `gpu`, a role or a group (`group-NAME`). The prefix `touched-` takes only hosts that plays may change.
+    Selectors are `all`, `gpu`, a role or groups (`group-NAME,NAME`). The prefix `touched-` takes only hosts that plays may change.
     """
     if select.startswith(fleet.TOUCHED):
         return not host.untouched and is_selected(host, select.removeprefix(fleet.TOUCHED))
     if select == "all":
         return True
-    if select.startswith(fleet.GROUP):
-        return host.group == select.removeprefix(fleet.GROUP)
+    if groups := fleet.selected_groups(select):
+        return host.group in groups
     if select == "gpu":
         return host.gpus > 0
     if select in ("server", "agent"):
         return host.role == select
-    raise BadTask(f"{select!r} selects no hosts: use all, gpu, server, agent or group-NAME")
+    raise BadTask(f"{select!r} selects no hosts: use all, gpu, server, agent or group-NAME,NAME")

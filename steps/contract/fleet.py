@@ -11,7 +11,12 @@ INDEX = "index.json"
 TOUCHED = "touched-"
 """Prefix of a selector (`touched-agent`) that takes only hosts that the run's plays may change."""
 GROUP = "group-"
-"""Prefix of a host group's name that makes a selector of its hosts."""
+"""Prefix of the names of host groups, with commas between them, that makes a selector of their hosts (`group-a,b`)."""
+
+
+def selected_groups(select: str) -> tuple[str, ...]:
+    """Return the names of the host groups in a selector of groups; empty for any other selector."""
+    return tuple(select.removeprefix(GROUP).split(",")) if select.startswith(GROUP) else ()
 
 
 class Host(Struct, frozen=True, kw_only=True, omit_defaults=True):

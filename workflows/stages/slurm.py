@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from steps.contract import fleet
 from steps.contract.task import Verb
 from workflows.catalog import PlannedRelease
 from workflows.spec.cluster_spec import slurm_groups
@@ -94,14 +95,14 @@ def machines(site: Site) -> tuple[Machine, ...]:
 
 
 def node_selector(site: Site) -> str:
-    """Return the selector (`gpu`, `agent`, `all` or `group:NAMES`) that takes exactly the machines that run Slurm."""
+    """Return the selector (`gpu`, `agent`, `all` or `group-NAME,NAME`) that takes exactly the machines that run Slurm."""
     chosen = {machine.name for machine in machines(site)}
     simple = {
         "gpu": {machine.name for machine in site.machines if machine.gpu},
         "agent": {machine.name for machine in site.machines if machine.role == "agent"},
         "all": {machine.name for machine in site.machines},
     }
-    return next((word for word, names in simple.items() if names == chosen), f"group:{','.join(slurm_groups(site.spec))}")
+    return next((word for word, names in simple.items() if names == chosen), f"{fleet.GROUP}{','.join(slurm_groups(site.spec))}")
 
 
 def gpus(site: Site) -> int:

@@ -6,6 +6,7 @@ from enum import StrEnum
 from functools import cached_property
 from typing import Any
 
+from steps.contract import fleet
 from steps.contract.delivery import tree_digest
 from steps.contract.operation import BRINGUP, Operation
 from steps.contract.stage_contracts import Shortcut
@@ -31,7 +32,7 @@ class Site:
     operation: Operation = BRINGUP
 
     def count(self, select: str) -> int:
-        """Return the number of machines that a selector (`all`, `gpu`, `server` or `agent`) matches."""
+        """Return the number of machines that a selector (`all`, `gpu`, `server`, `agent` or `group-NAME,NAME`) matches."""
         return sum(_takes(machine, select) for machine in self.machines)
 
     def changeable_hosts(self, select: str) -> tuple[str, ...]:
@@ -56,6 +57,8 @@ class Site:
 
 
 def _takes(machine: Machine, select: str) -> bool:
+    if groups := fleet.selected_groups(select):
+        return machine.group in groups
     return select == "all" or (machine.gpu if select == "gpu" else machine.role == select)
 
 

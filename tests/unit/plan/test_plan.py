@@ -10,6 +10,7 @@ import msgspec
 import pytest
 import yaml
 
+from steps.clients.fleet_folder import is_selected
 from steps.contract import fleet as contract
 from steps.contract import run_records
 from steps.contract.delivery import TREE_FILE, decode_tree, tree_digest
@@ -258,3 +259,14 @@ def test_tasks_that_no_config_map_holds_are_refused() -> None:
 
 
 VALUES = "{" + ", ".join(f'key{number}: "{"x" * 60_000}"' for number in range(15)) + "}"
+
+
+def test_a_partition_of_the_second_gpu_group_judges_its_machines_alone() -> None:
+    data = yaml.safe_load(TEXT)
+    data["hosts"]["more"] = {"role": "agent", "ranges": "x[1-3]", "addresses": {"start": "10.10.2.1"}, "gpu": True}
+    data["slurm"]["partitions"] = [{"name": "debug", "groups": "more"}]
+    plan = compile_plan(load(yaml.safe_dump(data)), only=["slurm"])
+    judge = next(step.task for stage in plan.stages for step in stage.steps if step.task.name == "judge")
+    assert judge.arguments["members"] == "group-more"
+    assert [host.name for host in plan.hosts if is_selected(host, "group-more")] == ["x1", "x2", "x3"]
+    assert [host.name for host in plan.hosts if is_selected(host, "group-more,servers")][:1] == ["sv1"]

@@ -82,8 +82,8 @@ def test_partitions_choose_the_machines() -> None:
     hosts["other"] = {"role": "agent", "ranges": "x[1-2]", "addresses": {"start": "10.10.2.1"}, "gpu": True}
     assert stage.node_selector(site()) == "gpu"
     one = site(hosts=hosts, slurm={"kind": "slinky", "partitions": [{"name": "a", "groups": "gpu"}]})
-    assert stage.node_selector(one) == "group:gpu"
-    assert len(stage.machines(one)) == 16
+    assert stage.node_selector(one) == "group-gpu"
+    assert one.count("group-gpu") == len(stage.machines(one)) == 16
     assert stage.node_selector(site(hosts=hosts, slurm={"kind": "slinky"})) == "gpu"
 
 
