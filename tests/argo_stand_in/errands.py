@@ -117,8 +117,9 @@ class Errands:
                         self._retry(lambda: home.ask(lambda kube: kube.merge(f"{home.core('pods', name)}/status", _READY)))
             finally:
                 process.terminate()
-                process.wait(LONGEST)
+                code = process.wait(LONGEST)
                 self._place.write(home, name, (folder / "log").read_bytes(), container["name"])
+        self._retry(lambda: home.ask(lambda kube: kube.merge(f"{home.core('pods', name)}/status", _ended_status(pod, code))))
 
 
 _READY = {"status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}}

@@ -73,7 +73,7 @@ def test_a_rehearsal_passes_and_leaves_nothing_but_its_evidence(place: Place) ->
 
 
 def test_a_fault_is_caught_by_its_gate_as_in_a_rehearsal_here(place: Place) -> None:
-    following = place.machine.start("rehearse", SPEC, "--engine", "argo", "--fault", "disk_full")
+    following = place.machine.start("rehearse", SPEC, "--engine", "argo", "--fault", "disk_full:node1")
     assert following.end() == 65, following.said
     assert "disk" in following.said
     assert "os_prep" in following.said
