@@ -2,7 +2,7 @@
 
 from workflows.catalog.loader import Catalog, load
 from workflows.catalog.model import Component, KubernetesRange, Overlay, PlannedRelease, ValuesLayer
-from workflows.catalog.resolve import check, require, resolve
+from workflows.catalog.resolve import check, require, resolve, unverified_values
 
 __all__ = [
     "Catalog",
@@ -15,4 +15,5 @@ __all__ = [
     "load",
     "require",
     "resolve",
+    "unverified_values",
 ]

@@ -11,11 +11,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from workflows.catalog import criteria, templating
+from workflows.catalog.chart_schemas import chart_schema, kind_schemas
 from workflows.catalog.loader import Catalog
 from workflows.catalog.model import Component, Overlay, OverlayPart, PlannedRelease, ValuesLayer
 from workflows.catalog.templating import scope
 from workflows.spec import ClusterSpec, Issue, SpecError, SpecErrors, compat
 from workflows.spec.accelerators import numbers
+from workflows.spec.compat.value_shapes import knows
 from workflows.spec.document import value_at
 from workflows.spec.fields import is_floating
 from workflows.spec.governance import Override
@@ -245,8 +247,16 @@ def require(spec: ClusterSpec, catalog: Catalog) -> tuple[Issue, ...]:
     return issues
 
 
+def unverified_values(release: PlannedRelease) -> tuple[str, ...]:
+    """Return the dotted keys of the spec's overrides that no schema of the chart knows, so that nothing has checked their names."""
+    prefix = f"spec overrides.{release.id}"
+    keys = [key for layer in release.provenance if layer.origin == prefix for key in layer.keys]
+    schema = chart_schema(release.component)
+    return tuple(key for key in keys if not knows(schema.values if schema else {}, key))
+
+
 def _planned(release: PlannedRelease) -> compat.ReleaseFacts:
-    supported = release.kubernetes
+    supported, schema = release.kubernetes, chart_schema(release.component)
     return compat.ReleaseFacts(
         id=release.id,
         version=release.version,
@@ -260,4 +270,8 @@ def _planned(release: PlannedRelease) -> compat.ReleaseFacts:
         provides=release.provides,
         values=release.values,
         objects=release.objects,
+        schema=schema.values if schema else {},
+        schema_source=schema.source if schema else "",
+        is_pinned=schema is None or release.version in schema.pins,
+        kinds={kind: entry["spec"] for kind, entry in kind_schemas().items()},
     )

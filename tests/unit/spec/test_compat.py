@@ -69,6 +69,14 @@ FLOORS = {"intra_node_floor_gb_s": 10, "inter_node_floor_gb_s": 10}
 
 MIG = {"mode": "mig", "profile": "1g.18gb"}
 SLICED = {"mode": "time_slicing", "replicas": 4}
+CONFIG = {"name": "CONTAINERD_CONFIG", "value": "/var/lib/rancher/rke2/agent/etc/containerd/config.toml"}
+SOCKET = {"name": "CONTAINERD_SOCKET", "value": "/run/k3s/containerd/containerd.sock"}
+GPU_VALUES = "overrides.gpu_operator.values"
+OTHER_SOCKET = SOCKET | {"value": "/run/containerd/containerd.sock"}
+TOOLKIT_ENV = f"{GPU_VALUES}.toolkit.env"
+ENDPOINT = "rke2.kubelet_args.container-runtime-endpoint"
+NO_CRDS = "overrides.cert_manager.values.crds.enabled"
+UNVERIFIED_CRDS = ("warning", "overrides.prometheus_operator_crds.values")
 SHARED = (MIG, SLICED, SLICED | {"mode": "mps"}, {"mode": "dra"})
 TRAIN = [{"name": "train", "groups": "gpu"}]
 KEYS = ["ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIC0 ada@example.org"]
@@ -163,7 +171,7 @@ REFUSED: list[tuple[str, dict[str, Any], tuple[str, str]]] = [
             "accelerator": {"product": "H200", "operator_mode": "gpu_cluster"},
             "overrides": valued("gpu_operator", clusterPolicy={"deployCR": True}),
         },
-        ("error", "overrides.gpu_operator.values.clusterPolicy.deployCR"),
+        ("error", f"{GPU_VALUES}.clusterPolicy.deployCR"),
     ),
     (
         "P04",
@@ -176,12 +184,12 @@ REFUSED: list[tuple[str, dict[str, Any], tuple[str, str]]] = [
             "accelerator": {"product": "H200", "driver": "host", "driver_version": "580.126.20"},
             "overrides": valued("gpu_operator", driver={"enabled": True}),
         },
-        ("error", "overrides.gpu_operator.values.driver.enabled"),
+        ("error", f"{GPU_VALUES}.driver.enabled"),
     ),
     (
         "P05",
         {"overrides": valued("gpu_operator", driver={"enabled": False})},
-        ("error", "overrides.gpu_operator.values.driver.enabled"),
+        ("error", f"{GPU_VALUES}.driver.enabled"),
     ),
     ("P06", {"accelerator": {"product": "H200", "driver_version": "550.54.15"}}, ("error", "accelerator.driver_version")),
     (
@@ -292,12 +300,12 @@ REFUSED: list[tuple[str, dict[str, Any], tuple[str, str]]] = [
     (
         "P11",
         {"rke2": {"version": "v1.33.4+rke2r1"}, "overrides": valued("gpu_operator", cdi={"nriPluginEnabled": True})},
-        ("error", "overrides.gpu_operator.values.cdi.nriPluginEnabled"),
+        ("error", f"{GPU_VALUES}.cdi.nriPluginEnabled"),
     ),
     (
         "P12",
         {"slurm": SUNK, "overrides": valued("gpu_operator", daemonsets={"tolerations": []})},
-        ("error", "overrides.gpu_operator.values.daemonsets.tolerations"),
+        ("error", f"{GPU_VALUES}.daemonsets.tolerations"),
     ),
     ("P12", {"slurm": {"kind": "slinky", "version": "1.1.0"}}, ("warning", "slurm.version")),
     (
@@ -424,6 +432,70 @@ REFUSED: list[tuple[str, dict[str, Any], tuple[str, str]]] = [
         {"os": {"distribution": "rhel", "version": "9.6", "selinux": "enforcing", "apparmor": "enabled"}},
         ("error", "os.apparmor"),
     ),
+    ("P33", {"overrides": valued("gpu_operator", drivr={"enabled": True})}, ("error", f"{GPU_VALUES}.drivr")),
+    (
+        "P33",
+        {"overrides": valued("gpu_operator", node_feature_discovery={})},
+        ("error", f"{GPU_VALUES}.node_feature_discovery"),
+    ),
+    (
+        "P33",
+        {"overrides": valued("gpu_operator", gdrcopy={"enabled": "false"})},
+        ("error", f"{GPU_VALUES}.gdrcopy.enabled"),
+    ),
+    ("P33", {"overrides": valued("gpu_operator", driver=["x"])}, ("error", f"{GPU_VALUES}.driver")),
+    ("P33", {"overrides": valued("volcano", custom={"frobnicate": 2})}, ("warning", "overrides.volcano.values")),
+    ("P33", {"overrides": valued("prometheus_operator_crds", crds={"annotations": {}})}, UNVERIFIED_CRDS),
+    (
+        "P33",
+        {"overrides": {"volcano": {"version": "1.16.0", "values": {"basics": {}}}}},
+        ("warning", "overrides.volcano.values.basics"),
+    ),
+    (
+        "P33",
+        {"overrides": valued("slurm", nodesets={"gpu": {"slurmd": {"resourcs": {}}}})},
+        ("error", "overrides.slurm.values.nodesets.gpu.slurmd.resourcs"),
+    ),
+    ("P34", {"overrides": valued("gpu_operator", toolkit={"env": [CONFIG]})}, ("error", TOOLKIT_ENV)),
+    (
+        "P34",
+        {"overrides": valued("gpu_operator", toolkit={"env": [SOCKET | {"value": "/run/containerd/c.sock"}]})},
+        ("error", TOOLKIT_ENV),
+    ),
+    ("P34", {"overrides": valued("gpu_operator", toolkit={"env": []})}, ("error", TOOLKIT_ENV)),
+    (
+        "P34",
+        {"overrides": valued("gpu_operator", operator={"defaultRuntime": "crio"})},
+        ("error", f"{GPU_VALUES}.operator.defaultRuntime"),
+    ),
+    (
+        "P34",
+        {"overrides": valued("gpu_operator", dcgm={"enabled": False})},
+        ("error", f"{GPU_VALUES}.dcgm.enabled"),
+    ),
+    (
+        "P34",
+        {"sharing": MIG, "overrides": valued("gpu_operator", mig={"strategy": "mixed"})},
+        ("error", f"{GPU_VALUES}.mig.strategy"),
+    ),
+    (
+        "P34",
+        {"sharing": SLICED, "overrides": valued("gpu_operator", devicePlugin={"config": {"default": "shared"}})},
+        ("error", f"{GPU_VALUES}.devicePlugin.config.default"),
+    ),
+    (
+        "P34",
+        {"overrides": valued("local_path_provisioner", storageClass={"name": "fast"})},
+        ("error", "overrides.local_path_provisioner.values.storageClass.name"),
+    ),
+    (
+        "P34",
+        {"overrides": valued("cert_manager", crds={"enabled": False})},
+        ("error", NO_CRDS),
+    ),
+    ("P34", kubelet("container-runtime-endpoint", "unix:///run/containerd/c.sock"), ("error", ENDPOINT)),
+    ("P34", configured(clusterDNS=["10.43.0.11"]), ("error", "rke2.kubelet_config.clusterDNS")),
+    ("P34", configured(staticPodPath="/etc/pods"), ("error", "rke2.kubelet_config.staticPodPath")),
     ("P12", {"slurm": SUNK | {"version": "8.3.0"}}, ("error", "slurm.version")),
     ("P25", {"rke2": {"cluster_cidr": "10.10.0.0/16"}, "hosts": dialled("10.10.0.11")}, ("error", "hosts.sv.addresses")),
     ("P25", {"rke2": {"registration_address": "10.43.7.7"}}, ("error", "rke2.registration_address")),
@@ -496,7 +568,7 @@ REFUSED: list[tuple[str, dict[str, Any], tuple[str, str]]] = [
     (
         "P36",
         {"hosts": tainted("gpu"), "overrides": valued("gpu_operator", daemonsets={"tolerations": []})},
-        ("error", "overrides.gpu_operator.values.daemonsets.tolerations"),
+        ("error", f"{GPU_VALUES}.daemonsets.tolerations"),
     ),
 ]
 
@@ -594,6 +666,14 @@ ACCEPTED: list[tuple[str, dict[str, Any]]] = [
     ("P23", {"rke2": {"images": ["core"], "cni": "cilium", "registries": {"docker.io": MIRROR}}}),
     ("P23", {"rke2": {"images": ["core"], "cni": "cilium", "registry_mirror": "r.example.org"}}),
     ("P19", {"os": {"firewall": "keep"}, "rke2": {"cni": ["multus", "cilium"]}}),
+    ("P33", {}),
+    ("P33", {"overrides": valued("gpu_operator", driver={"rdma": {"enabled": True}}, toolkit={"version": "v1.18.0"})}),
+    ("P33", {"overrides": valued("gpu_operator", gfd=None)}),
+    ("P33", {"overrides": valued("slurm", nodesets={"gpu": {"slurmd": {"args": ["-v"]}}})}),
+    ("P33", {"sharing": {"mode": "dra"}, "accelerator": {"product": "H200", "operator_mode": "gpu_cluster"}}),
+    ("P34", {"overrides": valued("gpu_operator", toolkit={"env": [SOCKET, {"name": "X", "value": "1"}]}, dcgm={"enabled": True})}),
+    ("P34", {"overrides": valued("gpu_operator", toolkit={"enabled": False, "env": []})}),
+    ("P34", {"sharing": SLICED, "slurm": None}),
     ("P25", {}),
     ("P25", {"os": {"routes": [{"to": "10.0.0.0/8", "via": "10.10.0.254"}]}, "hosts": dialled("10.10.0.11")}),
     (

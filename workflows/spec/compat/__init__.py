@@ -6,7 +6,19 @@
 from collections.abc import Iterable
 
 from workflows.spec.cluster_spec import ClusterSpec
-from workflows.spec.compat import archives, gpu, kubernetes, network_paths, networks, plausible, releases, slurm, system, taints
+from workflows.spec.compat import (
+    archives,
+    gpu,
+    kubernetes,
+    network_paths,
+    networks,
+    override_values,
+    plausible,
+    releases,
+    slurm,
+    system,
+    taints,
+)
 from workflows.spec.compat.rule_table import RULES, CompatibilityRule, Platform, ReleaseFacts, RuleFinding, issue
 from workflows.spec.errors import Issue
 
@@ -22,6 +34,7 @@ __all__ = [
     "kubernetes",
     "network_paths",
     "networks",
+    "override_values",
     "plausible",
     "releases",
     "slurm",

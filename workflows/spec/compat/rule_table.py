@@ -21,7 +21,9 @@ class ReleaseFacts:
     """A planned chart release as rules see it.
 
     `least` and `most` are Kubernetes versions (`1.34.2`, `1.35`), empty without a limit. `strict` is False if a version above
-    `most` is only undocumented, not known to fail.
+    `most` is only undocumented, not known to fail. `schema` is the shape of the chart's values (see `value_shapes`; empty
+    if unknown), `schema_source` its origin, and `is_pinned` is True if it stands for this version. `kinds` has the shapes of
+    objects by GROUP/VERSION/KIND.
     """
 
     id: str
@@ -36,6 +38,10 @@ class ReleaseFacts:
     provides: tuple[str, ...] = ()
     values: Mapping[str, Any] = field(default_factory=dict)
     objects: tuple[Mapping[str, Any], ...] = ()
+    schema: Any = field(default_factory=dict)
+    schema_source: str = ""
+    is_pinned: bool = True
+    kinds: Mapping[str, Any] = field(default_factory=dict)
 
     def value(self, path: str) -> Any:
         """Return the Helm value at a dotted path, None if there is none."""

@@ -1,0 +1,180 @@
+"""Rules about Helm values and objects: P33 (they fit the pinned charts) and P34 (they leave what the platform needs)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from workflows.spec.cluster_spec import ClusterSpec
+from workflows.spec.compat.rule_table import Platform, ReleaseFacts, RuleFinding, rule
+from workflows.spec.compat.value_shapes import Comparison, ValueFlaw
+from workflows.spec.document import value_at
+
+_WORDS = {
+    "bool": "true or false without quotes (a template takes any text for true)",
+    "number": "a number",
+    "text": "text",
+    "list": "a list",
+    "map": "a group of keys",
+}
+_MOST_LISTED = 8
+
+
+@rule("P33", "error", source="https://helm.sh/docs/chart_template_guide/values_files/")
+def values_fit_their_charts(platform: Platform) -> Iterator[RuleFinding]:
+    """Overrides use keys and types of the pinned chart, since Helm ignores unknown keys, and objects the fields of their kinds."""
+    for release in platform.releases.values():
+        written = platform.spec.overrides[release.id].values if release.id in platform.spec.overrides else {}
+        unknown: list[str] = []
+        for flaw in Comparison().flaws(release.values, release.schema, ""):
+            key = flaw.path.removeprefix(".")
+            if flaw.flaw == "unknown":
+                unknown += [key] if _is_written(written, key) else []
+            else:
+                yield _finding(
+                    release, flaw, f"{'overrides' if _is_written(written, key) else 'catalog'}.{release.id}.values.{key}"
+                )
+        if unknown:
+            yield _unverified(release, unknown)
+        yield from _of_objects(release)
+
+
+def _is_written(values: Mapping[str, Any], key: str) -> bool:
+    here: Any = values
+    for part in key.split("[")[0].split("."):
+        if not isinstance(here, Mapping) or part not in here:
+            return False
+        here = here[part]
+    return True
+
+
+def _finding(release: ReleaseFacts, flaw: ValueFlaw, path: str) -> RuleFinding:
+    key = flaw.path.rpartition(".")[2]
+    # the schema is that of the pinned version: another one may know the key
+    severity = None if release.is_pinned else "warning"
+    if flaw.flaw == "misspelt":
+        problem = f"{release.id} {release.version} has no value {key} here, and Helm would ignore it"
+        return RuleFinding(path, problem, f"did you mean {flaw.expected}?", severity)
+    return RuleFinding(
+        path, f"{key} has another type in {release.id} {release.version}", f"write {_WORDS[flaw.expected]}", severity
+    )
+
+
+def _unverified(release: ReleaseFacts, keys: list[str]) -> RuleFinding:
+    more = f" and {len(keys) - _MOST_LISTED} more" if len(keys) > _MOST_LISTED else ""
+    of = (
+        f"the schema of {release.id} ({release.schema_source})" if release.schema_source else f"no schema of {release.id} is known:"
+    )
+    knows = f"{of} does not know" if release.schema_source else of
+    problem = f"{knows} {', '.join(keys[:_MOST_LISTED])}{more}; a misspelt key would have no effect"
+    fix = f"compare with the values of chart {release.id} {release.version}; the plan lists such keys as unverified"
+    return RuleFinding(f"overrides.{release.id}.values", problem, fix, "warning")
+
+
+def _of_objects(release: ReleaseFacts) -> Iterator[RuleFinding]:
+    for item in release.objects:
+        kind = f"{item.get('apiVersion')}/{item.get('kind')}"
+        shape = release.kinds.get(kind)
+        if shape is None:
+            continue
+        name = item.get("metadata", {}).get("name", "")
+        for flaw in Comparison().flaws(item.get("spec", {}), shape, "spec"):
+            path = f"catalog.{release.id}.objects"
+            where = f"{item.get('kind')} {name}: {flaw.path}"
+            if flaw.flaw == "missing":
+                yield RuleFinding(path, f"{where} lacks {flaw.expected}, which the API server requires", f"add {flaw.expected}")
+            elif flaw.flaw == "type":
+                yield RuleFinding(path, f"{where} has another type in its kind", f"write {_WORDS[flaw.expected]}")
+            else:
+                fix = f"did you mean {flaw.expected}?" if flaw.expected else "remove it"
+                yield RuleFinding(path, f"{where} is no field of its kind, and the API server drops it", fix)
+
+
+# ---- what the platform needs ---------------------------------------------------------------------------------------------------
+
+_SOCKET = "/run/k3s/containerd/containerd.sock"
+_RKE2S_OWN = {
+    "container-runtime-endpoint": "RKE2 starts its own containerd, and a kubelet on another one finds no image and no CNI of RKE2",
+    "image-service-endpoint": "RKE2 starts its own containerd, and a kubelet on another one finds no image and no CNI of RKE2",
+    "containerd": "RKE2 starts its own containerd at this socket",
+    "config": "RKE2 writes the kubelet's configuration itself (use rke2.kubelet_config)",
+    "config-dir": "RKE2 writes the kubelet's configuration itself (use rke2.kubelet_config)",
+    "kubeconfig": "RKE2 writes the kubelet's credentials itself",
+    "pod-manifest-path": "RKE2's own etcd and API server are static pods of its folder",
+    "cluster-dns": "RKE2 gives the cluster's DNS the tenth address of rke2.service_cidr",
+    "cluster-domain": "the checks look up names in cluster.local",
+    "cgroup-driver": "RKE2 sets the driver of its containerd, and kubelet and containerd must have the same",
+}
+"""Kubelet flags that RKE2 sets itself, with the reason why another value breaks the node."""
+_FIELDS = {
+    "containerRuntimeEndpoint": "container-runtime-endpoint",
+    "imageServiceEndpoint": "image-service-endpoint",
+    "staticPodPath": "pod-manifest-path",
+    "clusterDNS": "cluster-dns",
+    "clusterDomain": "cluster-domain",
+    "cgroupDriver": "cgroup-driver",
+}
+"""Fields of KubeletConfiguration → the flags that they stand for."""
+
+
+@rule("P34", "error", source="https://docs.nvidia.com/datacenter/cloud-native/gpu-operator/latest/getting-started.html")
+def values_leave_what_is_needed(platform: Platform) -> Iterator[RuleFinding]:
+    """No override undoes what the platform needs: RKE2's containerd and kubelet settings, shared GPUs, storage class, CRDs."""
+    spec = platform.spec
+    for flag, reason in _RKE2S_OWN.items():
+        if flag in spec.rke2.kubelet_args:
+            yield RuleFinding(f"rke2.kubelet_args.{flag}", reason, "remove it")
+    for field, flag in _FIELDS.items():
+        if field in spec.rke2.kubelet_config:
+            yield RuleFinding(f"rke2.kubelet_config.{field}", _RKE2S_OWN[flag], "remove it")
+    operator = platform.releases.get("gpu_operator")
+    if operator is not None:
+        yield from _containerd(operator)
+    yield from _needed_values(spec, platform.releases)
+
+
+def _containerd(operator: ReleaseFacts) -> Iterator[RuleFinding]:
+    path, env = "overrides.gpu_operator.values.toolkit.env", operator.value("toolkit.env")
+    entries = [entry for entry in env or () if isinstance(entry, Mapping)] if isinstance(env, list | tuple) else []
+    given = {str(entry.get("name")): str(entry.get("value")) for entry in entries}
+    if "CONTAINERD_CONFIG" in given:
+        problem = "with CONTAINERD_CONFIG the toolkit writes RKE2's own config.toml, and RKE2 fails at its next restart"
+        yield RuleFinding(path, f"{problem} (NVIDIA/gpu-operator#992)", "remove CONTAINERD_CONFIG; the socket alone is enough")
+    socket = given.get("CONTAINERD_SOCKET")
+    if operator.value("toolkit.enabled") is not False and socket != _SOCKET:
+        problem = f"RKE2's containerd listens on {_SOCKET}, and the toolkit would use {socket or 'the default of other systems'}"
+        fix = f"keep {{name: CONTAINERD_SOCKET, value: {_SOCKET}}}: this list replaces that of the catalog"
+        yield RuleFinding(path, problem, fix)
+    for key, wanted in (("operator.defaultRuntime", "containerd"), ("operator.runtimeClass", "nvidia")):
+        value = operator.value(key)
+        if value not in (None, wanted):
+            problem = f"RKE2 runs containerd, and checks ask for the runtime class nvidia: {value} fits neither"
+            yield RuleFinding(f"overrides.gpu_operator.values.{key}", problem, f"remove it, or write {wanted}")
+
+
+def _needed(spec: ClusterSpec) -> Iterator[tuple[str, str, Any, str]]:
+    """Yield component, Helm value, the content that it must have, and why."""
+    mode, storage = spec.sharing.mode, spec.base_services.storage
+    yield "cert_manager", "crds.enabled", True, "without its CRDs cert-manager does not start"
+    yield "argo_cd", "crds.install", True, "without its CRDs nothing can be delivered"
+    yield "local_path_provisioner", "storageClass.create", True, "later stages claim volumes of its class"
+    yield "local_path_provisioner", "storageClass.name", storage.storage_class, "the spec names the class in base_services.storage"
+    yield "local_path_provisioner", "storageClass.defaultClass", True, "claims of the platform name no class"
+    yield "dra_driver", "resources.gpus.enabled", True, "without it no GPU is a DRA device, and sharing.mode is dra"
+    if "validation" in spec.enabled_stages():
+        yield "gpu_operator", "dcgm.enabled", True, "stage validation asks its host engine for the diagnostics"
+    if mode == "mig":
+        yield "gpu_operator", "mig.strategy", spec.sharing.strategy, "the spec says it in sharing.strategy"
+        yield "gpu_operator", "migManager.enabled", True, "it cuts the GPUs"
+    if mode in ("time_slicing", "mps"):
+        yield "gpu_operator", "devicePlugin.config.name", "device-plugin-config", "stage sharing turns on the shares that it holds"
+        yield "gpu_operator", "devicePlugin.config.default", "whole", "shares are turned on by stage sharing, node by node"
+
+
+def _needed_values(spec: ClusterSpec, releases: Mapping[str, ReleaseFacts]) -> Iterator[RuleFinding]:
+    for name, key, wanted, why in _needed(spec):
+        override = spec.overrides.get(name)
+        value = value_at(override.values, key) if override else None
+        if name in releases and value is not None and value != wanted:
+            shown = str(wanted).lower() if isinstance(wanted, bool) else wanted
+            yield RuleFinding(f"overrides.{name}.values.{key}", f"{key} must be {shown}: {why}", "remove it")
