@@ -38,7 +38,7 @@ def _listed(folder: RunFolder) -> ListedRun:
         state = "ended" if memory.ended else f"on Argo, namespace {memory.where.namespace}; see bringup status {folder.name}"
         return ListedRun(folder.name, "argo", "", state)
     try:
-        status = read_status(folder.engine)
+        status = read_status(folder.engine, is_verified=False)
     except (JournalForeignError, RunDirectoryError):
         return ListedRun(folder.name, "local", "", "unreadable")
     state = status.phase if status.alive or status.finished else "interrupted"

@@ -301,11 +301,16 @@ def _check(connection: sqlite3.Connection, path: Path) -> None:
         raise JournalForeignError(f"{path} was written by another version of the engine ({versions}); start a new run")
 
 
+_VERIFIED: dict[Path, ChainEnd] = {}
+"""Ends up to which this process has verified journals; it reads that of a run which it follows again and again."""
+
+
 @contextmanager
-def reading(run_dir: Path) -> Any:
+def reading(run_dir: Path, *, is_verified: bool = True) -> Any:
     """Give a `with` block a read-only connection to the journal of a run that another process may write.
 
-    Raises RunDirectoryError, JournalForeignError.
+    Without `is_verified` the chain of its records is not followed, which a list of many runs has no time for. Raises
+    RunDirectoryError, JournalForeignError.
     """
     path = run_dir / FILE
     if not path.is_file():
@@ -315,7 +320,8 @@ def reading(run_dir: Path) -> Any:
         try:
             _check(connection, path)
             connection.execute("BEGIN")  # one state for all that is read, although the engine goes on writing
-            journal_chain.verify(connection)
+            if is_verified:
+                _VERIFIED[path] = journal_chain.verify(connection, verified=_VERIFIED.get(path))
             yield connection
         finally:
             connection.close()

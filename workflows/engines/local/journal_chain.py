@@ -49,14 +49,20 @@ def _digest(value: object) -> str:
     return hashlib.sha256(msgspec.json.encode(value)).hexdigest()
 
 
-def verify(connection: sqlite3.Connection, seen: ChainEnd | None = None) -> ChainEnd:
+def verify(connection: sqlite3.Connection, seen: ChainEnd | None = None, verified: ChainEnd | None = None) -> ChainEnd:
     """Return the end of a journal's chain. Raises BrokenChainError where a record does not follow from the one before.
 
-    `seen` is an end that was noted outside the journal: the chain must have passed through it.
+    `seen` is an end that was noted outside the journal: the chain must have passed through it. Records up to `verified` are not
+    read again, if that is still part of the chain: somebody who follows a run reads its journal twice a second.
     """
     meta = dict(connection.execute("SELECT key, value FROM meta"))
-    rows = connection.execute("SELECT seq, kind, body, at, wall, boot, uptime, link FROM records ORDER BY seq")
-    end = _followed(ChainEnd.of_settings(meta), rows, seen)
+    start = ChainEnd.of_settings(meta)
+    if verified is not None:
+        known = connection.execute("SELECT link FROM records WHERE seq = ?", (verified.seq,)).fetchone()
+        start = verified if known == (verified.link,) else start
+    columns = "seq, kind, body, at, wall, boot, uptime, link"
+    rows = connection.execute(f"SELECT {columns} FROM records WHERE seq > ? ORDER BY seq", (start.seq,))  # our columns
+    end = _followed(start, rows, seen)
     if meta.get(HEAD) != end.head(meta):
         raise BrokenChainError(
             f"it does not end as it was written: records after number {end.seq} are lost, or its phase was altered"

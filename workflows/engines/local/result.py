@@ -186,9 +186,12 @@ def _is_driven(run_dir: Path) -> bool:
         os.close(lock)
 
 
-def read_status(run_dir: Path) -> RunStatus:
-    """Return the status of a run from its journal, without changing the run. Raises RunDirectoryError, JournalForeignError."""
-    with reading(run_dir) as connection:
+def read_status(run_dir: Path, *, is_verified: bool = True) -> RunStatus:
+    """Return the status of a run from its journal, without changing the run. Raises RunDirectoryError, JournalForeignError.
+
+    Without `is_verified`, lost or altered records of the journal may go unnoticed.
+    """
+    with reading(run_dir, is_verified=is_verified) as connection:
         meta = dict(connection.execute("SELECT key, value FROM meta"))
         rows = [
             msgspec.json.decode(row[0], type=RunNodeStatus) for row in connection.execute("SELECT body FROM nodes ORDER BY rowid")
