@@ -52,7 +52,7 @@ def manifests(draw: st.DrawFn) -> dict[str, Any]:
     main: dict[str, Any] = {"name": "main", "dag": {"tasks": draw(st.permutations(tasks)), "failFast": draw(st.booleans())}}
     if draw(st.booleans()):
         main["parallelism"] = draw(st.integers(1, 3))
-    pod = {"container": {"command": ["true"]}}
+    pod = {"container": {"image": "none", "command": ["true"]}}
     templates = [
         main,
         {"name": "pod", **pod},
@@ -207,7 +207,7 @@ def test_after_a_stop_only_the_exit_handler_starts(
 def test_ready_tasks_start_in_manifest_order() -> None:
     names = ["c", "a", "b", "z"]
     tasks = [{"name": name, "template": "pod", **({"depends": "b"} if name == "c" else {})} for name in names]
-    templates = [{"name": "main", "dag": {"tasks": tasks}}, {"name": "pod", "container": {"command": ["true"]}}]
+    templates = [{"name": "main", "dag": {"tasks": tasks}}, {"name": "pod", "container": {"image": "none", "command": ["true"]}}]
     plan = make_plan({**API, "spec": {"entrypoint": "main", "templates": templates}}, {}, 8)
     _, actions = step(plan, initial_state(), RunBegan(at=0.0))
     assert [action.node for action in actions if isinstance(action, StartPod)] == ["wf.a", "wf.b", "wf.z"]
@@ -254,14 +254,14 @@ RICH: dict[str, Any] = {
                 "inputs": {"parameters": [{"name": "v"}]},
                 "outputs": {"parameters": [{"name": "o", "valueFrom": {"path": "/bringup/out/o", "default": "d"}}]},
                 "retryStrategy": {"limit": 1, "backoff": {"duration": "1s", "factor": 2, "maxDuration": "1m"}},
-                "container": {"command": ["sh"], "args": ["{{inputs.parameters.v}} {{retries}}"]},
+                "container": {"image": "none", "command": ["sh"], "args": ["{{inputs.parameters.v}} {{retries}}"]},
             },
             {
                 "name": "gate",
                 "suspend": {"duration": "10m"},
                 "outputs": {"parameters": [{"name": "d", "valueFrom": {"supplied": {}, "default": "hold"}}]},
             },
-            {"name": "bye", "timeout": "5m", "container": {"command": ["true"], "args": ["{{node.name}}"]}},
+            {"name": "bye", "timeout": "5m", "container": {"image": "none", "command": ["true"], "args": ["{{node.name}}"]}},
         ],
     },
 }
@@ -301,7 +301,7 @@ def test_whatever_the_linter_lets_pass_runs_to_an_end(data: st.DataObject, slots
 
 
 def dag_of(tasks: list[dict[str, Any]], *more: dict[str, Any]) -> dict[str, Any]:
-    pod = {"name": "pod", "container": {"command": ["true"]}}
+    pod = {"name": "pod", "container": {"image": "none", "command": ["true"]}}
     return {**API, "spec": {"entrypoint": "main", "templates": [{"name": "main", "dag": {"tasks": tasks}}, pod, *more]}}
 
 
@@ -316,7 +316,11 @@ def test_a_task_that_stands_before_its_parent_is_still_omitted() -> None:
 
 def test_a_backoff_that_is_over_when_another_pod_ends_is_not_forgotten() -> None:
     """Found by the properties: the end of one pod and the end of another's wait may come in the same event."""
-    again = {"name": "again", "retryStrategy": {"limit": 1, "backoff": {"duration": "1"}}, "container": {"command": ["true"]}}
+    again = {
+        "name": "again",
+        "retryStrategy": {"limit": 1, "backoff": {"duration": "1"}},
+        "container": {"image": "none", "command": ["true"]},
+    }
     plan = make_plan(dag_of([{"name": "a", "template": "again"}, {"name": "b", "template": "pod"}], again), {}, 2)
     state, _ = step(plan, initial_state(), RunBegan(at=0.0))
     state, _ = step(plan, state, PodEnded(at=1.0, node="wf.a(0)", exit_code=1))

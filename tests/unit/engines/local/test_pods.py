@@ -107,7 +107,7 @@ def test_a_huge_output_is_refused(tmp_path: Path, manifest: Make, script: Make) 
     ],
 )
 def test_a_command_that_cannot_be_started_is_a_failed_pod(tmp_path: Path, manifest: Make, command: list[str], phrase: str) -> None:
-    workflow = manifest([{"name": "a", "template": "a"}], [{"name": "a", "container": {"command": command}}])
+    workflow = manifest([{"name": "a", "template": "a"}], [{"name": "a", "container": {"image": "none", "command": command}}])
     found = node(tmp_path, workflow)
     assert (found.phase, found.outputs.exit_code) == ("Failed", 64)
     assert phrase in found.message
