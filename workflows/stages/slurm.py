@@ -184,7 +184,7 @@ def _nodes(site: Site, cluster: PlannedRelease) -> Step:
         "namespaces": [cluster.namespace],
         "slurm_namespace": cluster.namespace,
     }
-    expectations = {"gpus": gpus(site), "states": slinky, "promised": slinky}
+    expectations = {"gpus": gpus(site), "states": True, "promised": slinky}
     return Step(
         task=task(STAGE, "nodes", Verb.WAIT, deadline=NODES_SECONDS, arguments=arguments, expectations=expectations),
         after=("control",),

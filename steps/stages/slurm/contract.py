@@ -99,7 +99,7 @@ class NodesExpectation(Struct, frozen=True, kw_only=True, omit_defaults=True, fo
     """Expectation of the gate slurm/nodes.
 
     `gpus` is the number per node; 0 if nodes have none or Slurm does not manage them. `states`: Slurm's own state of a node must be
-    known (Slinky). `promised`: the NodeSet's Gres must agree with Kubernetes.
+    known. `promised`: the NodeSet's Gres must agree with Kubernetes.
     """
 
     nodes: tuple[str, ...] = ()

@@ -173,8 +173,8 @@ def _registered(pod: SlurmPod | None, want: NodesExpectation) -> Finding | None:
     if pod is None or not (want.states or pod.states):
         return None
     if not pod.states:
-        step = "read slurmd's log: it must reach slurmctld and pass authentication"
-        return unknown(FailureClass.HEALTH, "slurmd runs, but Slurm does not know the node", "a SlurmNodeState condition", step)
+        step = "read slurmd's log: it must reach slurmctld and pass authentication (SUNK: the syncer's log too)"
+        return unknown(FailureClass.HEALTH, "slurmd runs, but Slurm does not know the node", "a condition with its state", step)
     finding = gate_states.state(pod.states, pod.reason)
     if finding and "lower than configured" in pod.reason:
         step = "compare nvidia-smi -L on the node with the NodeSet's Gres"

@@ -64,7 +64,7 @@ def test_sunk_has_no_srun() -> None:
     assert built is not None
     assert [step.name for step in built.steps] == ["apply", "charts", "configure", "control", "nodes", "judge"]
     nodes = next(step.task for step in built.steps if step.name == "nodes")
-    assert nodes.expectations == {"gpus": 8, "states": False, "promised": False}
+    assert nodes.expectations == {"gpus": 8, "states": True, "promised": False}
     assert nodes.arguments["slurm_namespace"] == "tenant-slurm"
 
 

@@ -152,8 +152,10 @@ def _ensure_slurmd(world: World, node_set: Obj, node: str) -> None:
 
 def _register(world: World, pod: Obj) -> None:
     """Schedule the conditions of a ready slurmd pod, once slurmctld answers and the syncer copies Slurm's states."""
-    running = has_ready_pod(world, pod["metadata"]["namespace"], "slurm-controller")
-    if not simulated_pods.ready(pod) or not running or not has_ready_pod(world, pod["metadata"]["namespace"], "slurm-syncer"):
+    space = pod["metadata"]["namespace"]
+    controller = world.find(STATEFUL_SETS, "slurm-controller", space) or {}
+    answers = bool(controller.get("status", {}).get("readyReplicas")) and has_ready_pod(world, space, "slurm-syncer")
+    if not answers or not simulated_pods.ready(pod):
         return
     if _conditions(world, pod) != {entry["type"]: entry["status"] for entry in _slurm_conditions(pod)}:
         at = ref(pod)
