@@ -14,14 +14,12 @@ from workflows.engines.argo.home import Home
 from workflows.engines.argo.run_pods import RunPod
 from workflows.engines.argo.workflow_objects import Workflow, WorkflowNode, seconds
 from workflows.render import names
-from workflows.render.grammar import gotext
-from workflows.render.steps import RETRY_MOST
 
 APPROVAL, LOCK, POD, CONTROLLER, RESUME, GATE = "approval", "lock", "pod", "controller", "resume", "gate"
 LATE = timeouts.RESULT_LATE
 """Seconds after which a change that should have come counts as overdue."""
-LONGEST_BACKOFF = gotext.seconds(RETRY_MOST)
-"""Longest wait in seconds between two attempts of a task."""
+LONGEST_BACKOFF = 300.0
+"""Longest wait in seconds between two attempts of a task: `RETRY_MOST` of `render.steps`, whose import would load Hera."""
 
 
 class Wait(Struct, frozen=True, kw_only=True):

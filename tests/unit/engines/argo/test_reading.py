@@ -22,6 +22,8 @@ from workflows.engines.argo import follower as follow
 from workflows.engines.argo import waits
 from workflows.engines.argo.workflow_objects import ResourceMeta, Workflow, WorkflowNode, WorkflowStatus, seconds
 from workflows.engines.local.result import NodeNews, RunNodeStatus
+from workflows.render import steps
+from workflows.render.grammar import gotext
 
 Drill = Callable[..., Any]
 Machine = Callable[..., subprocess.CompletedProcess[str]]
@@ -192,6 +194,7 @@ def test_a_controller_that_is_away_is_said_to_be_away() -> None:
     assert waits.idle_since(run_with(dag, ended, open_pod), later) == 0.0
     assert waits.idle_since(run_with(dag, ended, gate), later) == 0.0
     assert waits.idle_since(run_with(dag, ended, phase="Succeeded"), later) == 0.0
+    assert gotext.seconds(steps.RETRY_MOST) == waits.LONGEST_BACKOFF
     backs_off = {"id": "r", "type": "Retry", "phase": "Running"}
     assert waits.idle_since(run_with(dag, ended, backs_off), later) == 0.0, "the longest back-off has not passed"
     assert waits.idle_since(run_with(dag, ended, backs_off), at + 400.0) == at
