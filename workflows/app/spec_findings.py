@@ -8,7 +8,7 @@ from typing import Any
 from workflows import catalog
 from workflows.app.specs import sources
 from workflows.nodeimage import recipe_spec
-from workflows.spec import Issue, SpecError, SpecErrors, announcement_rule
+from workflows.spec import Issue, SpecError, SpecErrors, announcement_rule, key_files
 from workflows.spec.loading import read
 from workflows.spec.validation_errors import line_of
 
@@ -44,9 +44,18 @@ def check(source: str, image_issues: Callable[[Path], Iterable[Issue]]) -> Check
         if path.is_file() and sources.kind_of(path) in (sources.IMAGE_SPEC, recipe_spec.KIND):  # a pipe can be read only once
             return Checked(path, tuple(image_issues(path)))
         spec = sources.read(source)[1]
-        return Checked(path, (*catalog.check(spec, catalog.load()), *announcement_rule.cluster_issues(spec)))
+        issues = (*catalog.check(spec, catalog.load()), *announcement_rule.cluster_issues(spec))
+        return Checked(path, (*issues, *(key_files.missing_files(spec, path.parent) if path.is_file() else ())))
     except SpecErrors as errors:
-        return Checked(path, unreadable=errors)
+        return Checked(path, unreadable=_with_rules(errors, path))
+
+
+def _with_rules(errors: SpecErrors, path: Path) -> SpecErrors:
+    """Return the errors of a spec, with those that compatibility rules find in its valid sections."""
+    further = catalog.further_errors(errors, catalog.load())
+    document = read(path)[1] if further and path.is_file() else None
+    rules = [issue.as_error(line_of(issue.path, document) if document else 0) for issue in further]
+    return SpecErrors(errors.source, [*errors.errors, *rules]) if rules else errors
 
 
 def _error(error: SpecError) -> dict[str, Any]:

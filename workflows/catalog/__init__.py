@@ -2,7 +2,7 @@
 
 from workflows.catalog.loader import Catalog, load
 from workflows.catalog.model import Component, KubernetesRange, Overlay, PlannedRelease, ValuesLayer
-from workflows.catalog.resolve import check, require, resolve, unverified_values
+from workflows.catalog.resolve import check, further_errors, require, resolve, unverified_values
 
 __all__ = [
     "Catalog",
@@ -12,6 +12,7 @@ __all__ = [
     "PlannedRelease",
     "ValuesLayer",
     "check",
+    "further_errors",
     "load",
     "require",
     "resolve",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import graphlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -17,6 +17,13 @@ from workflows.spec.image_references import floating_images
 from workflows.spec.loading import load_as, read
 
 HERE = Path(__file__).parent
+
+
+_OPEN_STAGES = ("base_services", "sharing", "gang", "slurm")
+"""Stages that install every chart that the catalog has for them; each other one installs charts of this package only."""
+
+_WITH_OBJECTS = ("gang", "network_operator")
+"""Stages that apply the objects of their components."""
 
 
 class CatalogFile(Section):
@@ -63,7 +70,7 @@ def _packaged() -> Catalog:
     return _read((HERE,))
 
 
-def _read(folders: Iterable[Path]) -> Catalog:
+def _read(folders: tuple[Path, ...]) -> Catalog:
     components: dict[str, Component] = {}
     overlays: dict[str, Overlay] = {}
     values: dict[str, Mapping[str, Any]] = {}
@@ -76,7 +83,7 @@ def _read(folders: Iterable[Path]) -> Catalog:
         values.update({file.name: _mapping(file) for file in _yaml(folder / "values")})
         objects.update({file.name: _mapping(file) for file in _yaml(folder / "objects")})
     catalog = Catalog(components, overlays, values, objects)
-    errors = list(_faults(catalog))
+    errors = [*_faults(catalog), *(_of_site(catalog, _packaged()) if len(folders) > 1 else ())]
     if errors:
         raise SpecErrors("catalog", errors)
     return catalog
@@ -121,6 +128,27 @@ def _floating_faults(catalog: Catalog) -> Iterator[SpecError]:
     for path, content in parts:
         for place, image in floating_images(content, path):
             yield SpecError(place, f"image {image} means different things at different times", "write one exact tag, or a digest")
+
+
+def _of_site(catalog: Catalog, package: Catalog) -> Iterator[SpecError]:
+    """Yield errors for components of a site that no stage would install, or whose gates do not exist."""
+    gates = {gate for component in package.components.values() for gate in component.gates}
+    for name, component in catalog.components.items():
+        path = f"components.{name}"
+        if name not in package.components and component.manifest is not None:
+            fix = "give the chart, or apply the manifest yourself; or leave it out"
+            yield SpecError(f"{path}.manifest", "no stage applies manifests of a site", fix, str(component.manifest))
+        elif name not in package.components and component.stage not in _OPEN_STAGES:
+            problem = f"stage {component.stage} installs its own charts only, so nothing would install this one"
+            yield SpecError(f"{path}.stage", problem, f"choose from {', '.join(_OPEN_STAGES)}", component.stage)
+        if component.objects and component.stage not in _WITH_OBJECTS:
+            problem = f"stage {component.stage} applies charts only, so nothing would apply these objects"
+            yield SpecError(f"{path}.objects", problem, "put them into the chart, or into a chart of their own")
+        for gate in component.gates:
+            if gate not in gates or not gate.startswith(f"{component.stage}/"):
+                of_stage = ", ".join(sorted(known for known in gates if known.startswith(f"{component.stage}/")))
+                problem = f"{gate} is no gate that judges charts of stage {component.stage}"
+                yield SpecError(f"{path}.gates", problem, f"choose from {of_stage}" if of_stage else "leave it out", gate)
 
 
 def _overlay_faults(catalog: Catalog) -> Iterator[SpecError]:

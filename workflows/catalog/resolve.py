@@ -34,12 +34,19 @@ def resolve(spec: ClusterSpec, catalog: Catalog) -> tuple[PlannedRelease, ...]:
         SpecErrors: a release lacks source, version, namespace, rollout, health or rollback; a version floats; an override
             names no planned component; or a value refers to nothing.
     """
+    releases, errors = _attempt(spec, catalog)
+    if errors:
+        raise SpecErrors(f"releases of {spec.name}", cut(errors))
+    return releases
+
+
+def _attempt(spec: ClusterSpec, catalog: Catalog) -> tuple[tuple[PlannedRelease, ...], list[SpecError]]:
+    """Return the releases that can be resolved, in order, and the errors of all others."""
     facts = criteria.facts(spec)
     work = _Work(spec, catalog, facts, tuple(_applied(catalog, facts)), scope(spec))
     planned = tuple(name for name in catalog.order() if work.plans(name))
-    choices = f"choose from {', '.join(planned)}"
     idle = (name for name in spec.overrides if name not in planned)
-    releases, errors = [], [SpecError(f"overrides.{name}", "this spec plans no such component", choices) for name in idle]
+    releases, errors = [], [_idle_override(name, planned, catalog) for name in idle]
     for name in planned:
         try:
             release = work.release(name, planned)
@@ -48,10 +55,18 @@ def resolve(spec: ClusterSpec, catalog: Catalog) -> tuple[PlannedRelease, ...]:
             continue
         errors.extend(_gaps(release))
         releases.append(release)
-    if errors:
-        raise SpecErrors(f"releases of {spec.name}", cut(errors))
     stages = spec.enabled_stages()
-    return tuple(sorted(releases, key=lambda release: stages.index(release.stage)))
+    return tuple(sorted(releases, key=lambda release: stages.index(release.stage))), errors
+
+
+def _idle_override(name: str, planned: Sequence[str], catalog: Catalog) -> SpecError:
+    """Return the error for an override of a component that is not planned, with the sections or the name that would plan it."""
+    component, choices = catalog.components.get(name), f"choose from {', '.join(planned)}"
+    if component is not None:
+        wanted = " and ".join(f"{fact} {' or '.join(values)}" for fact, values in component.when.items())
+        needs = f"stage {component.stage}{f' with {wanted}' if wanted else ''}"
+        return SpecError(f"overrides.{name}", f"this spec plans no {name}, which belongs to {needs}", choices)
+    return SpecError(f"overrides.{name}", "this spec plans no such component", choices)
 
 
 def _gaps(release: PlannedRelease) -> Iterator[SpecError]:
@@ -229,9 +244,24 @@ def check(spec: ClusterSpec, catalog: Catalog) -> tuple[Issue, ...]:
     """Return all errors and warnings of the compatibility rules for a spec and its releases, errors first.
 
     Raises:
-        SpecErrors: the releases cannot be resolved.
+        SpecErrors: releases cannot be resolved; the exception also has the errors that the rules find.
     """
-    return compat.check(spec, map(_planned, resolve(spec, catalog)))
+    releases, errors = _attempt(spec, catalog)
+    issues = compat.check(spec, map(_planned, releases))
+    if errors:
+        errors += [issue.as_error() for issue in issues if issue.severity == "error"]
+        raise SpecErrors(f"releases of {spec.name}", cut(errors))
+    return issues
+
+
+def further_errors(errors: SpecErrors, catalog: Catalog) -> tuple[Issue, ...]:
+    """Return the errors that compatibility rules find in the valid sections of a spec that could not be loaded."""
+    spec = errors.sound
+    if not isinstance(spec, ClusterSpec):
+        return ()
+    # what is planned may depend on a broken section
+    releases = () if errors.broken else tuple(map(_planned, _attempt(spec, catalog)[0]))
+    return tuple(issue for issue in compat.check_sound(spec, releases) if issue.severity == "error")
 
 
 def require(spec: ClusterSpec, catalog: Catalog) -> tuple[Issue, ...]:

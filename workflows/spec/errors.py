@@ -45,12 +45,18 @@ class SpecError:
 
 
 class SpecErrors(Exception):
-    """Exception with all errors of one spec file; its text has a block for each error. `exit_code` is 64."""
+    """Exception with all errors of one spec file; its text has a block for each error. `exit_code` is 64.
+
+    `sound` is the spec with its valid sections, None if it could not be read that far. Its other sections, `broken`, raise
+    AttributeError when they are used.
+    """
 
     exit_code = USAGE_EXIT_CODE
 
-    def __init__(self, source: str, errors: Iterable[SpecError]) -> None:
-        self.source = source
+    def __init__(
+        self, source: str, errors: Iterable[SpecError], *, sound: object | None = None, broken: Iterable[str] = ()
+    ) -> None:
+        self.source, self.sound, self.broken = source, sound, frozenset(broken)
         self.errors = tuple(sorted(errors, key=lambda error: (error.line, error.path)))
         super().__init__(source, self.errors)
 

@@ -17,7 +17,7 @@ from workflows.spec.cluster_spec import ClusterSpec
 from workflows.spec.document import LARGEST_BYTES, BadDocument, YamlDocument, parse
 from workflows.spec.editor_schema import KINDS
 from workflows.spec.errors import SpecError, SpecErrors
-from workflows.spec.validation_errors import line_of, similar_key, translate
+from workflows.spec.validation_errors import BROKEN, line_of, similar_key, translate
 
 MOST_ERRORS = 50
 """Largest number of errors that are shown; one more sentence says how many others there are."""
@@ -33,6 +33,9 @@ _FILLER = {
     "hosts": {"x": {"role": "server", "ranges": "x"}},
 }
 """Stand-in for invalid required sections, so that the valid ones can be checked against each other."""
+
+_SECTIONS = frozenset(ClusterSpec.model_fields) - {"api_version", "kind", "name", "owner", "revision", "site"}
+"""Keys of a spec that hold more than a name, which nothing else depends on."""
 
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -56,7 +59,8 @@ def load(source: Path | str) -> ClusterSpec:
         further = [*structure.check(sound, _broken(errors)), *roles.attach(sound.roles, folder)]
         errors.extend(replace(error, line=line_of(error.path, document)) for error in further)
     if errors or spec is None:
-        raise SpecErrors(name, cut(errors, unworded))
+        broken = _broken(errors) & _SECTIONS
+        raise SpecErrors(name, cut(errors, unworded), sound=sound and _marked(sound, broken), broken=broken)
     return spec
 
 
@@ -134,6 +138,13 @@ def _sound_sections(document: YamlDocument, errors: list[SpecError]) -> ClusterS
         return ClusterSpec.model_validate(_FILLER | good)
     except ValidationError:
         return None
+
+
+def _marked(sound: ClusterSpec, broken: set[str]) -> ClusterSpec:
+    """Return the spec with stand-ins for its broken sections, so that compatibility rules about them are skipped."""
+    marked = sound.model_copy(update=dict.fromkeys(broken, BROKEN))
+    marked.__dict__.pop("machines", None)  # computed from hosts and accelerator, which may be broken now
+    return marked
 
 
 def _broken(errors: list[SpecError]) -> set[str]:

@@ -347,7 +347,8 @@ class _Broken:
     __getattr__ = __bool__ = __eq__ = __hash__ = __str__ = __format__ = _refuse
 
 
-_BROKEN = _Broken()
+BROKEN: Any = _Broken()
+"""Stand-in for an invalid field or section: a rule that uses it raises AttributeError, and is skipped."""
 
 
 def _taken(model: type[BaseModel], data: Mapping[str, object]) -> Any:
@@ -365,7 +366,7 @@ def _sound(annotation: Any, value: object) -> Any:
     """Return a value as its field parses it; lists and maps keep their valid items only, and sections their valid fields."""
     model, inner = as_model(annotation), item(annotation)
     if inner is not None and isinstance(value, list):
-        return tuple(part for entry in value if (part := _sound(inner, entry)) is not _BROKEN)
+        return tuple(part for entry in value if (part := _sound(inner, entry)) is not BROKEN)
     try:
         return TypeAdapter(annotation).validate_python(value)
     except ValidationError:
@@ -373,5 +374,5 @@ def _sound(annotation: Any, value: object) -> Any:
     if model is not None and isinstance(value, Mapping):
         return _taken(model, value)
     if inner is not None and isinstance(value, Mapping):
-        return {key: part for key, entry in value.items() if (part := _sound(inner, entry)) is not _BROKEN}
-    return _BROKEN
+        return {key: part for key, entry in value.items() if (part := _sound(inner, entry)) is not BROKEN}
+    return BROKEN

@@ -180,8 +180,28 @@ def test_a_users_own_values_are_not_filled() -> None:
 
 
 def test_an_override_of_what_is_not_planned_is_an_error() -> None:
-    with pytest.raises(spec.SpecErrors, match=r"overrides\.kueue\n  error  this spec plans no such component"):
+    with pytest.raises(spec.SpecErrors, match=r"overrides\.kueue\n.* no kueue, .* stage gang with quota"):
         releases(overrides={"kueue": {"version": "0.19.2"}})
+    with pytest.raises(spec.SpecErrors, match=r"overrides\.kueeu\n  error  this spec plans no such component"):
+        releases(overrides={"kueeu": {"version": "0.19.2"}})
+
+
+def test_releases_and_rules_report_their_errors_together() -> None:
+    sections = {"overrides": {"kueeu": {}}, "rke2": BASE["rke2"] | {"cluster_cidr": "10.10.0.0/16"}}
+    with pytest.raises(spec.SpecErrors) as caught:
+        catalog.check(load(**sections), catalog.load())
+    assert {"overrides.kueeu", "rke2.registration_address"} <= {error.path for error in caught.value.errors}
+
+
+def test_rules_check_the_valid_sections_of_a_spec_with_errors() -> None:
+    with pytest.raises(spec.SpecErrors) as caught:
+        load(validation={"dcgm_level": 9}, rke2=BASE["rke2"] | {"cluster_cidr": "10.10.0.0/16"})
+    assert [error.path for error in caught.value.errors] == ["validation.dcgm_level"]
+    further = {issue.path for issue in catalog.further_errors(caught.value, catalog.load())}
+    assert further == {"hosts.servers.addresses", "hosts.gpu.addresses", "rke2.registration_address"}
+    with pytest.raises(spec.SpecErrors) as caught:
+        load(rke2=BASE["rke2"] | {"cluster_cidr": "10.10.0.0/16", "cni": "weave"})
+    assert catalog.further_errors(caught.value, catalog.load()) == ()
 
 
 def test_a_floating_version_is_an_error() -> None:

@@ -83,6 +83,12 @@ def test_an_empty_fact_is_an_error(tmp_path: Path, field: str) -> None:
         ("stage: base_services", "stage: monitoring", "not one of"),
         ("version: 4.50.0", "version: 4.50.0\n    wersion: 1", "is not a key of this section"),
         ("chart: prometheus-node-exporter", "chart: ''", "either a chart or a manifest"),
+        ("stage: base_services", "stage: validation", "stage validation installs its own charts only"),
+        ("stage: base_services", "stage: os_prep", "stage os_prep installs its own charts only"),
+        ("chart: prometheus-node-exporter", "manifest: https://e.org/{version}.yaml", "no stage applies manifests of a site"),
+        ("gates: [base_services/control]", "gates: [base_services/contrl]", "is no gate that judges charts of stage base_services"),
+        ("values: node_exporter.yaml", "objects: [{file: ip_pool.yaml}]", "nothing would apply these objects"),
+        ("gates: [base_services/control]", "gates: [gang/control]", "is no gate that judges charts of stage base_services"),
     ],
 )
 def test_a_catalog_that_does_not_fit_is_refused(tmp_path: Path, old: str, new: str, sentence: str) -> None:
