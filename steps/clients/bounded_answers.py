@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import socket
+import threading
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
@@ -63,6 +67,60 @@ def read(answer: urllib3.BaseHTTPResponse, what: str, *, most_bytes: int, deadli
         else:
             answer.close()  # the rest is never read, so that the connection cannot serve another request
     return b"".join(chunks)
+
+
+def pool_classes(seconds: float) -> dict[str, type[Any]]:
+    """Return the classes of connection pools, by scheme, whose servers must send the whole head of an answer within `seconds`.
+
+    A read time-out limits the silence between two bytes, and a server may send a byte of a header line every few seconds.
+    """
+    from urllib3.connection import HTTPConnection, HTTPSConnection
+    from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
+
+    class PlainConnection(HTTPConnection):
+        """A connection without TLS whose answers' heads have a deadline."""
+
+        def getresponse(self) -> Any:
+            with _cut_off(self.sock, seconds):
+                return super().getresponse()
+
+    class TlsConnection(HTTPSConnection):
+        """A connection with TLS whose answers' heads have a deadline."""
+
+        def getresponse(self) -> Any:
+            with _cut_off(self.sock, seconds):
+                return super().getresponse()
+
+    class PlainPool(HTTPConnectionPool):
+        """A pool of plain connections."""
+
+        ConnectionCls = PlainConnection
+
+    class TlsPool(HTTPSConnectionPool):
+        """A pool of connections with TLS."""
+
+        ConnectionCls = TlsConnection
+
+    return {"http": PlainPool, "https": TlsPool}
+
+
+@contextmanager
+def _cut_off(connected: socket.socket | None, seconds: float) -> Iterator[None]:
+    """Shut a socket down if the `with` block takes longer, so that reading in it ends as if the server had closed it."""
+
+    def cut() -> None:
+        with suppress(OSError):
+            if connected is not None:
+                # not the method of an SSLSocket, which would take TLS away from the thread that reads
+                socket.socket.shutdown(connected, socket.SHUT_RDWR)
+
+    timer = threading.Timer(seconds, cut)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 _HINT = "does something else answer in the server's place (a proxy, a load balancer), or is it broken?"

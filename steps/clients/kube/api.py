@@ -71,6 +71,7 @@ class Http:
         self._pool = urllib3.PoolManager(
             4, headers=headers, timeout=timeout, retries=False, ssl_context=kubeconfig.tls_context(access)
         )
+        self._pool.pool_classes_by_scheme = bounded_answers.pool_classes(limits.answer_seconds)
 
     def request(
         self,

@@ -142,6 +142,21 @@ def test_an_answer_that_drips_is_given_up_at_the_deadline(tmp_path: Path) -> Non
         kube.get(PATH, Conditioned)
 
 
+def test_a_head_that_drips_is_given_up_at_the_deadline(tmp_path: Path) -> None:
+    never = threading.Event()
+
+    def dripping(handler: BaseHTTPRequestHandler, _: int) -> None:
+        handler.wfile.write(b"HTTP/1.1 200 OK\r\nX-Long: ")
+        while True:
+            handler.wfile.write(b"x")
+            never.wait(0.02)
+
+    limits, start_time = ReadLimits(answer_seconds=0.1, tries=1), time.monotonic()
+    with answering(tmp_path, dripping, limits) as (kube, _), pytest.raises(Unreachable):
+        kube.get(PATH, Conditioned)
+    assert time.monotonic() - start_time < 10
+
+
 def test_a_connection_serves_on_after_a_whole_answer(tmp_path: Path) -> None:
     with answering(tmp_path, lambda handler, _: send(handler, page(""))) as (kube, requests):
         for _ in range(3):
