@@ -211,8 +211,16 @@ def _items(machine: PreparedHost) -> list[Item]:
 
 
 def _ports(machine: PreparedHost, wanted: dict[str, Any]) -> Iterator[Item]:
-    """Yield the link type of each RDMA port that the machine has; like the real module, compare it with the wanted one."""
-    for number in range(machine.world.hardware(machine.name).nics):
+    """Yield the link type of each RDMA port that the machine has; like the real module, compare it with the wanted one.
+
+    A machine without NICs, or with NICs of other device ids, gives the result of the real module for that.
+    """
+    hardware = machine.world.hardware(machine.name)
+    if not hardware.nics or not any(device.endswith(f":{hardware.pci_nic}") for device in wanted["devices"]):
+        item = {"name": "link types", "want": f"RDMA devices of {', '.join(wanted['devices'])}"}
+        yield _failed(item, "no such device", "no RDMA device belongs to them: is the driver of the NICs loaded?")
+        return
+    for number in range(hardware.nics):
         item = {"name": f"link type of mlx5_{number}", "want": wanted["layer"]}
         if number == 0 and machine.suffers("link_type_wrong"):
             other = next(layer for layer in LINK_CODES if layer != wanted["layer"])
