@@ -83,6 +83,8 @@ class Cover(Struct, frozen=True, kw_only=True):
             yield f"the seal is signed by this machine's key, {self.key}"
         elif self.key:
             yield f"the seal is signed by {self.key}; whose key that is, --signer NAME=PUBLIC-KEY-FILE checks"
+        elif own_key:
+            yield "the seal is not signed, although this machine signs: it is from elsewhere or before, or somebody wrote it anew"
         else:
             yield "the seal is not signed: it shows slips, not who would write files and seal anew"
         if self.left_out:

@@ -210,6 +210,7 @@ def test_the_machines_key_signs_where_the_spec_names_none(store: Store, tmp_path
     assert f"signed by this machine's key, {fingerprint}" in next(verify.cover(folder).lines(fingerprint))
     signed = (folder / "seal.json.sig").read_bytes()
     assert verify.problems(_sealed(store, tmp_path)) == ()  # unsigned: nothing of the earlier signature is left
+    assert "although this machine signs" in next(verify.cover(folder).lines(fingerprint))
     (folder / "seal.json.sig").write_bytes(signed)
     assert verify.problems(folder) == ("seal.json.sig: is no signature of this seal",)
 
