@@ -73,7 +73,7 @@ def test_by_hand_on_argo_and_rehearsed_here(desk: Desk) -> None:
     where = ("--namespace", desk.home.where.namespace)
     argo = desk.start("run", "small.yaml", "--engine", "argo", *where, "--wait", "--junit", "junit.xml")
     until(lambda: "waits for an approval" in desk.said() or argo.poll() is not None, "the approval", 90)
-    found = re.search(r"run (single-node-\S+):", desk.said())
+    found = re.search(r"run (bringup-single-node-[^\s:,]+)[:,]", desk.said())
     assert found, desk.said()
     run = found[1]
 
