@@ -51,7 +51,7 @@ def planned(**changes: Any) -> dict[str, Stage]:
     written: dict[str, Any] = (
         yaml.load(EXAMPLE.read_text(), Loader=yaml.CSafeLoader) | {"hosts": HOSTS, "quorum": {"default": "3/4"}} | changes
     )
-    written |= {"stages": ["rke2", *STAGES], "approvals": []}
+    written |= {"stages": ["rke2", *STAGES], "approvals": [], "validation": {}, "slurm": {"kind": "none"}}
     plan = compile_plan(spec.load(yaml.safe_dump(written)), catalog.load())
     return {stage.id: stage for stage in plan.stages if stage.id in STAGES}
 

@@ -10,7 +10,8 @@ from tests.unit.rehearsal.simulator.harness import Make, User
 from tests.unit.rehearsal.simulator.stage_runner import NODES, run, stage
 from workflows.rehearsal.faults import slurm as faults
 from workflows.rehearsal.faults.fault_registry import Fault
-from workflows.rehearsal.simulator import api_kinds
+from workflows.rehearsal.simulator import api_kinds, slurm_sunk
+from workflows.rehearsal.simulator.chart_installers import ChartError, ChartRelease
 from workflows.rehearsal.simulator.slurm import NODE_SETS
 from workflows.stages.stage import Stage
 
@@ -33,6 +34,16 @@ def made() -> Stage:
     return stage("slurm", **SLURM)
 
 
+def sunk() -> Stage:
+    return stage("slurm", slurm={"kind": "sunk", "repo": "oci://r.example.org/sunk", "version": "7.3.0"}, approvals=[])
+
+
+def test_a_healthy_cluster_passes_every_gate_of_sunk(make: Make) -> None:
+    verdicts = run(cluster(make), sunk())
+    assert {name: verdict.reason for name, verdict in verdicts.items() if not verdict.is_pass} == {}
+    assert set(verdicts) == {"charts", "control", "nodes"}
+
+
 def test_a_healthy_cluster_passes_every_gate(make: Make) -> None:
     user = cluster(make)
     verdicts = run(user, made())
@@ -45,7 +56,7 @@ def test_a_healthy_cluster_passes_every_gate(make: Make) -> None:
 @pytest.mark.sampled_rows(2)
 @pytest.mark.parametrize("fault", faults.FAULTS, ids=lambda fault: fault.name)
 def test_a_fault_is_caught_by_its_gate_and_by_none_before(make: Make, fault: Fault) -> None:
-    verdicts = list(run(cluster(make, fault.name), made()).values())
+    verdicts = list(run(cluster(make, fault.name), sunk() if fault.needs else made()).values())
     assert all(verdict.is_pass for verdict in verdicts[:-1])
     assert verdicts[-1].gate == fault.gate, verdicts[-1]
     assert not verdicts[-1].is_pass
@@ -78,3 +89,25 @@ def test_a_second_look_writes_nothing(make: Make) -> None:
     user.world.wake()
     user.simulator.advance(120)
     assert [pod["metadata"]["resourceVersion"] for pod in user.pods("slurm")] == before
+
+
+OFF = {"podMonitor": {"enabled": False}, "vmPodScrape": {"enabled": False}}
+FITTING: dict[str, Any] = {
+    "moco": {"enabled": False},
+    "login": {"service": {"type": "ClusterIP", "externalTrafficPolicy": ""}, "loginController": OFF, "directoryCache": OFF},
+}
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"slurm": FITTING}, "VMPodScrape"),
+        (FITTING | {"moco": {"enabled": True}}, "MySQLCluster"),
+        (FITTING | {"login": FITTING["login"] | {"service": {"type": "ClusterIP"}}}, "externalTrafficPolicy"),
+    ],
+    ids=["values below a key of wrapper charts", "database without its operator", "traffic policy of an internal Service"],
+)
+def test_sunks_chart_refuses_what_only_coreweave_has(make: Make, values: dict[str, Any], message: str) -> None:
+    chart = {"metadata": {"name": "slurm", "namespace": "kube-system"}, "spec": {"repo": "https://r.example.org", "chart": "slurm"}}
+    with pytest.raises(ChartError, match=message):
+        slurm_sunk.install_cluster(ChartRelease(make().world, chart, values))
