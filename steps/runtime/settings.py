@@ -1,4 +1,4 @@
-"""Settings that Argo CD needs before it delivers: bringup's keys of argocd-cm, and the Secret with access to the repository."""
+"""Settings and Secrets beside a task's objects: bringup's keys of argocd-cm, access to the repository, Secrets from files."""
 
 import base64
 from typing import Any
@@ -7,6 +7,7 @@ from steps.clients import secret_file
 from steps.clients.git import git_access
 from steps.contract.delivery import SECRET_TYPE, ConfigMapKeys, RepositorySecret
 from steps.contract.plain_text import count
+from steps.contract.target_secret import FileSecret
 from steps.runtime import config_maps, delivery_inputs
 from steps.runtime.context import Context
 
@@ -41,3 +42,11 @@ def secret(context: Context, wanted: RepositorySecret) -> Object:
     meta = {"name": wanted.name, "namespace": wanted.namespace, "labels": {SECRET_TYPE: "repository"}}
     packed = {key: base64.b64encode(value.encode()).decode() for key, value in data.items()}
     return {"apiVersion": "v1", "kind": "Secret", "metadata": meta, "type": "Opaque", "data": packed}
+
+
+def file_secret(context: Context, wanted: FileSecret) -> Object:
+    """Return the Secret with the content of a secret file; never log it. Raises BadTask for an unusable secret file."""
+    text = secret_file.text(context.environment.secrets, wanted.file, wanted.field)
+    meta = {"name": wanted.name, "namespace": wanted.namespace}
+    data = {wanted.key: base64.b64encode(text.encode()).decode()}
+    return {"apiVersion": "v1", "kind": "Secret", "metadata": meta, "type": "Opaque", "data": data}

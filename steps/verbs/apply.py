@@ -10,6 +10,7 @@ from steps.clients.kube.api import ApiError
 from steps.contract.delivery import ConfigMapKeys, KnownHosts, RepositorySecret, ServerCertificates
 from steps.contract.exit import ExitCode
 from steps.contract.plain_text import count
+from steps.contract.target_secret import FileSecret
 from steps.contract.verdict import FailureClass, Verdict, failed, passed
 from steps.errors import Conflict, Refused
 from steps.runtime import config_maps, delivery_inputs, gating, reuse, settings, target, trust, upgrade_path
@@ -30,6 +31,7 @@ class Arguments(Struct, frozen=True, kw_only=True):
     - `node_labels`: set on every expected node that `select` takes, after the objects. They are forced, because operators write
       defaults (`nvidia.com/mig.config=all-disabled`) that this run takes over.
     - `upgrade_from`: releases → lines from which the vendor supports the upgrade (see `upgrade_path`).
+    - `secrets`: Secrets that are made of secret files, after the objects.
     - `config_map`, `known_hosts`, `certificates`, `repository`: set up Argo CD after the objects; see `settings` and `trust`.
     """
 
@@ -39,6 +41,7 @@ class Arguments(Struct, frozen=True, kw_only=True):
     select: str = "all"
     gate_expectations: dict[str, Any] = {}
     upgrade_from: dict[str, tuple[str, ...]] = {}
+    secrets: tuple[FileSecret, ...] = ()
     config_map: ConfigMapKeys | None = None
     known_hosts: KnownHosts | None = None
     certificates: ServerCertificates | None = None
@@ -112,7 +115,9 @@ def _label_nodes(context: Context, arguments: Arguments) -> Refusal | None:
 
 
 def _set_up(context: Context, arguments: Arguments) -> Refusal | None:
-    """Write Argo CD's settings, trusted servers and repository Secret. Return the refusal that stopped this; None if none."""
+    """Write Secrets from files, and Argo CD's settings, trusted servers and repository. Return the refusal that stopped this."""
+    if refusal := _apply_all(context, [settings.file_secret(context, wanted) for wanted in arguments.secrets]):
+        return refusal
     if (config := arguments.config_map) is not None:
         try:
             settings.merge(context, config)

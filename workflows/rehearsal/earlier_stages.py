@@ -11,7 +11,7 @@ from workflows.plan.model import Plan
 from workflows.rehearsal.simulated_cluster import SimulatedCluster
 from workflows.spec import ClusterSpec
 from workflows.stages import ORDER
-from workflows.stages.host_access import GIT_CA, GIT_CREDENTIALS, GIT_KNOWN_HOSTS
+from workflows.stages.host_access import GIT_CA, GIT_CREDENTIALS, GIT_KNOWN_HOSTS, SLURM_ACCOUNTING
 
 _CERTIFICATE = """-----BEGIN CERTIFICATE-----
 MIIA0zCCAIWgAwIBAgIBATAFBgMrZXAwEzERMA8GA1UEAwwIc3RhbmQtaW4wHhcN
@@ -23,13 +23,14 @@ AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=
 """
 """A certificate for the host name `stand-in`. Its public key is all zeros, so no server can own the private key."""
 STAND_INS = {
+    SLURM_ACCOUNTING: "simulated-password-2\n",
     GIT_CREDENTIALS: "rehearsal:simulated-password-1\n",
     GIT_CA: _CERTIFICATE,
     GIT_KNOWN_HOSTS: "* ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIC0000000000000000000000000000000000000000000\n",
 }
 """Contents of stand-in secrets by file name.
 
-Simulated Git servers need no credentials, but the gates look at the copies of these secrets that Argo CD gets in the cluster.
+Simulated Git servers and databases need no credentials, but tasks copy these secrets into the cluster, where gates look at them.
 """
 
 

@@ -11,9 +11,11 @@ from steps.contract import fleet
 from steps.contract.task import Verb
 from workflows.catalog import PlannedRelease
 from workflows.spec.cluster_spec import slurm_groups
+from workflows.spec.document import value_at
 from workflows.spec.machines import Machine
 from workflows.stage_names import StageName
 from workflows.stages import manifest_objects, rights
+from workflows.stages.host_access import SLURM_ACCOUNTING
 from workflows.stages.stage import Change, Object, Rule, Site, Stage, Step, task
 
 STAGE: StageName = "slurm"
@@ -51,16 +53,17 @@ def build(site: Site) -> Stage | None:
     charts: Object = {"releases": _expected(site, operator), **({"crds": crds} if crds else {})}
     control = _control_expectations(site, releases)
     reads = _reads(cluster.namespace)
-    further: Object = {"select": node_selector(site), "slurm_namespace": cluster.namespace}
+    further: Object = {"select": node_selector(site), "slurm_namespace": cluster.namespace, **_secrets(site, cluster)}
+    writes = (_writes_secrets(cluster.namespace),) if "secrets" in further else ()
     if manifest_objects.by_argo_cd(site, releases):
         # one root Application over all charts, which syncs the cluster once the operator is healthy
-        rules = (*reads, rights.CRDS)
+        rules = (*reads, *writes, rights.CRDS)
         steps = [
             manifest_objects.apply_step(site, STAGE, releases, CONTROL, control, rules, **further),
             _charts(site, operator, charts),
         ]
     else:
-        rules = (*rights.gate_rules(site, releases), *reads)
+        rules = (*rights.gate_rules(site, releases), *reads, *writes)
         steps = [
             manifest_objects.apply_step(site, STAGE, operator, CHARTS, charts, (rights.CRDS,)),
             _charts(site, operator, charts),
@@ -83,6 +86,20 @@ def build(site: Site) -> Stage | None:
         rollback=cluster.rollback,
         releases=tuple(release.id for release in releases),
     )
+
+
+def _secrets(site: Site, cluster: PlannedRelease) -> Object:
+    """Return the argument `secrets` of the task that installs the cluster: the Secret with the password of the accounting database.
+
+    The chart's value `accounting.storageConfig.passwordKeyRef` names it. Empty without accounting.
+    """
+    if site.spec.slurm.accounting is None or site.spec.slurm.kind != "slinky":
+        return {}
+    reference = value_at(cluster.values, "accounting.storageConfig.passwordKeyRef")
+    if not reference:  # overridden: the site's own way to give the password
+        return {}
+    secret = {"namespace": cluster.namespace, **reference, "file": SLURM_ACCOUNTING, "field": "slurm.accounting.password"}
+    return {"secrets": [secret]}
 
 
 # ---- who takes part ------------------------------------------------------------------------------------------------------------
@@ -143,6 +160,10 @@ def _control_expectations(site: Site, releases: tuple[PlannedRelease, ...]) -> O
             "spare": len(members) - site.spec.quorum.share(STAGE).needed(len(members)),
         }
     return expectations
+
+
+def _writes_secrets(namespace: str) -> Rule:
+    return Rule(groups=("",), resources=("secrets",), verbs=("get", "create", "patch"), namespaces=(namespace,))
 
 
 def _reads(namespace: str) -> tuple[Rule, ...]:

@@ -18,7 +18,7 @@ from steps.verbs import apply, job, judge, wait
 from workflows import catalog
 from workflows.spec.cluster_spec import ClusterSpec
 from workflows.spec.machines import expand_groups
-from workflows.stages import manifest_objects
+from workflows.stages import host_access, manifest_objects
 from workflows.stages import slurm as stage
 from workflows.stages.stage import Site
 
@@ -45,7 +45,26 @@ def test_slinky() -> None:
     assert nodes.expectations == {"gpus": 8, "states": True, "promised": True}
 
 
-@pytest.mark.parametrize("over", [{}, {"slurm": SUNK}, {"sharing": {"mode": "time_slicing", "replicas": 4}}])
+ACCOUNTING = {"slurm": {"kind": "slinky", "accounting": {"host": "mariadb.slurm.svc", "password": {"file": "./db_password"}}}}
+DELIVERY = {"mode": "argo_cd", "argo_cd": {"repo": "https://git.example.org/a.git", "revision": "v1", "project": "p"}}
+
+
+@pytest.mark.parametrize("over", [ACCOUNTING, ACCOUNTING | {"delivery": DELIVERY}])
+def test_the_password_of_the_accounting_database_becomes_the_secret_that_the_chart_names(over: dict[str, Any]) -> None:
+    planned = site(**over)
+    built = stage.build(planned)
+    assert built is not None
+    (step,) = [step for step in built.steps if step.task.arguments.get("secrets")]
+    (secret,) = msgspec.convert(step.task.arguments, apply.Arguments).secrets
+    reference = planned.releases["slurm"].values["accounting"]["storageConfig"]["passwordKeyRef"]
+    assert {"name": secret.name, "key": secret.key} == reference
+    assert (secret.namespace, secret.file) == ("slurm", host_access.SLURM_ACCOUNTING)
+    assert any("secrets" in rule.resources and "create" in rule.verbs and rule.namespaces == ("slurm",) for rule in step.rules)
+    (file,) = [file for file in host_access.secret_files(planned.spec) if file.name == secret.file]
+    assert file.path == "./db_password"
+
+
+@pytest.mark.parametrize("over", [{}, {"slurm": SUNK}, ACCOUNTING, {"sharing": {"mode": "time_slicing", "replicas": 4}}])
 def test_tasks_are_what_verbs_and_gates_take(over: dict[str, Any]) -> None:
     built = stage.build(site(**over))
     assert built is not None
