@@ -11,6 +11,7 @@ from workflows.render import manifest_policy, starts
 from workflows.render.bundle import Build, Bundle, Object, RenderError, render
 from workflows.render.grammar import findings
 from workflows.render.grammar.lint import lint
+from workflows.render.grammar.schema_check import check_schema
 from workflows.render.steps import Settings
 
 PIPELINES: dict[str, Build] = {
@@ -89,6 +90,7 @@ def require_clean(bundle: Bundle) -> None:
     workflows = (bundle.workflow, *filter(None, map(starts.workflow, bundle.starts or ())))
     sentences = [sentence for workflow in workflows for sentence in _refused(workflow, {name: bundle.template})]
     sentences += manifest_policy.breaches(bundle.template)
+    sentences += [str(finding) for manifest in bundle.starts or () for finding in check_schema(manifest)]
     if sentences:
         raise RenderError(f"the rendered manifest breaks {len(sentences)} rules; the first: {sentences[0]}")
 
