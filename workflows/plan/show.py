@@ -4,7 +4,7 @@ from typing import Any
 
 from steps.contract import plain_text
 from steps.contract.host_ranges import fold
-from workflows.catalog import PlannedRelease
+from workflows.catalog import PlannedRelease, unverified_values
 from workflows.plan.model import Plan
 from workflows.spec import Issue
 from workflows.spec.git_schedule import GitSchedule
@@ -144,6 +144,8 @@ def _release_facts(release: PlannedRelease) -> list[str]:
         "healthy when": release.health,
         "rollback": release.rollback,
     }
+    if keys := unverified_values(release):
+        parts["unverified values"] = ", ".join(keys)
     head = f"{release.id} {release.version} in namespace {release.namespace} (stage {release.stage})"
     return [head, *(f"{name}: {text}" for name, text in parts.items())]
 
@@ -184,7 +186,9 @@ def _stage(plan: Plan, stage: Stage) -> dict[str, Any]:
 
 def _release(release: PlannedRelease) -> dict[str, Any]:
     fields = _fields(release, "id", "stage", "source", "version", "digest", "namespace", "rollout", "health", "rollback")
-    return fields | {"values": [f"{layer.origin}: {', '.join(layer.keys)}" for layer in release.provenance]}
+    unverified = list(unverified_values(release))
+    values = [f"{layer.origin}: {', '.join(layer.keys)}" for layer in release.provenance]
+    return fields | {"values": values} | ({"unverified": unverified} if unverified else {})
 
 
 def _issue(issue: Issue) -> dict[str, Any]:

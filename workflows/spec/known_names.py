@@ -1,4 +1,4 @@
-"""What a user means by a value that a field does not take: a topic out of scope, another spelling, or a product without facts.
+"""Meanings of values that a field does not take: a topic out of scope, another spelling, or a product without facts.
 
 Errors about closed lists of names ask this module first, since the most similar accepted name is often the wrong advice: an
 `MI300X` is no misspelt `B300`.

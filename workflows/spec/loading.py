@@ -122,8 +122,8 @@ def _validate(model: type[Model], document: YamlDocument) -> tuple[list[SpecErro
         details += validation_errors.findings(model, document.data, details)
         known = {literal.path for literal in errors}
         worded, unworded = details[:MOST_WORDED], max(len(details) - MOST_WORDED, 0)
-        found = (error for error in translate(model, worded, document) if error.path not in known)
-        return [*errors, *found], None, unworded
+        translated = (error for error in translate(model, worded, document) if error.path not in known)
+        return [*errors, *translated], None, unworded
 
 
 def _sound_sections(document: YamlDocument, errors: list[SpecError]) -> ClusterSpec | None:

@@ -11,7 +11,7 @@ from tests.unit.catalog.test_published import CASES
 from workflows import catalog, spec
 from workflows.catalog.chart_schemas import chart_schema, kind_schemas
 from workflows.examples import path
-from workflows.spec.compat.value_shapes import Comparison
+from workflows.spec.compat.value_shapes import ShapeComparison
 
 HAS_DATA = pytest.mark.skipif(not chart_schemas.DATA.is_dir(), reason=f"no published charts and CRDs at {chart_schemas.DATA}")
 
@@ -62,6 +62,6 @@ def test_an_object_of_a_site_is_compared_with_its_kind(tmp_path: Path) -> None:
 
 def test_only_some_of_many_unknown_keys_are_compared_with_all_known_ones() -> None:
     values = {f"drivr{number}x": 1 for number in range(60_000)}
-    flaws = list(Comparison().flaws(values, {"driver": "any"}, ""))
+    flaws = list(ShapeComparison().flaws(values, {"driver": "any"}, ""))
     assert len(flaws) == 60_000
     assert {flaw.flaw for flaw in flaws[100:]} == {"unknown"}

@@ -231,6 +231,6 @@ def _cluster_sizes(spec: ClusterSpec) -> Iterator[RuleFinding]:
         yield RuleFinding("rke2.service_cidr", problem, "use a network between /12 and /28, as in 10.43.0.0/16")
     limit = max_pods(spec)
     if limit > _POD_ADDRESSES and "calico" not in rke2.cni:  # Calico hands out further blocks to a node that is full
-        given = "kubelet_args.max-pods" if "max-pods" in rke2.kubelet_args else "kubelet_config.maxPods"
+        setting = "kubelet_args.max-pods" if "max-pods" in rke2.kubelet_args else "kubelet_config.maxPods"
         problem = f"a node has {_POD_ADDRESSES} pod addresses (/{_NODE_PREFIX}), and its kubelet would take {limit} pods"
-        yield RuleFinding(f"rke2.{given}", problem, f"write {_POD_ADDRESSES - 4} or less, or cni: calico")
+        yield RuleFinding(f"rke2.{setting}", problem, f"write {_POD_ADDRESSES - 4} or less, or cni: calico")

@@ -7,7 +7,7 @@ from typing import Any
 
 from workflows.spec.cluster_spec import ClusterSpec
 from workflows.spec.compat.rule_table import Platform, ReleaseFacts, RuleFinding, rule
-from workflows.spec.compat.value_shapes import Comparison, ValueFlaw
+from workflows.spec.compat.value_shapes import ShapeComparison, ValueFlaw
 from workflows.spec.document import value_at
 
 _WORDS = {
@@ -26,7 +26,7 @@ def values_fit_their_charts(platform: Platform) -> Iterator[RuleFinding]:
     for release in platform.releases.values():
         written = platform.spec.overrides[release.id].values if release.id in platform.spec.overrides else {}
         unknown: list[str] = []
-        for flaw in Comparison().flaws(release.values, release.schema, ""):
+        for flaw in ShapeComparison().flaws(release.values, release.schema, ""):
             key = flaw.path.removeprefix(".")
             if flaw.flaw == "unknown":
                 unknown += [key] if _is_written(written, key) else []
@@ -78,7 +78,7 @@ def _of_objects(release: ReleaseFacts) -> Iterator[RuleFinding]:
         if shape is None:
             continue
         name = item.get("metadata", {}).get("name", "")
-        for flaw in Comparison().flaws(item.get("spec", {}), shape, "spec"):
+        for flaw in ShapeComparison().flaws(item.get("spec", {}), shape, "spec"):
             path = f"catalog.{release.id}.objects"
             where = f"{item.get('kind')} {name}: {flaw.path}"
             if flaw.flaw == "missing":
@@ -136,11 +136,11 @@ def values_leave_what_is_needed(platform: Platform) -> Iterator[RuleFinding]:
 def _containerd(operator: ReleaseFacts) -> Iterator[RuleFinding]:
     path, env = "overrides.gpu_operator.values.toolkit.env", operator.value("toolkit.env")
     entries = [entry for entry in env or () if isinstance(entry, Mapping)] if isinstance(env, list | tuple) else []
-    given = {str(entry.get("name")): str(entry.get("value")) for entry in entries}
-    if "CONTAINERD_CONFIG" in given:
+    variables = {str(entry.get("name")): str(entry.get("value")) for entry in entries}
+    if "CONTAINERD_CONFIG" in variables:
         problem = "with CONTAINERD_CONFIG the toolkit writes RKE2's own config.toml, and RKE2 fails at its next restart"
         yield RuleFinding(path, f"{problem} (NVIDIA/gpu-operator#992)", "remove CONTAINERD_CONFIG; the socket alone is enough")
-    socket = given.get("CONTAINERD_SOCKET")
+    socket = variables.get("CONTAINERD_SOCKET")
     if operator.value("toolkit.enabled") is not False and socket != _SOCKET:
         problem = f"RKE2's containerd listens on {_SOCKET}, and the toolkit would use {socket or 'the default of other systems'}"
         fix = f"keep {{name: CONTAINERD_SOCKET, value: {_SOCKET}}}: this list replaces that of the catalog"

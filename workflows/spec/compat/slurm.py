@@ -30,9 +30,9 @@ def slurm_has_whole_gpus(platform: Platform) -> Iterator[RuleFinding]:
 def slurm_keys_have_effect(platform: Platform) -> Iterator[RuleFinding]:
     """Every key of the section slurm has an effect in the Slurm that the spec asks for."""
     spec, slurm = platform.spec, platform.spec.slurm
-    given = slurm.model_fields_set
+    written = slurm.model_fields_set
     if slurm.kind == "none":
-        for key in sorted(given - {"kind"}):
+        for key in sorted(written - {"kind"}):
             problem = "there is no Slurm (kind: none), so this key has no effect"
             yield RuleFinding(f"slurm.{key}", problem, "remove it, or write kind: slinky")
         return

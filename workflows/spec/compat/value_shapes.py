@@ -41,7 +41,7 @@ def knows(shape: Any, key: str) -> bool:
     return True
 
 
-class Comparison:
+class ShapeComparison:
     """A comparison of one set of values with a shape; it limits the costly searches for similar keys."""
 
     def __init__(self) -> None:
