@@ -1,4 +1,4 @@
-"""What gates measured and read of nodes beside their verdicts, in the form that reports show: bandwidths, and versions in use."""
+"""Values that gates measured and versions that they saw, as reports show them: bandwidths with floors, kernels, drivers."""
 
 from collections.abc import Iterable, Mapping
 
@@ -32,7 +32,7 @@ class Measurement(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 Versions = dict[str, dict[str, tuple[str, ...]]]
-"""What is in use (`kernel`, `GPU driver`) → its versions → the nodes that have each: `{"kernel": {"6.8.0": ("gpu001",)}}`."""
+"""A part (`kernel`, `GPU driver`) → its versions in use → the nodes that have each: `{"kernel": {"6.8.0": ("gpu001",)}}`."""
 
 
 def versions(facts: Mapping[str, Mapping[str, str]]) -> Versions:

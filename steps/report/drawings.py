@@ -1,4 +1,4 @@
-"""What the HTML report draws, as numbers and words: tiles, a time chart, nodes by rack, heat maps and strip plots."""
+"""Figures and charts of the HTML report as data: tiles, a time chart, nodes by rack, heat maps and strip plots."""
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 
@@ -163,8 +163,8 @@ def racks(nodes: Sequence[model.HostReport], odd: Collection[str]) -> list[Rack]
     """Return the nodes by rack, in fleet order; a small fleet is one group. Racks without a node in `odd` are folded."""
     flagged = set(odd)
     if len(nodes) <= FEW:
-        names = tuple(node.name for node in nodes)
-        return [Rack(name=fold(names), nodes=names, findings=len(flagged.intersection(names)), open=True)]
+        whole = tuple(node.name for node in nodes)
+        return [Rack(name=fold(whole), nodes=whole, findings=len(flagged.intersection(whole)), open=True)]
     by_rack: dict[str, list[str]] = {}
     for node in nodes:
         by_rack.setdefault(node.rack, []).append(node.name)

@@ -40,7 +40,7 @@ def operator(_world: World, release: ChartRelease) -> None:
     affinity = _affinity(release, "operator.affinity")
     cpus = release.value("operator.resources.requests.cpu", "8")
     pod = {"affinity": affinity, "tolerations": release.value("operator.tolerations", [])}
-    spec = {"replicas": 1} | workload_spec("sunk-operator", {}, "simulated/sunk-operator", pod)
+    spec: Obj = {"replicas": 1, **workload_spec("sunk-operator", {}, "simulated/sunk-operator", pod)}
     spec["template"]["spec"]["containers"][0]["resources"] = {"requests": {"cpu": cpus}}
     release.put(DEPLOYMENTS, {"metadata": {"name": "sunk-operator"}, "spec": spec})
     if release.value("nvidia-device-plugin.enabled", True):
