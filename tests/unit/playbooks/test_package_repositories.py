@@ -78,7 +78,7 @@ def test_it_comes_before_packages_are_looked_at(tmp_path: Path) -> None:
     part = {name: ([] if kind in ("list", "rows") else {}) for kind in ("list", "rows", "dict") for name in module.KINDS[kind]}
     words = dict.fromkeys(("memlock", "selinux", "apparmor", "pcie_acs"), "")
     system = {"ids": [facts.os_release()["ID"]], "package_manager": "dnf"}
-    flags = dict.fromkeys(("swap_off", "time_service", "default_route"), False)
+    flags = dict.fromkeys(module.KINDS["bool"], False)
     profile = {**part, **words, **flags, "gpu": {}, "gpu_groups": [], "system": system}
     profile |= {"packages": ["rke2-selinux"], "repositories": wanted(tmp_path)}
     machine = bare(tmp_path)
