@@ -22,7 +22,7 @@ DRA: dict[str, Any] = {
 VARIANTS: dict[str, dict[str, Any]] = {
     "volcano": {},
     "kai": {"scheduler": {"gang": "kai"}},
-    "mig": {"sharing": {"mode": "mig", "profile": "1g.18gb"}},
+    "mig": {"sharing": {"mode": "mig", "profile": "1g.18gb"}, "slurm": {"kind": "none"}, "validation": {}},
     "time_slicing": {"sharing": {"mode": "time_slicing", "replicas": 4}, "slurm": {"kind": "none"}},
     "dra": DRA,
     "argo_cd": {

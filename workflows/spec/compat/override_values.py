@@ -9,6 +9,7 @@ from workflows.spec.cluster_spec import ClusterSpec
 from workflows.spec.compat.rule_table import Platform, ReleaseFacts, RuleFinding, rule
 from workflows.spec.compat.value_shapes import ShapeComparison, ValueFlaw
 from workflows.spec.document import value_at
+from workflows.spec.errors import Severity
 
 _WORDS = {
     "bool": "true or false without quotes (a template takes any text for true)",
@@ -51,7 +52,7 @@ def _is_written(values: Mapping[str, Any], key: str) -> bool:
 def _finding(release: ReleaseFacts, flaw: ValueFlaw, path: str) -> RuleFinding:
     key = flaw.path.rpartition(".")[2]
     # the schema is that of the pinned version: another one may know the key
-    severity = None if release.is_pinned else "warning"
+    severity: Severity | None = None if release.is_pinned else "warning"
     if flaw.flaw == "misspelt":
         problem = f"{release.id} {release.version} has no value {key} here, and Helm would ignore it"
         return RuleFinding(path, problem, f"did you mean {flaw.expected}?", severity)
