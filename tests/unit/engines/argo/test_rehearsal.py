@@ -96,6 +96,9 @@ def test_a_rehearsal_on_argo_passes_and_takes_its_pod_away(emulated: Lab, tmp_pa
         )
         digest = re.search("--evidence (sha256:[0-9a-f]{64})", shown.stderr)
         assert digest, shown.stderr
+        (gate,) = [node for node in home.workflow(found[1]).nodes().values() if node.type == "Suspend"]
+        assert gate.inputs is not None
+        assert {row.name: row.value for row in gate.inputs.parameters}["evidence"] == digest[1], "the node shows what is approved"
         given = [str(COMMAND), "approve", found[1], "--as", ADA, "--evidence", digest[1], *place]
         assert subprocess.run(given, env=environment, check=False).returncode == 0
         assert running.wait(120) == 0, said.read_text()
