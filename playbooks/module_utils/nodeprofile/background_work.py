@@ -59,11 +59,15 @@ def at_work(node: NodeAccess, units: list, root: str = "") -> list:
         return []  # an item of services says that systemd does not answer
     working = [name for name, unit in states.items() if unit.get("ActiveState") in AT_WORK]
     names = ["cloud-init" if name in CLOUD_INIT else name for name in working]
-    # between two of its units none is at work, but the last one is still to come
+    # between two of its units none is at work, but the last one is still to come, unless the boot has ended without it
     last = states.get(CLOUD_INIT[-1], {})
-    if begun and last.get("LoadState") == "loaded" and last.get("ActiveState") == "inactive":
+    if begun and last.get("LoadState") == "loaded" and last.get("ActiveState") == "inactive" and _is_booting(node):
         names.append("cloud-init")
     return list(dict.fromkeys(names))
+
+
+def _is_booting(node: NodeAccess) -> bool:
+    return node.run("systemctl", "is-system-running")[1].strip() in systemd_services.BOOTING
 
 
 def _listed(names: list) -> str:

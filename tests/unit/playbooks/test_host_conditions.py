@@ -197,11 +197,13 @@ def test_a_kernel_that_is_locked_down_takes_signed_modules_only(
     assert (signed_modules.secure_boot(str(tmp_path)), signed_modules.are_required(str(tmp_path))) == (secure_boot, required)
 
 
-def at_work(root: Path, states: dict[str, list[str]], *, check_mode: bool = False) -> Machine:
+def at_work(root: Path, states: dict[str, list[str]], *, check_mode: bool = False, system: str = "starting") -> Machine:
     """A machine whose units have these states, one after another at each question; others are inactive."""
     (root / "run/systemd/system").mkdir(parents=True, exist_ok=True)
 
     def show(command: tuple[str, ...]) -> tuple[int, str, str]:
+        if "is-system-running" in command:
+            return 1, system + "\n", ""
         units = [name for name in command if name.endswith(".service")]
         blocks = []
         for name in units:
@@ -237,6 +239,8 @@ def test_cloud_init_is_at_work_until_its_last_unit_has_ended(tmp_path: Path) -> 
     written(tmp_path, background_work.ENABLED)
     between = at_work(tmp_path, {"cloud-config.service": ["active"], "cloud-final.service": ["inactive"]})
     assert background_work.at_work(between, [], str(tmp_path)) == ["cloud-init"]
+    ended = at_work(tmp_path, {"cloud-final.service": ["inactive"]}, system="degraded")
+    assert background_work.at_work(ended, [], str(tmp_path)) == [], "the boot has ended without it"
     last = at_work(tmp_path, {"cloud-final.service": ["activating"]})
     assert background_work.at_work(last, [], str(tmp_path)) == ["cloud-init"]
     failed = at_work(tmp_path, {"cloud-final.service": ["failed"]})
