@@ -531,7 +531,6 @@ REFUSED: list[tuple[str, dict[str, Any], tuple[str, str]]] = [
     ("P28", floored(inter_node_floor_gb_s=2800), ("error", "validation.nccl.inter_node_floor_gb_s")),
     ("P28", floored(inter_node_floor_gb_s=401), ("warning", "validation.nccl.inter_node_floor_gb_s")),
     ("P28", {"sharing": MIG}, ("error", "validation.nccl.inter_node_floor_gb_s")),
-    ("P28", {"stages": ["os_prep", "rke2"]}, ("error", "validation.nccl.inter_node_floor_gb_s")),
     (
         "P28",
         {"accelerator": {"product": "H200", "per_node": 1}, "validation": {"nccl": FLOORS}},
@@ -692,6 +691,7 @@ ACCEPTED: list[tuple[str, dict[str, Any]]] = [
     ("P27", {"rke2": {"version": "v1.34.10+rke2r1"}}),
     ("P28", floored(intra_node_floor_gb_s=450, inter_node_floor_gb_s=400)),
     ("P28", {"sharing": MIG, "validation": None}),
+    ("P28", {"stages": ["os_prep", "rke2"]}),
     ("P28", {"fabric": None, "validation": {"nccl": {"inter_node_floor_gb_s": 12}}}),
     ("P29", {"sharing": SLICED, "slurm": None}),
     ("P30", {"sharing": MIG, "validation": None, "slurm": {"kind": "slinky", "partitions": [{"name": "cpu", "groups": "sv"}]}}),
