@@ -61,6 +61,18 @@ def test_what_is_to_end_now_is_never_slowed_down(cluster: Lab, drill: Drill, ask
     assert cluster.home.workflow("r1").spec.shutdown == told
 
 
+def test_the_watchdog_names_the_account_that_reports_results(cluster: Lab, drill: Drill) -> None:
+    """That of Argo's executor, not that of the task, which has no right to report anything."""
+    cluster.stand_in(withhold={"drill-apply": 10.0})
+    begin(cluster, drill, "quiet")
+    dog = Watchdog(cluster.home, late=0.3)
+
+    def overdue() -> str:
+        return next((sentence for sentence in dog.look(cluster.home.workflow("quiet")) if "has not reached Argo" in sentence), "")
+
+    assert "may ServiceAccount bringup-executor create and patch workflowtaskresults" in until(overdue, "a word about the result")
+
+
 def test_a_run_waits_while_its_volumes_cannot_be_read(emulated: Lab) -> None:
     """The stand-in keeps what it could not start, and starts it when the API server answers again."""
     meta = {"name": "given", "namespace": emulated.where.namespace}
