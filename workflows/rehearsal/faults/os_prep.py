@@ -117,7 +117,7 @@ FAULTS = (
         caught_by="The kernel is locked down to signed modules on machines where a driver is to be built.",
         cause="Secure Boot is on: its kernel loads signed modules only",
         false_green="Every setting of the profile is as wanted, and the machine boots.",
-        source="https://docs.nvidia.com/datacenter/cloud-native/gpu-operator/latest/platform-support.html",
+        source="https://docs.kernel.org/admin-guide/module-signing.html",
     ),
     Fault(
         name="kernel_headers_gone",
@@ -127,7 +127,7 @@ FAULTS = (
         caught_by="The package manager knows no candidate for the headers of the running kernel.",
         cause="offers linux-headers-",
         false_green="All packages of the profile are installed.",
-        source="NVIDIA/gpu-operator#85",
+        source="https://github.com/NVIDIA/gpu-operator/issues/85",
     ),
     Fault(
         name="dns_loopback_only",
@@ -137,7 +137,7 @@ FAULTS = (
         caught_by="Every resolv.conf that RKE2 could give to pods has a loopback or link-local name server.",
         cause="no pod reaches 127.0.0.53, and RKE2 gives pods 8.8.8.8",
         false_green="Names resolve on the machine itself.",
-        source="https://docs.rke2.io/known_issues",
+        source="https://github.com/k3s-io/k3s/issues/588",
     ),
     Fault(
         name="noexec_data_folder",
@@ -167,7 +167,7 @@ FAULTS = (
         caught_by="The template lies in RKE2's data folder and does not extend RKE2's own.",
         cause="containerd templates is .*config.toml.tmpl",
         false_green="RKE2 starts, and containerd runs with the old configuration.",
-        source="NVIDIA/gpu-operator#992",
+        source="https://github.com/NVIDIA/gpu-operator/issues/992",
     ),
     Fault(
         name="link_type_wrong",
@@ -178,6 +178,6 @@ FAULTS = (
         cause="link type of mlx5_0 is (Ethernet|InfiniBand): the firmware's LINK_TYPE_P1",
         false_green="The port is up, and its cable is good.",
         needs="fabric.driver=host",
-        source="https://docs.nvidia.com/networking/display/mftv4310/mlxconfig",
+        source="https://docs.nvidia.com/networking/display/mftv4341lts/using-mlxconfig",
     ),
 )
