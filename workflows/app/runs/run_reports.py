@@ -1,6 +1,7 @@
 """Reports of a run as text (table, JSON, YAML, HTML, JUnit), and the JUnit file of a command that starts a run."""
 
 import errno
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -58,6 +59,8 @@ def write_file(file: Path, text: str) -> None:
     kind = regular_files.kind_of(file)
     if kind is FileKind.LINK:
         raise OSError(errno.ELOOP, f"is a symbolic link to {file.readlink()}: reports are not written through links", str(file))
+    if not file.parent.is_dir():  # a misspelt folder must not come to be
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(file))
     if kind in (None, FileKind.FILE):
         regular_files.write(file.parent, file.name, text.encode())
     else:  # a device or a FIFO that somebody reads
