@@ -27,6 +27,8 @@ hypothesis.settings.load_profile("bringup")
 LONGEST = (
     "unit/rehearsal/faults/test_first_stages.py",
     "unit/rehearsal/faults/test_last_stages.py",
+    "unit/rehearsal/test_specs.py",
+    "unit/rehearsal/test_large_fleets.py",
     "unit/architecture/test_linters.py",
     "unit/cli/test_image_builds.py",
     "unit/rehearsal/faults/test_healthy_seeds.py",
