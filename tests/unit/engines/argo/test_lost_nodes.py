@@ -62,7 +62,7 @@ def test_what_is_to_end_now_is_never_slowed_down(cluster: Lab, drill: Drill, ask
 
 
 def test_the_watchdog_names_the_account_that_reports_results(cluster: Lab, drill: Drill) -> None:
-    """Exit code of Argo's executor, not that of the task, which has no right to report anything."""
+    """Account of Argo's executor, not that of the task, which has no right to report anything."""
     cluster.stand_in(withhold={"drill-apply": 10.0})
     begin(cluster, drill, "quiet")
     dog = Watchdog(cluster.home, late=0.3)
