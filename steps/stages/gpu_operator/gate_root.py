@@ -103,7 +103,7 @@ def _discovered(seen: ControlObservation, want: ControlExpectation) -> Finding |
         return None
     missing = ", ".join(sorted(set(want.nodes) - have)[:5]) or "any"
     problem = f"NFD found GPUs in {len(have)} of {len(want.nodes)} expected nodes; not in {missing}"
-    step = "see whether NFD's worker runs there, then lspci -d 10de:"
+    step = "see whether NFD's worker runs there (a taint of the node that it does not tolerate keeps it away), then lspci -d 10de:"
     return unknown(FailureClass.DEPENDENCY, problem, f"at least {want.least}", step)
 
 
