@@ -533,6 +533,11 @@ REFUSED: list[tuple[str, dict[str, Any], tuple[str, str]]] = [
     ("P28", {"sharing": MIG}, ("error", "validation.nccl.inter_node_floor_gb_s")),
     (
         "P28",
+        {"fabric": None, "validation": {"nccl": {"inter_node_floor_gb_s": 901}}},
+        ("error", "validation.nccl.inter_node_floor_gb_s"),
+    ),
+    (
+        "P28",
         {"accelerator": {"product": "H200", "per_node": 1}, "validation": {"nccl": FLOORS}},
         ("error", "validation.nccl.intra_node_floor_gb_s"),
     ),

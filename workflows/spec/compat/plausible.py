@@ -85,10 +85,16 @@ def _above_links(spec: ClusterSpec) -> Iterator[RuleFinding]:
     if nccl.intra_node_floor_gb_s is not None and nccl.intra_node_floor_gb_s > limit:
         problem = f"all links of one {gpu.product} carry {limit:g} GB/s in both directions together, so no run reaches this floor"
         yield RuleFinding("validation.nccl.intra_node_floor_gb_s", problem, "give 0.9 × the measured baseline in GB/s (not Gbit/s)")
-    if nccl.inter_node_floor_gb_s is None or fabric.kind == "none":
+    if nccl.inter_node_floor_gb_s is None:
+        return
+    path = "validation.nccl.inter_node_floor_gb_s"
+    if fabric.kind == "none":  # the rate of an Ethernet that no fabric describes is not known
+        if nccl.inter_node_floor_gb_s > limit:
+            problem = f"one {gpu.product} takes part with at most {limit:g} GB/s, so no run reaches this floor"
+            yield RuleFinding(path, problem, "give 0.9 × the measured baseline in GB/s (not Gbit/s)")
         return
     line = fabric.nics_per_node * fabric.rate_gbit / 8
-    path, nics = "validation.nccl.inter_node_floor_gb_s", f"{fabric.nics_per_node} ports of {fabric.rate_gbit} Gbit/s"
+    nics = f"{fabric.nics_per_node} ports of {fabric.rate_gbit} Gbit/s"
     if nccl.inter_node_floor_gb_s > min(2 * line, limit):
         problem = f"{nics} carry {line:g} GB/s each way and one {gpu.product} {limit:g} GB/s, so no run reaches this floor"
         yield RuleFinding(path, problem, "give 0.9 × the measured baseline in GB/s (not Gbit/s)")
