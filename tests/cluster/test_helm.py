@@ -9,7 +9,7 @@ from kubelab import box
 from kubelab.lab import Cluster
 
 from steps.clients.kube.client import Kube
-from steps.contract.charts import Release, ReleaseState
+from steps.contract.charts import Release, ReleaseState, value_digests
 from steps.contract.verdict import FailureClass, Status, Verdict
 from steps.runtime.watching import keep_install_logs
 from steps.stages.base_services.contract import ControlObservation
@@ -41,7 +41,7 @@ def install(cluster: Cluster) -> Iterator[Install]:
         body = {"apiVersion": "helm.cattle.io/v1", "kind": "HelmChart", "metadata": {"name": name, "namespace": "kube-system"}}
         text = json.dumps(body | {"spec": wanted | rules | spec})
         cluster.plane.kubectl("apply", "--server-side", "--field-manager=bringup", "-f", "-", stdin=text)
-        return Release(name=name, namespace=name, version=version)
+        return Release(name=name, namespace=name, version=version, values=value_digests(spec.get("values", {})))
 
     yield apply
     for name in made:
@@ -75,11 +75,14 @@ def test_a_chart_is_installed_by_a_real_pod_and_passes_our_gate(cluster: Cluster
 def test_new_values_make_a_second_revision_and_the_gate_waits_for_it(kube: Kube, install: Install) -> None:
     release = install("again", "small", "1.2.3")
     until(kube, release, lambda _, problem: problem is None)
-    install("again", "small", "1.2.3", values={"greeting": "new"})
-    assert seen(kube, release)[1] is not None, "the gate took the old Job for the new values"
-    state, _ = until(kube, release, lambda _, problem: problem is None)
+    changed = install("again", "small", "1.2.3", values={"greeting": "new"})
+    assert seen(kube, changed)[1] is not None, "the gate took the old Job for the new values"
+    state, _ = until(kube, changed, lambda _, problem: problem is None)
     assert state.newest is not None
     assert state.newest.number == 2
+    drift = seen(kube, release)[1]
+    assert drift is not None
+    assert "other values than planned in greeting" in drift.reason
 
 
 @pytest.mark.parametrize(
