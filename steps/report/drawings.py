@@ -68,7 +68,8 @@ def _nodes(report: model.Report) -> Tile:
 
 def measured_tiles(report: model.Report) -> list[Tile]:
     """Return a figure for each measured quantity: the least value that counts, and the floor."""
-    return [_measured(row, report.aside) for row in report.measured]
+    aside = frozenset(report.aside)
+    return [_measured(row, aside) for row in report.measured]
 
 
 def _measured(row: Measurement, aside: Collection[str]) -> Tile:

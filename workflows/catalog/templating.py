@@ -15,6 +15,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from steps.contract.node_taints import from_text
 from workflows.catalog.criteria import Facts, matches, multus_owner
 from workflows.spec import ClusterSpec
 from workflows.spec.cluster_spec import (
@@ -135,10 +136,9 @@ def _daemon_tolerations(spec: ClusterSpec) -> list[dict[str, str]]:
 
 def toleration(taint: str) -> dict[str, str]:
     """Return the Kubernetes toleration for a taint written as `key=value:effect` or `key:effect`."""
-    pair, effect = taint.rsplit(":", 1)
-    key, _, value = pair.partition("=")
-    match = {"operator": "Equal", "value": value} if value else {"operator": "Exists"}
-    return {"key": key, "effect": effect, **match}
+    tainted = from_text(taint)
+    match = {"operator": "Equal", "value": tainted["value"]} if "value" in tainted else {"operator": "Exists"}
+    return {"key": tainted["key"], "effect": tainted["effect"], **match}
 
 
 def _slurm_partitions(spec: ClusterSpec) -> list[dict[str, Any]]:

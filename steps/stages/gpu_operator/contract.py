@@ -11,6 +11,8 @@ GPU_LABELS = tuple(f"feature.node.kubernetes.io/{name}.present" for name in ("pc
 """Labels of Node Feature Discovery by any of which the operator finds GPU nodes (gpu-operator controllers/state_manager.go)."""
 
 
+PRODUCT_LABEL = "nvidia.com/gpu.product"
+"""Label of GPU Feature Discovery with the name of a node's GPUs."""
 EXPORTER = "nvidia-dcgm-exporter"
 """DaemonSet and Service of the exporter of GPU metrics beside a ClusterPolicy."""
 

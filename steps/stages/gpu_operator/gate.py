@@ -9,6 +9,7 @@ from steps.contract.measurements import versions
 from steps.contract.verdict import Verdict, of_nodes, passed
 from steps.stages.gpu_operator import gate_root, gate_smoke
 from steps.stages.gpu_operator.contract import (
+    PRODUCT_LABEL,
     ControlExpectation,
     ControlObservation,
     FunctionalExpectation,
@@ -22,8 +23,6 @@ from steps.stages.shared import gate_alike, gate_charts, gate_checks
 CONTROL = "gpu_operator/control"
 NODES = "gpu_operator/nodes"
 FUNCTIONAL = "gpu_operator/functional"
-PRODUCT = "nvidia.com/gpu.product"
-"""Label of GPU Feature Discovery with the name of a node's GPUs."""
 
 
 def control(seen: ControlObservation, want: ControlExpectation) -> Verdict:
@@ -47,7 +46,7 @@ def nodes(seen: NodesObservation, want: NodesExpectation) -> Verdict:
     by_name, fleet = {node.name: node for node in seen.nodes}, survey(seen, want)
     rows = [judge_node(name, by_name.get(name), want, fleet) for name in want.nodes]
     what = "all GPUs advertised, healthy and validated, drivers and kernels alike"
-    products = versions({"GPU": {node.name: node.labels.get(PRODUCT, "") for node in seen.nodes}})
+    products = versions({"GPU": {node.name: node.labels.get(PRODUCT_LABEL, "") for node in seen.nodes}})
     return msgspec.structs.replace(of_nodes(NODES, rows, what=what, notes=fleet.notes), versions=products)
 
 

@@ -11,7 +11,14 @@ from msgspec import Struct
 from steps.contract.fleet_facts import FleetFact
 from steps.contract.verdict import FailureClass, NodeVerdict
 from steps.stages.gpu_operator import gate_validator
-from steps.stages.gpu_operator.contract import GPU_LABELS, AdvertisingMode, GpuNode, NodesExpectation, NodesObservation
+from steps.stages.gpu_operator.contract import (
+    GPU_LABELS,
+    PRODUCT_LABEL,
+    AdvertisingMode,
+    GpuNode,
+    NodesExpectation,
+    NodesObservation,
+)
 from steps.stages.shared import gate_alike
 from steps.stages.shared.finding import Finding, fail, node_verdict, unknown
 
@@ -169,10 +176,10 @@ def _validated(look: Look) -> Finding | None:
 
 
 def _product(look: Look) -> Finding | None:
-    product = look.node.labels.get("nvidia.com/gpu.product", "")
+    product = look.node.labels.get(PRODUCT_LABEL, "")
     if not product:
         expected, step = "written by GPU feature discovery", "log of gpu-feature-discovery"
-        return unknown(FailureClass.HEALTH, "no label nvidia.com/gpu.product", expected, step)
+        return unknown(FailureClass.HEALTH, f"no label {PRODUCT_LABEL}", expected, step)
     if look.want.products and product not in look.want.products:
         step = "correct accelerator.product (or product_label) in the spec, or the machine"
         return fail(FailureClass.INPUT, f"product is {product}", " or ".join(look.want.products), step)
@@ -181,7 +188,7 @@ def _product(look: Look) -> Finding | None:
 
 def _count(look: Look) -> Finding | None:
     labels = look.node.labels
-    if look.want.products and labels.get("nvidia.com/gpu.product") != look.want.products[0]:
+    if look.want.products and labels.get(PRODUCT_LABEL) != look.want.products[0]:
         return None  # sharing changed the labels: they count slices now
     counted, memory = labels.get("nvidia.com/gpu.count", ""), labels.get("nvidia.com/gpu.memory", "")
     if counted != str(look.gpus):

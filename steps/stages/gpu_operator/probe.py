@@ -9,6 +9,7 @@ from steps.contract.charts import Trouble, Workload
 from steps.stages.gpu_operator import probe_instances
 from steps.stages.gpu_operator.contract import (
     GPU_LABELS,
+    PRODUCT_LABEL,
     AdvertisingMode,
     ControlObservation,
     FunctionalObservation,
@@ -30,7 +31,7 @@ KEPT_LABELS = frozenset(
     {
         *GPU_LABELS,
         "nvidia.com/gpu.present",
-        "nvidia.com/gpu.product",
+        PRODUCT_LABEL,
         "nvidia.com/gpu.count",
         "nvidia.com/gpu.memory",
         "nvidia.com/cuda.driver-version.full",

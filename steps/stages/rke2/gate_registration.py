@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 
 from steps.contract.host_ranges import expand
+from steps.contract.node_taints import from_text
 from steps.contract.verdict import FailureClass, NodeVerdict
 from steps.stages.rke2.contract import NodesExpectation, NodesObservation, RegisteredNode, RegistrationGroup, parse_version
 from steps.stages.rke2.gate_control_plane import why_unsteady
@@ -40,7 +41,7 @@ def _row(
         step = f"read journalctl -u rke2-agent on {name} (token, registration address, port 9345)"
         return fail(FailureClass.RUNTIME, "not registered", "a Node of this name", step).of_node(name)
 
-    own = ", ".join(taint for taint in node.taints if _key(taint) in want.own_taints)
+    own = ", ".join(taint for taint in node.taints if from_text(taint)["key"] in want.own_taints)
     summary = f"Ready, {node.version}, {node.address}" + (f"; {own} is the platform's own" if own else "")
     return node_verdict(name, next(_findings(node, group, want, now), None), summary)
 
@@ -126,16 +127,12 @@ def _again(node: RegisteredNode, label: str) -> str:
     return f"RKE2 gives labels at registration only: `kubectl label --overwrite node {node.name} {label}`"
 
 
-def _key(taint: str) -> str:
-    return taint.rpartition(":")[0].partition("=")[0]
-
-
 def _taints(node: RegisteredNode, wanted: tuple[str, ...], own: tuple[str, ...]) -> Iterator[Finding]:
     """Yield a problem for taints of a node that are missing or unexpected.
 
     Taints of the spec must be present. Taints of the platform (`own`) come and go with its work and are ignored.
     """
-    strange = [taint for taint in node.taints if taint not in wanted and _key(taint) not in own]
+    strange = [taint for taint in node.taints if taint not in wanted and from_text(taint)["key"] not in own]
     passing = [taint for taint in strange if taint.startswith(CONDITIONS)]
     if passing:
         step = f"read the conditions of {node.name}"

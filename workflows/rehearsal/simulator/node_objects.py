@@ -6,6 +6,7 @@ import functools
 import ipaddress
 from typing import Any
 
+from steps.contract.node_taints import from_text
 from steps.stages.rke2.contract import parse_version
 from workflows.rehearsal.simulator import rke2_charts
 from workflows.rehearsal.simulator.api_kinds import DAEMON_SETS, LEASES, NODES, Obj, Ref, has_condition
@@ -195,19 +196,13 @@ def _node(world: World, name: str, state: dict[str, Any]) -> Obj:
         "rke2.io/internal-ip": address(world, name),
         "node.alpha.kubernetes.io/ttl": "0",
     }
-    taints = [_taint_of(text) for text in state["taints"]]
+    taints = list(map(from_text, state["taints"]))
     # A node with the fault registered before the labels of config.yaml were written.
     own = {} if world.fault("node_labels_old", name) else state["labels"]
     return {
         "metadata": {"name": name, "labels": labels | own, "annotations": annotations},
         "spec": {"providerID": f"rke2://{name}", "taints": [*taints, NOT_READY]},
     }
-
-
-def _taint_of(text: str) -> Obj:
-    pair, _, effect = text.rpartition(":")
-    key, _, value = pair.partition("=")
-    return {"key": key, "effect": effect} | ({"value": value} if value else {})
 
 
 def _status(world: World, name: str, state: dict[str, Any], *, ready: bool) -> Obj:

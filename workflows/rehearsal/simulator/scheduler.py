@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from steps.contract.node_taints import tolerates
 from workflows.rehearsal.simulator import simulated_pods
 from workflows.rehearsal.simulator.api_kinds import NODES, PODS, Obj, Ref, labels_of, ref
 from workflows.rehearsal.simulator.world import Changes, World
@@ -48,19 +49,6 @@ def _asked(container: Obj) -> dict[str, float]:
     resources = container.get("resources") or {}
     merged = (resources.get("limits") or {}) | (resources.get("requests") or {})
     return {name: quantity(amount) for name, amount in merged.items()}
-
-
-def tolerates(tolerations: Iterable[Obj], taint: Obj) -> bool:
-    """Return True if one of a pod's tolerations matches a node's taint."""
-    for entry in tolerations:
-        if entry.get("effect") not in (None, "", taint["effect"]):
-            continue
-        if entry.get("operator", "Equal") == "Exists":
-            if not entry.get("key") or entry["key"] == taint["key"]:
-                return True
-        elif entry.get("key") == taint["key"] and (entry.get("value") or "") == (taint.get("value") or ""):
-            return True
-    return False
 
 
 def matches_expressions(labels: Mapping[str, str], expressions: Iterable[Obj]) -> bool:

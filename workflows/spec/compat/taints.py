@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from steps.contract.node_taints import from_text, tolerates
 from workflows.spec.cluster_spec import gpu_groups, keeping_taints
 from workflows.spec.compat.rule_table import Platform, ReleaseFacts, RuleFinding, rule
 
@@ -46,18 +47,19 @@ def _accepts(release: ReleaseFacts, taints: tuple[str, ...]) -> bool:
     """Return True if controllers of a release run on machines with these taints: by default, or by tolerations in its values."""
     own = list(_tolerations(release.values))
     keys = CONTROL_PLANE if release.id in _ON_CONTROL_PLANE else ()
-    return all(_key(taint) in keys or any(_matches(entry, taint) for entry in own) for taint in taints)
+    return all(taint["key"] in keys or tolerates(own, taint) for taint in map(from_text, taints))
 
 
 def _daemons(platform: Platform) -> Iterator[RuleFinding]:
-    for taint in keeping_taints(platform.spec, gpu_groups(platform.spec)):
+    for text in keeping_taints(platform.spec, gpu_groups(platform.spec)):
+        taint = from_text(text)
         for name, paths in _DAEMONS.items():
             release = platform.releases.get(name)
             for path in paths if release is not None else ():
                 tolerations = release.value(path) if release is not None else None
-                if isinstance(tolerations, list) and not any(_matches(entry, taint) for entry in tolerations):
-                    problem = f"DaemonSets of {name} do not tolerate {taint} of the GPU machines, so they never run there"
-                    fix = f"add {{key: {_key(taint)}, operator: Exists}}, or leave the key out: it then has the taints of the spec"
+                if isinstance(tolerations, list) and not tolerates(tolerations, taint):
+                    problem = f"DaemonSets of {name} do not tolerate {text} of the GPU machines, so they never run there"
+                    fix = f"add {{key: {taint['key']}, operator: Exists}}, or leave the key out: it then has the taints of the spec"
                     yield RuleFinding(f"overrides.{name}.values.{path}", problem, fix)
 
 
@@ -67,18 +69,3 @@ def _tolerations(values: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
             yield from (entry for entry in value if isinstance(entry, Mapping))
         elif isinstance(value, Mapping) and key not in ("daemonsets", "worker", "kubeletPlugin", "nodes"):
             yield from _tolerations(value)
-
-
-def _key(taint: str) -> str:
-    return taint.rpartition(":")[0].partition("=")[0]
-
-
-def _matches(toleration: Mapping[str, Any], taint: str) -> bool:
-    """Return True if a toleration matches a taint written as `key=value:effect`."""
-    pair, _, effect = taint.rpartition(":")
-    key, _, value = pair.partition("=")
-    if toleration.get("effect") not in (None, "", effect):
-        return False
-    if toleration.get("operator", "Equal") == "Exists":
-        return not toleration.get("key") or toleration["key"] == key
-    return toleration.get("key") == key and (toleration.get("value") or "") == value
