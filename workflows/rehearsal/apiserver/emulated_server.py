@@ -6,6 +6,7 @@ import datetime
 import ipaddress
 import os
 import secrets
+import socket
 import ssl
 import tempfile
 import threading
@@ -71,7 +72,7 @@ LOOPBACK, EVERYWHERE = "127.0.0.1", "0.0.0.0"
 _CLUSTER = "emulated"
 _SHUTDOWN_S = 2.0
 _ACCEPT_ROUNDS = 4
-"""Rounds of the event loop for which a stopping server waits, so that a connection that came last is accepted and closed."""
+"""Rounds of the event loop after the server stops to accept, until a connection that came last is among its connections."""
 
 
 def kubeconfig_text(url: str, token: str, authority: str = "") -> str:
@@ -117,6 +118,7 @@ class EmulatedServer:
         self.state = ClusterState()
         self._token = token or secrets.token_urlsafe(32)
         self._certificate = certificate
+        self._listening: socket.socket | None = None
         dispatcher = RequestDispatcher(self.state, self._token, git_version or f"{kubernetes_version()}+emulated")
         # handler_cancellation: a watch whose client went away must not stay until its next bookmark.
         app = web_application(dispatcher)
@@ -126,7 +128,8 @@ class EmulatedServer:
         """Start to listen and return the address; port 0 means any free port. Raises OSError if the port is taken."""
         await self._runner.setup()
         certificate = self._certificate
-        await web.TCPSite(self._runner, host, port, ssl_context=certificate.context() if certificate else None).start()
+        self._listening = socket.create_server((host, port))
+        await web.SockSite(self._runner, self._listening, ssl_context=certificate.context() if certificate else None).start()
         # programs beside the server reach one that listens everywhere by loopback
         reached = LOOPBACK if host == EVERYWHERE else host
         url = f"{'https' if certificate else 'http'}://{reached}:{self._runner.addresses[0][1]}"
@@ -136,18 +139,17 @@ class EmulatedServer:
         """End all watches and stop listening."""
         for _, table in self.state.store.tables():
             table.log.close()
+        if self._listening is not None:  # asyncio leaves a connection open that it accepted just before it closes the socket
+            asyncio.get_running_loop().remove_reader(self._listening)
+        for _ in range(_ACCEPT_ROUNDS):
+            await asyncio.sleep(0)
         server = self._runner.server
-        connections = list(server.connections) if server is not None else []
+        connections = server.connections if server is not None else []
+        transports = [connection.transport for connection in connections if connection.transport is not None]
         await self._runner.cleanup()
-        for _ in range(_ACCEPT_ROUNDS):  # aiohttp's cleanup leaves a connection open that was accepted after it began
-            await asyncio.sleep(0)
-        if server is not None:
-            connections += server.connections
-            transports = [connection.transport for connection in connections if connection.transport is not None]
-            await server.shutdown(0)
-            for transport in transports:  # a closed one waits as long as its client does not read
-                transport.abort()
-            await asyncio.sleep(0)
+        for transport in transports:  # a closed one waits as long as its client does not read
+            transport.abort()
+        await asyncio.sleep(0)
 
 
 class RunningServer:

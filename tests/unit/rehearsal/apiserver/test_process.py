@@ -1,10 +1,15 @@
 """The server as a process of its own: readiness, permissions, a clean end."""
 
+import contextlib
+import gc
 import signal
+import socket
 import stat
 import subprocess
 import sys
-from collections.abc import Iterator
+import threading
+import warnings
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -12,8 +17,9 @@ import urllib3
 from kubernetes import client, config
 
 from tests.unit.rehearsal.apiserver.cluster_client import of_kubeconfig, until
-from workflows.rehearsal.apiserver import serve_in_thread
+from workflows.rehearsal.apiserver import RunningServer, serve_in_thread
 
+CONFIG_MAPS = "/api/v1/namespaces/default/configmaps"
 ROOT = Path(__file__).parents[4]
 COMMAND = [sys.executable, "-m", "workflows.rehearsal.apiserver"]
 
@@ -72,6 +78,65 @@ def test_two_servers_in_threads_are_apart_and_stop() -> None:
     with serve_in_thread(port=int(one.url.rpartition(":")[2])) as again:
         assert again.url == one.url
         assert of_kubeconfig(again.kubeconfig, real=False).get("/readyz").status == 200
+
+
+def _open_after_stop(disturb: Callable[[RunningServer, list[socket.socket]], Callable[[], None]]) -> list[str]:
+    """Start a server, disturb it with clients, stop it, and return what Python says about connections that stayed open."""
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        server = serve_in_thread()
+        clients: list[socket.socket] = []
+        settle = disturb(server, clients)
+        server.stop()
+        settle()
+        del server
+        gc.collect()
+    for one in clients:
+        one.close()
+    return [str(one.message) for one in seen if "transport" in str(one.message)]
+
+
+def _connect(server: RunningServer) -> socket.socket:
+    host, port = server.url.removeprefix("http://").split(":")
+    return socket.create_connection((host, int(port)))
+
+
+def test_a_stopped_server_closes_connections_that_came_last() -> None:
+    def connect_on_and_on(server: RunningServer, clients: list[socket.socket]) -> Callable[[], None]:
+        connected, ended = threading.Event(), threading.Event()
+
+        def connect() -> None:
+            while not ended.is_set():
+                with contextlib.suppress(OSError):
+                    clients.append(_connect(server))
+                    connected.set()
+
+        thread = threading.Thread(target=connect)
+        thread.start()
+        connected.wait()
+
+        def settle() -> None:
+            ended.set()
+            thread.join()
+
+        return settle
+
+    assert [_open_after_stop(connect_on_and_on) for _ in range(5)] == [[]] * 5
+
+
+def test_a_stopped_server_drops_a_client_that_does_not_read() -> None:
+    def ask_without_reading(server: RunningServer, clients: list[socket.socket]) -> Callable[[], None]:
+        cluster = of_kubeconfig(server.kubeconfig, real=False)
+        for number in range(10):  # more than the buffers of two sockets hold
+            config_map = {"metadata": {"name": f"big-{number}"}, "data": {"text": "x" * 900_000}}
+            assert cluster.post(CONFIG_MAPS, {"apiVersion": "v1", "kind": "ConfigMap"} | config_map).status == 201
+        cluster.close()
+        clients.append(_connect(server))
+        clients[0].sendall(f"GET {CONFIG_MAPS} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {server.token}\r\n\r\n".encode())
+        assert clients[0].recv(15) == b"HTTP/1.1 200 OK"
+        return lambda: None
+
+    assert _open_after_stop(ask_without_reading) == []
 
 
 def test_over_tls_the_kubeconfig_carries_the_authority(tmp_path: Path, started: list[subprocess.Popen[bytes]]) -> None:
