@@ -12,6 +12,7 @@ SECTIONS = {
     "Run": ("runs", "status", "watch", "logs", "approve", "cancel", "resume", "quarantine", "schedule", "sweep"),
     "Evidence": ("report", "verify", "timeline", "diff-runs", "pull"),
     "Node images": ("image",),
+    "Software stacks": ("stack",),
     "Develop": ("doctor", "explain", "schema", "stages", "faults", "lint", "exec", "simulate"),
 }
 """Commands of each section, in the order in which they are shown."""

@@ -49,6 +49,14 @@ def recipes() -> Iterable[str]:
 
 
 @_silent
+def locks() -> Iterable[str]:
+    """Return the YAML files and lock files of the current folder for shell completion."""
+    from pathlib import Path
+
+    return sorted(str(path) for path in Path().iterdir() if path.suffix in {".yaml", ".lock"})
+
+
+@_silent
 def operations() -> Iterable[str]:
     """Return the names of the operations on an existing cluster for shell completion."""
     from steps.contract.operation import OperationKind

@@ -26,6 +26,7 @@ from workflows.cli import (
 )
 from workflows.cli.command_sections import SectionedGroup
 from workflows.cli.images import commands as image_commands
+from workflows.cli.stacks import commands as stack_commands
 from workflows.engines.folders import NoStateFolder, StateFolder
 
 _UsageError = cast(type[typer.BadParameter], typer.BadParameter.__bases__[0])
@@ -67,6 +68,7 @@ def application() -> typer.Typer:
         quarantine_commands,
         tool_commands,
         image_commands,
+        stack_commands,
         schedule_commands,
     ):
         commands.register(app)

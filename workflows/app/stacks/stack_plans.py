@@ -1,0 +1,195 @@
+"""The use case of `bringup stack plan`: read a lock and a build cache, and tell what a build of the stack would do."""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from workflows.softwarestack import build_tasks, stack_plan
+from workflows.softwarestack.build_graph import BuildGraph, LockError, PackageNode
+from workflows.softwarestack.spack_cache import cached_hashes
+from workflows.softwarestack.spack_lock import read
+from workflows.softwarestack.stack_plan import StackPlan
+
+SLOTS: Final = (4, 16, 64)
+"""Numbers of builds at a time for which a plan tells its duration."""
+_LOCK_STARTS: Final = (b"{", b"[")
+
+
+@dataclass(frozen=True)
+class PlannedStack:
+    """A plan, and the numbers of slots for which its duration is wanted."""
+
+    plan: StackPlan
+    slots: tuple[int, ...]
+
+    def summary(self) -> dict[str, Any]:
+        """Return numbers of packages by what becomes of them, times in seconds, and the size of the rendered workflow in bytes."""
+        plan, schedule = self.plan, self.plan.schedule
+        return {
+            "lock": plan.graph.source,
+            "packages": len(plan.graph.nodes),
+            "builds": len(plan.builds),
+            "cached": len(plan.cached),
+            "unneeded": len(plan.unneeded),
+            "externals": len(plan.externals),
+            "depth": max(schedule.depth.values(), default=0),
+            "measured": sum(build.measured for build in plan.builds.values()),
+            "critical_path_s": round(schedule.critical_path),
+            "serial_s": round(schedule.serial),
+            "makespans": [self._makespan(slots) for slots in self.slots],
+            "rendered_bytes": build_tasks.rendered_bytes(plan),
+        }
+
+    def values(self) -> dict[str, Any]:
+        """Return everything as data: the summary, each build in the order in which it starts, and the longest chain."""
+        nodes = self.plan.graph.nodes
+        return {
+            **self.summary(),
+            "longest_chain": [nodes[hash_].title for hash_ in self.plan.schedule.longest_chain()],
+            "order": [
+                {
+                    "hash": build.node.hash,
+                    "package": build.node.title,
+                    "compiler": build.node.compiler,
+                    "class": build.size.name,
+                    "seconds": round(build.seconds),
+                    "measured": build.measured,
+                    "depth": self.plan.schedule.depth[build.node.hash],
+                    "waits_for": list(self.plan.schedule.needs[build.node.hash]),
+                }
+                for build in self.plan.ordered
+            ],
+        }
+
+    def rows(self) -> list[tuple[str, ...]]:
+        """Return a row for each build, in the order in which they start."""
+        depth, remaining = self.plan.schedule.depth, self.plan.schedule.remaining
+        return [
+            (
+                build.node.title,
+                build.node.hash[:7],
+                build.node.compiler,
+                build.size.name,
+                f"{'' if build.measured else '~'}{duration(build.seconds)}",
+                str(depth[build.node.hash]),
+                duration(remaining[build.node.hash]),
+            )
+            for build in self.plan.ordered
+        ]
+
+    def sentences(self) -> Iterator[str]:
+        """Yield the summary as sentences for a person."""
+        facts = self.summary()
+        yield (
+            f"{facts['builds']} builds of {facts['packages']} packages: {facts['cached']} are in the cache, {facts['externals']}"
+            f" come with the system, {facts['unneeded']} are not needed"
+        )
+        if not self.plan.builds:
+            return
+        chain = [self.plan.graph.nodes[hash_].name for hash_ in self.plan.schedule.longest_chain()]
+        yield f"depth {facts['depth']}, critical path {duration(facts['critical_path_s'])}: {' → '.join(chain)}"
+        for makespan in facts["makespans"]:
+            yield (
+                f"{makespan['slots']} at a time: {duration(makespan['seconds'])}, {makespan['ratio']:.2f} × the least possible"
+                f" (with barriers between tiers {duration(makespan['tier_barriers_s'])})"
+            )
+        yield f"one after another: {duration(facts['serial_s'])}"
+        if estimated := facts["builds"] - facts["measured"]:
+            yield f"times of {estimated} builds are estimates by size class (~), until a run has measured them"
+        size = facts["rendered_bytes"]
+        yield f"the workflow's tasks take {size} bytes, {size // facts['builds']} a build"
+
+    def _makespan(self, slots: int) -> dict[str, Any]:
+        schedule = self.plan.schedule
+        seconds, bound = schedule.makespan(slots), schedule.bound(slots)
+        barriers = round(schedule.tier_barriers(slots))
+        ratio = round(seconds / bound, 4) if bound else 1.0
+        return {"slots": slots, "seconds": round(seconds), "ratio": ratio, "tier_barriers_s": barriers}
+
+
+def prepare(source: str, cache: Path | None, durations: Path | None, slots: Sequence[int]) -> PlannedStack:
+    """Return the plan of a lock, or of the lock that a stack spec names.
+
+    `cache` is the folder of a build cache, `durations` a JSON object of seconds by hash or package name. Raises `LockError` for
+    unusable files, `SpecErrors` for an unusable spec.
+    """
+    graph = read(_lock_of(Path(source)))
+    available = cached_hashes(cache) if cache else frozenset[str]()
+    measured = _durations(durations) if durations else {}
+    return PlannedStack(stack_plan.plan(graph, available, measured), tuple(slots or SLOTS))
+
+
+def tree_lines(graph: BuildGraph, builds: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the roots and, indented below each package, what it needs. A package that was shown before ends with `…`."""
+    shown = set[str]()
+    waiting = [(root, 0) for root in reversed(graph.roots)]
+    while waiting:
+        hash_, depth = waiting.pop()
+        node = graph.nodes[hash_]
+        again = hash_ in shown and bool(node.dependencies)
+        yield f"{'  ' * depth}{node.title} {hash_[:7]}{_state(node, builds)}{' …' if again else ''}"
+        if not again:
+            shown.add(hash_)
+            waiting += [(needed, depth + 1) for needed in reversed(node.dependencies)]
+
+
+def dot_lines(plan: StackPlan) -> Iterator[str]:
+    """Yield the builds as a graph in Graphviz' language, with edges from a build to what it waits for."""
+    yield "digraph stack {"
+    yield "  rankdir=LR; node [shape=box];"
+    edges = build_tasks.direct_needs(plan.schedule)
+    for build in plan.ordered:
+        hash_ = build.node.hash
+        yield f'  "{hash_}" [label="{build.node.title}\\n{hash_[:7]}"];'
+        yield from (f'  "{hash_}" -> "{needed}";' for needed in edges[hash_])
+    yield "}"
+
+
+def duration(seconds: float) -> str:
+    """Return a duration for people, such as `45 s`, `3 min` or `2.5 h`."""
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
+
+
+def _state(node: PackageNode, builds: Mapping[str, Any]) -> str:
+    if node.external:
+        return " (external)"
+    return "" if node.hash in builds else " (cached)"
+
+
+def _lock_of(path: Path) -> Path:
+    """Return the path of the lock that is meant: the file itself if it holds JSON, else the lock that it names as a stack spec."""
+    try:
+        with path.open("rb") as file:
+            start = file.read(4096).lstrip()
+    except OSError as error:
+        raise LockError(f"{path}: cannot be read: {error.strerror}", "give the path of a stack.yaml or a spack.lock") from error
+    if start.startswith(_LOCK_STARTS):
+        return path
+    from workflows.spec.pipeline_specs import load_stack
+
+    spec = load_stack(path)
+    if spec.lock is None:
+        raise LockError(
+            f"{path}: it names no lock", "run `spack concretize` in the environment, and add `lock: spack.lock` to the spec"
+        )
+    return path.parent / spec.lock
+
+
+def _durations(path: Path) -> dict[str, float]:
+    hint = 'give a JSON object of seconds by package name or hash, such as {"hdf5": 412.5}'
+    try:
+        data = json.loads(path.read_bytes())
+    except OSError as error:
+        raise LockError(f"{path}: cannot be read: {error.strerror}", hint) from error
+    except (ValueError, RecursionError) as error:
+        raise LockError(f"{path}: it is no JSON: {error}", hint) from error
+    if not isinstance(data, dict):
+        raise LockError(f"{path}: it is no JSON object", hint)
+    for name, seconds in data.items():
+        if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 <= seconds < 1e7:
+            raise LockError(f"{path}: the duration of {name[:80]!r} is no number of seconds", hint)
+    return {name: float(seconds) for name, seconds in data.items()}

@@ -1,0 +1,76 @@
+"""The command group `bringup stack`: software stacks."""
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from steps.contract.exit import ExitCode
+from workflows.cli import completion, output
+from workflows.cli.command_sections import SectionedGroup
+from workflows.cli.output import Format
+
+Source = Annotated[
+    str,
+    typer.Argument(metavar="STACK|LOCK", help="A stack spec with a lock, or a spack.lock.", autocompletion=completion.locks),
+]
+Cache = Annotated[Path | None, typer.Option("--cache", help="Folder of the build cache; what it holds is not built.")]
+Durations = Annotated[
+    Path | None,
+    typer.Option("--durations", metavar="FILE", help="JSON object of seconds by package name or hash."),
+]
+Slots = Annotated[
+    list[int] | None,
+    typer.Option("--slots", min=1, max=100_000, help="Builds at a time; repeat for more. Default: 4, 16 and 64."),
+]
+
+
+class PlanFormat(StrEnum):
+    """Forms of a stack's plan: those of all commands, the tree of packages, and Graphviz' language."""
+
+    TABLE = "table"
+    JSON = "json"
+    YAML = "yaml"
+    TREE = "tree"
+    DOT = "dot"
+
+
+PlanOutput = Annotated[PlanFormat, typer.Option("--output", "-o", help="Form of the output.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the group `stack` with all its commands to the application."""
+    stack = typer.Typer(no_args_is_help=True, cls=SectionedGroup)
+    stack.callback()(_group)  # keeps typer from making a single command the group itself
+    stack.command(name="plan")(plan)
+    app.add_typer(stack, name="stack", help="Plan software stacks (Spack).")
+
+
+def _group() -> None:
+    """Plan software stacks."""
+
+
+def plan(
+    source: Source = "stack.yaml",
+    cache: Cache = None,
+    durations: Durations = None,
+    slots: Slots = None,
+    form: PlanOutput = PlanFormat.TABLE,
+) -> int:
+    """Print what a build of a locked stack would do: builds in their order, what is cached, critical path and duration."""
+    from workflows.app.stacks import stack_plans
+
+    planned = stack_plans.prepare(source, cache, durations, slots or ())
+    match form:
+        case PlanFormat.TREE:
+            output.lines(stack_plans.tree_lines(planned.plan.graph, planned.plan.builds))
+        case PlanFormat.DOT:
+            output.lines(stack_plans.dot_lines(planned.plan))
+        case PlanFormat.TABLE:
+            if rows := planned.rows():
+                output.table(("PACKAGE", "HASH", "COMPILER", "CLASS", "TIME", "DEPTH", "PATH"), rows)
+            output.prose(planned.sentences())
+        case PlanFormat.JSON | PlanFormat.YAML:
+            output.data(planned.values(), Format(form.value))
+    return ExitCode.OK

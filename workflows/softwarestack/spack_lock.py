@@ -1,0 +1,148 @@
+"""Read `spack.lock` of Spack 0.18 and newer (lock file versions 4 to 7) into a graph of builds.
+
+Versions 4 and 5 write the types of a dependency as `type` (before Spack 0.22) or as `parameters.deptypes`; since version 6
+compilers are packages of their own. Source: lib/spack/spack/environment/environment.py of https://github.com/spack/spack.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+import msgspec
+from msgspec import Struct, field
+
+from workflows.softwarestack.build_graph import MOST_NODES, BuildGraph, LockError, PackageNode
+
+VERSIONS: Final = (4, 5, 6, 7)
+LARGEST_BYTES: Final = 256 << 20
+"""Largest file that is read: a lock of 1,238 packages has 7 MB."""
+_RUNTIME_TYPES: Final = {"link", "run"}
+_BUILD_TYPES: Final = {"build"}
+_LANGUAGES: Final = {"c", "cxx", "fortran"}
+"""Virtual packages that a compiler provides, since lock file version 6."""
+
+
+class _Meta(Struct, frozen=True):
+    file_type: str = field(name="file-type", default="")
+    lockfile_version: int = field(name="lockfile-version", default=0)
+
+
+class _File(Struct, frozen=True):
+    meta: _Meta = field(name="_meta", default=_Meta())
+    roots: msgspec.Raw = msgspec.Raw(b"[]")
+    concrete_specs: msgspec.Raw = msgspec.Raw(b"{}")
+
+
+class _Parameters(Struct, frozen=True):
+    deptypes: tuple[str, ...] = ()
+    virtuals: tuple[str, ...] = ()
+
+
+class _Dependency(Struct, frozen=True):
+    hash: str
+    name: str = ""
+    type: tuple[str, ...] = ()
+    parameters: _Parameters = _Parameters()
+
+
+class _Target(Struct, frozen=True):
+    name: str = ""
+
+
+class _Architecture(Struct, frozen=True):
+    platform_os: str | None = None
+    target: _Target | str | None = None
+
+
+class _Compiler(Struct, frozen=True):
+    name: str = ""
+    version: str = ""
+
+
+class _Spec(Struct, frozen=True):
+    name: str
+    version: str = ""
+    arch: _Architecture | None = None
+    compiler: _Compiler | None = None
+    external: msgspec.Raw = msgspec.Raw(b"null")
+    dependencies: tuple[_Dependency, ...] = ()
+
+
+_SPEC: Final = msgspec.json.Decoder(_Spec)
+
+
+class _Root(Struct, frozen=True):
+    hash: str
+
+
+def read(path: Path) -> BuildGraph:
+    """Return the graph of a lock file. Raises `LockError` if the file cannot be read, is no lock, or cannot be planned."""
+    try:
+        with path.open("rb") as file:
+            content = file.read(LARGEST_BYTES + 1)
+    except OSError as error:
+        raise LockError(f"{path}: cannot be read: {error.strerror}", "give the path of a spack.lock") from error
+    if len(content) > LARGEST_BYTES:
+        raise LockError(f"{path}: it has more than {LARGEST_BYTES >> 20} MiB", "give the path of a spack.lock")
+    return parse(content, str(path))
+
+
+def parse(content: bytes, source: str) -> BuildGraph:
+    """Return the graph of a lock file's content; `source` names it in messages. Raises `LockError`."""
+    hint = "give a file that `spack concretize` wrote"
+    try:
+        file = msgspec.json.decode(content, type=_File)
+        _check(file.meta, source, hint)
+        roots = msgspec.json.decode(file.roots, type=tuple[_Root, ...])
+        # counted before they are decoded: a million small specs would take a gigabyte
+        undecoded = msgspec.json.decode(file.concrete_specs, type=dict[str, msgspec.Raw])
+        if len(undecoded) > MOST_NODES:
+            raise LockError(f"{source}: it lists {len(undecoded)} packages, at most {MOST_NODES} are planned", hint)
+        specs = {hash_: _SPEC.decode(spec) for hash_, spec in undecoded.items()}
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise LockError(f"{source}: it is no spack.lock: {error}", hint) from error
+    except RecursionError as error:
+        raise LockError(f"{source}: it is no spack.lock: it is nested too deeply", hint) from error
+    nodes = {hash_: _node(hash_, spec, specs) for hash_, spec in specs.items()}
+    return BuildGraph(source, nodes, tuple(dict.fromkeys(root.hash for root in roots)))
+
+
+def _check(meta: _Meta, source: str, hint: str) -> None:
+    if meta.file_type != "spack-lockfile":
+        raise LockError(f"{source}: it is no spack.lock: _meta.file-type is {meta.file_type[:60]!r}", hint)
+    if meta.lockfile_version not in VERSIONS:
+        raise LockError(
+            f"{source}: lockfile version {meta.lockfile_version} is not supported, versions {VERSIONS[0]} to {VERSIONS[-1]} are",
+            "concretize again with Spack 0.18 or newer",
+        )
+
+
+def _node(hash_: str, spec: _Spec, specs: Mapping[str, _Spec]) -> PackageNode:
+    runtime, build = list[str](), list[str]()
+    for dependency in spec.dependencies:
+        types = {*dependency.type, *dependency.parameters.deptypes}
+        if types & _RUNTIME_TYPES:
+            runtime.append(dependency.hash)
+        elif types & _BUILD_TYPES:  # dependencies of type test alone are installed only where tests are asked for
+            build.append(dependency.hash)
+    target = spec.arch.target if spec.arch else None
+    return PackageNode(
+        hash=hash_,
+        name=spec.name,
+        version=spec.version,
+        compiler=_compiler(spec, specs),
+        target=target.name if isinstance(target, _Target) else target or "",
+        external=bytes(spec.external) not in (b"null", b"{}"),
+        runtime=tuple(dict.fromkeys(runtime)),
+        build=tuple(dict.fromkeys(build)),
+    )
+
+
+def _compiler(spec: _Spec, specs: Mapping[str, _Spec]) -> str:
+    """Return the compiler of a package, such as `gcc@13.2.0`; empty for a package that nothing compiles."""
+    if spec.compiler is not None:
+        return f"{spec.compiler.name}@{spec.compiler.version}"
+    for dependency in spec.dependencies:
+        if _LANGUAGES.intersection(dependency.parameters.virtuals) and (compiler := specs.get(dependency.hash)):
+            return f"{compiler.name}@{compiler.version}"
+    return ""
