@@ -1,4 +1,4 @@
-"""Which packages a Spack build cache in a folder holds.
+"""Read a build cache of Spack in a folder: which packages it holds.
 
 `spack buildcache check` cannot tell: it takes installed packages alone, and looks for unsigned metadata alone. So the files are
 read as Spack writes them: until 0.23 a metadata file and a tarball below `build_cache`; since 1.0 a manifest below `v3/manifests`
@@ -23,12 +23,12 @@ _SHA256: Final = re.compile(r"[0-9a-f]{64}")
 _LARGEST_MANIFEST: Final = 4 << 20
 
 
-class _Blob(Struct, frozen=True):
+class _TarballBlob(Struct, frozen=True):
     checksum: str = ""
 
 
-class _Manifest(Struct, frozen=True):
-    data: tuple[_Blob, ...] = ()
+class _CacheManifest(Struct, frozen=True):
+    data: tuple[_TarballBlob, ...] = ()
 
 
 def cached_hashes(folder: Path) -> frozenset[str]:
@@ -68,7 +68,7 @@ def _checksums(path: Path) -> list[str]:
         content = file.read(_LARGEST_MANIFEST)
     start, end = content.find(b"{"), content.rfind(b"}")  # a signed manifest is clear-signed text around the JSON
     try:
-        manifest = msgspec.json.decode(content[start : end + 1], type=_Manifest)
+        manifest = msgspec.json.decode(content[start : end + 1], type=_CacheManifest)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return []
     checksums = [blob.checksum for blob in manifest.data]

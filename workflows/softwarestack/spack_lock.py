@@ -22,56 +22,56 @@ _LANGUAGES: Final = {"c", "cxx", "fortran"}
 """Virtual packages that a compiler provides, since lock file version 6."""
 
 
-class _Meta(Struct, frozen=True):
+class _LockFileMeta(Struct, frozen=True):
     file_type: str = field(name="file-type", default="")
     lockfile_version: int = field(name="lockfile-version", default=0)
 
 
-class _File(Struct, frozen=True):
-    meta: _Meta = field(name="_meta", default=_Meta())
+class _LockFile(Struct, frozen=True):
+    meta: _LockFileMeta = field(name="_meta", default=_LockFileMeta())
     roots: msgspec.Raw = msgspec.Raw(b"[]")
     concrete_specs: msgspec.Raw = msgspec.Raw(b"{}")
 
 
-class _Parameters(Struct, frozen=True):
+class _DependencyParameters(Struct, frozen=True):
     deptypes: tuple[str, ...] = ()
     virtuals: tuple[str, ...] = ()
 
 
-class _Dependency(Struct, frozen=True):
+class _LockedDependency(Struct, frozen=True):
     hash: str
     name: str = ""
     type: tuple[str, ...] = ()
-    parameters: _Parameters = _Parameters()
+    parameters: _DependencyParameters = _DependencyParameters()
 
 
-class _Target(Struct, frozen=True):
+class _CpuTarget(Struct, frozen=True):
     name: str = ""
 
 
-class _Architecture(Struct, frozen=True):
+class _SpecArchitecture(Struct, frozen=True):
     platform_os: str | None = None
-    target: _Target | str | None = None
+    target: _CpuTarget | str | None = None
 
 
-class _Compiler(Struct, frozen=True):
+class _CompilerSpec(Struct, frozen=True):
     name: str = ""
     version: str = ""
 
 
-class _Spec(Struct, frozen=True):
+class _ConcreteSpec(Struct, frozen=True):
     name: str
     version: str = ""
-    arch: _Architecture | None = None
-    compiler: _Compiler | None = None
+    arch: _SpecArchitecture | None = None
+    compiler: _CompilerSpec | None = None
     external: msgspec.Raw = msgspec.Raw(b"null")
-    dependencies: tuple[_Dependency, ...] = ()
+    dependencies: tuple[_LockedDependency, ...] = ()
 
 
-_SPEC: Final = msgspec.json.Decoder(_Spec)
+_SPEC: Final = msgspec.json.Decoder(_ConcreteSpec)
 
 
-class _Root(Struct, frozen=True):
+class _LockRoot(Struct, frozen=True):
     hash: str
 
 
@@ -91,9 +91,9 @@ def parse(content: bytes, source: str) -> BuildGraph:
     """Return the graph of a lock file's content; `source` names it in messages. Raises `LockError`."""
     hint = "give a file that `spack concretize` wrote"
     try:
-        file = msgspec.json.decode(content, type=_File)
+        file = msgspec.json.decode(content, type=_LockFile)
         _check(file.meta, source, hint)
-        roots = msgspec.json.decode(file.roots, type=tuple[_Root, ...])
+        roots = msgspec.json.decode(file.roots, type=tuple[_LockRoot, ...])
         # counted before they are decoded: a million small specs would take a gigabyte
         undecoded = msgspec.json.decode(file.concrete_specs, type=dict[str, msgspec.Raw])
         if len(undecoded) > MOST_NODES:
@@ -107,7 +107,7 @@ def parse(content: bytes, source: str) -> BuildGraph:
     return BuildGraph(source, nodes, tuple(dict.fromkeys(root.hash for root in roots)))
 
 
-def _check(meta: _Meta, source: str, hint: str) -> None:
+def _check(meta: _LockFileMeta, source: str, hint: str) -> None:
     if meta.file_type != "spack-lockfile":
         raise LockError(f"{source}: it is no spack.lock: _meta.file-type is {meta.file_type[:60]!r}", hint)
     if meta.lockfile_version not in VERSIONS:
@@ -117,7 +117,7 @@ def _check(meta: _Meta, source: str, hint: str) -> None:
         )
 
 
-def _node(hash_: str, spec: _Spec, specs: Mapping[str, _Spec]) -> PackageNode:
+def _node(hash_: str, spec: _ConcreteSpec, specs: Mapping[str, _ConcreteSpec]) -> PackageNode:
     runtime, build = list[str](), list[str]()
     for dependency in spec.dependencies:
         types = {*dependency.type, *dependency.parameters.deptypes}
@@ -131,14 +131,14 @@ def _node(hash_: str, spec: _Spec, specs: Mapping[str, _Spec]) -> PackageNode:
         name=spec.name,
         version=spec.version,
         compiler=_compiler(spec, specs),
-        target=target.name if isinstance(target, _Target) else target or "",
+        target=target.name if isinstance(target, _CpuTarget) else target or "",
         external=bytes(spec.external) not in (b"null", b"{}"),
         runtime=tuple(dict.fromkeys(runtime)),
         build=tuple(dict.fromkeys(build)),
     )
 
 
-def _compiler(spec: _Spec, specs: Mapping[str, _Spec]) -> str:
+def _compiler(spec: _ConcreteSpec, specs: Mapping[str, _ConcreteSpec]) -> str:
     """Return the compiler of a package, such as `gcc@13.2.0`; empty for a package that nothing compiles."""
     if spec.compiler is not None:
         return f"{spec.compiler.name}@{spec.compiler.version}"
