@@ -55,6 +55,7 @@ _FACTS: Mapping[str, Callable[[ClusterSpec], str]] = {
     "peer_to_peer": lambda spec: _yes(wants_peer_to_peer(spec)),
     "fabric": lambda spec: spec.fabric.kind,
     "fabric_mode": lambda spec: spec.fabric.mode if spec.fabric.kind != "none" else "none",
+    "fabric_mtu": lambda spec: "given" if spec.fabric.kind != "none" and spec.fabric.mtu else "unchanged",
     "fabric_driver": lambda spec: spec.fabric.driver if spec.fabric.kind != "none" else "none",
     "multus": multus_owner,
     "sharing": lambda spec: spec.sharing.mode,

@@ -203,8 +203,7 @@ def _functional(site: Site) -> Step:
     }
     expectations |= {"names": list(fabric.rails)} if fabric.rails else {}
     expectations |= {"networks": networks} if networks else {}
-    # of the networks for pods only this kind has an MTU of its own; the others have that of the machine's link (stage os_prep)
-    expectations |= {"mtu": fabric.mtu} if fabric.mode == "macvlan" and fabric.mtu else {}
+    expectations |= {"mtu": fabric.mtu} if networks and fabric.mtu else {}
     return manifest_objects.check_step(
         STAGE,
         FUNCTIONAL,

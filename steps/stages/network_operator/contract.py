@@ -47,11 +47,25 @@ class IpPoolBlocks(Struct, frozen=True, kw_only=True, omit_defaults=True):
     nodes: tuple[str, ...] = ()
 
 
+class OtherInstance(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A workload that somebody else runs, and that does what a part of this platform does.
+
+    `part` is what it is (`Network Operator`, `RDMA device plugin`), known by its image or by what it registers. `name` is
+    `NAMESPACE/NAME`, `owner` is `KIND NAME` of its controller or the chart's release; empty if nothing tells.
+    """
+
+    part: str
+    name: str
+    image: str = ""
+    owner: str = ""
+
+
 class ControlObservation(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Observation of gate network_operator/control: the operator's objects in the cluster.
 
     `now` is the target's clock, `operands` are the operator's workloads. `nfd` and `multus` are the DaemonSets of NFD workers and
-    of Multus in the whole cluster (`NAMESPACE/NAME`).
+    of Multus in the whole cluster (`NAMESPACE/NAME`), whatever their names. `others` are further Network Operators and device
+    plugins for NICs that this platform did not bring.
     """
 
     now: float = 0.0
@@ -62,6 +76,7 @@ class ControlObservation(Struct, frozen=True, kw_only=True, omit_defaults=True):
     trouble: tuple[Trouble, ...] = ()
     nfd: tuple[str, ...] = ()
     multus: tuple[str, ...] = ()
+    others: tuple[OtherInstance, ...] = ()
 
 
 class ControlExpectation(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -136,7 +151,8 @@ class FunctionalExpectation(Struct, frozen=True, kw_only=True, omit_defaults=Tru
 
     Each of `rails` devices of a node must reach `floor` Gbit/s in both directions, with each of `partners` other nodes (fewer if
     there are no more). `names` are the devices of these rails, empty if the plan does not name them. `link` is their link layer,
-    InfiniBand or Ethernet. Pods must be attached to `networks` (`NAMESPACE/NAME`), with interfaces of `mtu` bytes (0: any).
+    InfiniBand or Ethernet. Pods must be attached to `networks` (`NAMESPACE/NAME`), with interfaces of `mtu` bytes
+    (0: of one MTU in all pods).
     """
 
     nodes: tuple[str, ...] = ()

@@ -49,8 +49,9 @@ def charts(seen: ChartsObservation, want: ChartsExpectation) -> Verdict:
 
 
 def control(seen: ControlObservation, want: ControlExpectation) -> Verdict:
-    """Check one NFD, one Multus, every wanted state with its images, networks attached, and addresses handed out."""
-    finding = one_nfd(seen.nfd) or _one_multus(seen, want) or _policy(seen, want) or _networks(seen, want) or _pools(seen, want)
+    """Check one NFD, Multus and operator, every wanted state with its images, networks attached, and addresses handed out."""
+    alone = one_nfd(seen.nfd) or _one_multus(seen, want) or _no_others(seen)
+    finding = alone or _policy(seen, want) or _networks(seen, want) or _pools(seen, want)
     if finding is not None:
         return finding.verdict(CONTROL)
     return passed(CONTROL, f"{count(len(want.states), 'state')} ready: {', '.join(want.states)}")
@@ -85,6 +86,19 @@ def _one_multus(seen: ControlObservation, want: ControlExpectation) -> Finding |
         step = "see fabric.multus and rke2.cni in the spec"
         return unknown(FailureClass.DEPENDENCY, "no Multus DaemonSet", "exactly one", step)
     return None
+
+
+def _no_others(seen: ControlObservation) -> Finding | None:
+    """Return a failure if somebody else's Network Operator or device plugin for NICs runs, in whatever namespace."""
+    if not seen.others:
+        return None
+    first = seen.others[0]
+    origin = ", ".join(filter(None, (f"image {first.image}" if first.image else "", f"of {first.owner}" if first.owner else "")))
+    more = f" and {len(seen.others) - 1} more" if len(seen.others) > 1 else ""
+    step = "find who runs it and remove it: both register the same devices, or act on the same NICs"
+    return fail(
+        FailureClass.DEPENDENCY, f"a second {first.part} runs: {first.name} ({origin}){more}", "none beside this platform's", step
+    )
 
 
 def _policy(seen: ControlObservation, want: ControlExpectation) -> Finding | None:

@@ -5,7 +5,7 @@ whose side is at fault: a node is cleared only if it is fast with another partne
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -48,12 +48,12 @@ class Attached(Struct, frozen=True):
 
 
 class RingReports(Struct, frozen=True, kw_only=True):
-    """The reports of all pods, ordered for the judgement of single nodes; `pending` are pods without a node.
+    """The reports of all pods, ordered for the judgement of single nodes.
 
-    `sent` and `received` are directions by (node, rail). `names` are the device names that most nodes have. `owners` maps
-    each secondary address to the nodes whose pods have it, once all pods have reported. `silent` are nodes without a report.
-    `slow` are the directions below the floor. `expected` are the rails of each node that must be fast, as rail → device; `rails`
-    counts the nodes that have each rail.
+    `pending` are pods without a node. `sent` and `received` are directions by (node, rail). `names` are the device names that
+    most nodes have. `owners` maps each secondary address to the nodes whose pods have it. `mtus` maps each interface of secondary
+    networks to its usual MTU. `silent` are nodes without a report. `slow` are the directions below the floor. `expected` are the
+    rails of each node that must be fast, as rail → device; `rails` counts the nodes that have each rail.
     """
 
     pods: Mapping[str, CheckPod]
@@ -63,6 +63,7 @@ class RingReports(Struct, frozen=True, kw_only=True):
     slow: list[Direction]
     names: tuple[str, ...]
     owners: Mapping[str, list[str]]
+    mtus: Mapping[str, int]
     silent: tuple[str, ...]
     expected: Mapping[str, Mapping[str, str]]
     rails: Mapping[str, int]
@@ -122,7 +123,7 @@ def _read(seen: FunctionalObservation, want: FunctionalExpectation) -> RingRepor
             received[direction.target, direction.rail].append(direction)
             if not direction.good:
                 slow.append(direction)
-        for address in _secondary_addresses(pod) if len(nodes) >= len(want.nodes) else ():
+        for address in _secondary_addresses(pod) if pod.report else ():
             owners[address].append(pod.node)
     common = Counter(tuple(sorted(map(_device, _rails(pod)))) for pod in pods.values() if pod.report)
     # of sets that equally many nodes have, the larger one: a node may lack a device, and has none too many
@@ -140,6 +141,7 @@ def _read(seen: FunctionalObservation, want: FunctionalExpectation) -> RingRepor
         slow=slow,
         names=names,
         owners=owners,
+        mtus=_usual_mtus(pods.values(), want) if not want.mtu else {},
         silent=silent,
         expected=expected,
         rails=rails,
@@ -199,7 +201,7 @@ def _node(name: str, want: FunctionalExpectation, ring: RingReports, rails: tupl
     pod = ring.pods.get(name)
     if pod is None or not pod.report:
         return gate_checks.silent(pod, ring.pending, goal).of_node(name)
-    finding = _attachment(pod, want, ring) or _mtu(pod, want) or _ports(pod, want, ring) or _speed(name, want, ring, goal)
+    finding = _attachment(pod, want, ring) or _mtu(pod, want, ring) or _ports(pod, want, ring) or _speed(name, want, ring, goal)
     slowest = min([speed for speed in rails if speed is not None], default=0.0)
     return node_verdict(name, finding, f"{count(want.rails, 'rail')}, the slowest {slowest:g} Gbit/s")
 
@@ -303,23 +305,44 @@ def _attachment(pod: CheckPod, want: FunctionalExpectation, ring: RingReports) -
         if others:
             seen = f"address {address} is also that of a pod on {', '.join(others[:MOST_NAMED])}"
             step = "see fabric.ip_pool: blocks of nv-ipam must not overlap, nor a second IPAM hand out the same range"
-            return fail(FailureClass.RUNTIME, seen, "an address of its own", step)
+            # addresses of pods that are still to come may show which IPAM is wrong
+            make = unknown if ring.silent else fail
+            return make(FailureClass.RUNTIME, seen, "an address of its own", step)
     return None
 
 
-def _mtu(pod: CheckPod, want: FunctionalExpectation) -> Finding | None:
-    """Return a finding unless every secondary interface in the pod has the wanted MTU."""
-    if not want.mtu or not want.networks:
-        return None
-    interfaces = {str(entry.get("name")): entry.get("mtu") for entry in _objects(pod.report.get("interfaces"))}
-    for attached in _attachments(pod) or ():
-        if attached.name.rpartition("/")[2] not in {network.rpartition("/")[2] for network in want.networks}:
-            continue
-        mtu = interfaces.get(attached.interface)
+def _usual_mtus(pods: Iterable[CheckPod], want: FunctionalExpectation) -> dict[str, int]:
+    """Return each interface of the wanted networks with the MTU that it has in most pods."""
+    counts: defaultdict[str, Counter[int]] = defaultdict(Counter)
+    for pod in pods:
+        for _, interface, mtu in _interfaces(pod, want):
+            if isinstance(mtu, int):
+                counts[interface][mtu] += 1
+    return {interface: max(seen, key=lambda mtu: (seen[mtu], mtu)) for interface, seen in counts.items()}
+
+
+def _interfaces(pod: CheckPod, want: FunctionalExpectation) -> Iterator[tuple[str, str, object]]:
+    """Yield network, interface and MTU of each wanted network of a pod that has reported; the MTU is None if it reported none."""
+    mtus = {str(entry.get("name")): entry.get("mtu") for entry in _objects(pod.report.get("interfaces"))}
+    names = {network.rpartition("/")[2] for network in want.networks}
+    for attached in (_attachments(pod) or ()) if pod.report and names else ():
+        if attached.name.rpartition("/")[2] in names:
+            yield attached.name, attached.interface, mtus.get(attached.interface)
+
+
+def _mtu(pod: CheckPod, want: FunctionalExpectation, ring: RingReports) -> Finding | None:
+    """Return a finding unless every secondary interface in the pod has the wanted MTU, or without one that of most pods."""
+    for network, interface, mtu in _interfaces(pod, want):
+        wanted = want.mtu or ring.mtus.get(interface)
         if mtu is None:
-            seen = f"interface {attached.interface} of network {attached.name} is not in the pod's report"
-            return unknown(FailureClass.RUNTIME, seen, f"MTU {want.mtu}", "read the log of the check's pod")
-        if mtu != want.mtu:
-            step = "see mtu of the network's attachment definition, and the MTU of its master interface on the node"
-            return fail(FailureClass.COMPARISON, f"interface {attached.interface} has MTU {mtu} in the pod", str(want.mtu), step)
+            seen = f"interface {interface} of network {network} is not in the pod's report"
+            expected = f"MTU {wanted}" if wanted else "its MTU"
+            return unknown(FailureClass.RUNTIME, seen, expected, "read the log of the check's pod")
+        if mtu != wanted:
+            step = (
+                "see mtu of the network's attachment definition or SriovNetworkNodePolicy, and the MTU of its master interface on "
+                "the node"
+            )
+            expected = f"{wanted}" if want.mtu else f"{wanted} as in most pods"
+            return fail(FailureClass.COMPARISON, f"interface {interface} has MTU {mtu} in the pod", expected, step)
     return None

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from msgspec import Struct
 
 from steps.contract.charts import ChartsObservation
+from steps.stages.network_operator import probe_instances
 from steps.stages.network_operator.contract import (
     NETWORK_STATUS,
     AppliedState,
@@ -97,7 +98,8 @@ def control(kube: KubeReader, scope: Scope) -> ControlObservation:
         operands=operands,
         trouble=() if settled else probe_workloads.troubles(probe_workloads.pods(kube, NAMESPACE)),
         nfd=named_daemon_sets(kube, is_nfd_worker),
-        multus=named_daemon_sets(kube, _is_multus),  # in all namespaces: RKE2 brings its own Multus in kube-system
+        multus=named_daemon_sets(kube, probe_instances.is_multus),  # in all namespaces: RKE2 brings its own in kube-system
+        others=probe_instances.others(kube, NAMESPACE),
     )
 
 
@@ -154,12 +156,6 @@ def _pools(kube: KubeReader) -> tuple[IpPoolBlocks, ...]:
         )
         for raw in pools
     )
-
-
-def _is_multus(raw: probe_workloads.Raw) -> bool:
-    """Return True for Multus itself, but not for the `whereabouts` or DHCP helpers that its chart also brings."""
-    name = raw.metadata.name
-    return name in ("kube-multus-ds", "rke2-multus", "multus") or name.endswith("-multus-ds")
 
 
 def _node(raw: probe_workloads.Node, resource: str, states: Mapping[str, _SyncStatus]) -> FabricNode:

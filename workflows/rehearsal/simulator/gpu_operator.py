@@ -32,7 +32,14 @@ from workflows.rehearsal.simulator.gpu_operator_nodes import (
     driver_version,
     tolerations,
 )
-from workflows.rehearsal.simulator.operators import USUAL, ensure_daemon_set, fleet_nodes, has_ready_pod, serves_every_node
+from workflows.rehearsal.simulator.operators import (
+    USUAL,
+    ensure_daemon_set,
+    fleet_nodes,
+    has_ready_pod,
+    play_other,
+    serves_every_node,
+)
 from workflows.rehearsal.simulator.scheduler import admits
 from workflows.rehearsal.simulator.world import Changes, World
 
@@ -200,14 +207,7 @@ def _foreign(world: World) -> None:
         ("second_gpu_operator", DEPLOYMENTS, SECOND_OPERATOR, _pod("gpu-operator", "nvcr.io/nvidia/gpu-operator:v25.3.4"), labels),
     )
     for fault, kind, at, pod, marks in others:
-        if world.fault(fault):
-            world.create(NAMESPACES, {"metadata": {"name": at.namespace}})
-            template = {"metadata": {"labels": {"app": f"second-{at.name}"}}, "spec": pod}
-            spec: Obj = {"selector": {"matchLabels": template["metadata"]["labels"]}, "template": template}
-            spec |= {"replicas": 1} if kind is DEPLOYMENTS else {}
-            world.create(kind, {"metadata": {"name": at.name, "namespace": at.namespace, "labels": marks}, "spec": spec})
-        elif world.find(kind, at) is not None:
-            world.delete(kind, at)
+        play_other(world, fault, kind, at, pod, marks)
 
 
 def _pod(name: str, image: str) -> Obj:

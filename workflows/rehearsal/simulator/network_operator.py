@@ -27,7 +27,14 @@ from workflows.rehearsal.simulator.api_kinds import (
 )
 from workflows.rehearsal.simulator.chart_installers import CONTROL_PLANE, ChartRelease, chart
 from workflows.rehearsal.simulator.gpu_operator import RULES, install_nfd
-from workflows.rehearsal.simulator.operators import USUAL, ensure_daemon_set, fleet_nodes, has_ready_pod, serves_every_node
+from workflows.rehearsal.simulator.operators import (
+    USUAL,
+    ensure_daemon_set,
+    fleet_nodes,
+    has_ready_pod,
+    play_other,
+    serves_every_node,
+)
 from workflows.rehearsal.simulator.scheduler import admits
 from workflows.rehearsal.simulator.simulated_pods import Behaviour, BlockedStart, Exit, LongRunning, blocked_by, check, pod_program
 from workflows.rehearsal.simulator.world import Changes, World
@@ -46,6 +53,31 @@ NIC = "feature.node.kubernetes.io/pci-15b3.present"
 MOFED_WAIT = "network.nvidia.com/operator.mofed.wait"
 DRIVER = "simulated/nic-driver"
 DEFAULT_MTU = 1500
+"""MTU of an interface whose network names none."""
+OTHERS: tuple[tuple[str, ObjectKind, Ref, Obj, Obj], ...] = (
+    (
+        "second_multus",
+        DAEMON_SETS,
+        Ref("team-net", "meta-cni"),
+        {"containers": [{"name": "agent", "image": "ghcr.io/k8snetworkplumbingwg/multus-cni:v4.2.2-thick"}]},
+        {},
+    ),
+    (
+        "second_nic_plugin",
+        DAEMON_SETS,
+        Ref("kube-system", "hca-resources"),
+        {"containers": [{"name": "plugin", "image": "mellanox/k8s-rdma-shared-dev-plugin:v1.5.2"}]},
+        {},
+    ),
+    (
+        "second_network_operator",
+        DEPLOYMENTS,
+        Ref("mellanox", "controller"),
+        {"containers": [{"name": "manager", "image": "nvcr.io/nvidia/cloud-native/network-operator:v25.7.0"}]},
+        {"app.kubernetes.io/managed-by": "Helm", "app.kubernetes.io/instance": "fabric"},
+    ),
+)
+"""Second instances that faults bring, none of which has a usual name: fault, kind, place, pod, labels."""
 RECEIVING_RAIL = 3
 """Rail that fault `ib_receive_slow` slows down."""
 SHARE = 0.968
@@ -107,6 +139,8 @@ class NetworkOperator:
         policy = world.find(POLICIES, POLICY)
         if policy is None:
             return
+        for other in OTHERS:
+            play_other(world, *other)
         world.later("network_operator/look", 2, 6, functools.partial(_look, world))
         for node in fleet_nodes(world, changed, POLICIES, SRIOV_POLICIES):
             if labels_of(node).get(NIC) == "true" and not admits(node, {"tolerations": _tolerations(policy)}, daemon=True):
@@ -322,8 +356,20 @@ def _interfaces(world: World, pod: Obj, node: str) -> Iterator[Obj]:
     for index, text in enumerate((part for part in requested.split(",") if part.strip()), 1):
         name = _attachment_ref(pod, text.strip()).name
         network = next((item for kind in NETWORKS for item in world.objects(kind) if item["metadata"]["name"] == name), None)
-        mtu = int((network or {}).get("spec", {}).get("mtu") or DEFAULT_MTU)
-        yield {"name": f"net{index}", "mtu": DEFAULT_MTU if world.fault("fabric_mtu_in_pods", node) else mtu}
+        mtu = DEFAULT_MTU if world.fault("fabric_mtu_in_pods", node) else _pod_mtu(world, network, node)
+        yield {"name": f"net{index}", "mtu": mtu}
+
+
+def _pod_mtu(world: World, network: Obj | None, node: str) -> int:
+    """Return the MTU of a secondary interface in a pod, by what makes the interface.
+
+    A macvlan interface has the MTU of its network. A virtual function has that of its SriovNetworkNodePolicy, else the default of a
+    new interface. Other networks give pods the machine's own link, or a child of it.
+    """
+    if network is not None:
+        return int(network["spec"].get("mtu") or world.hardware(node).link_mtu)
+    policies = (item["spec"] for item in world.objects(SRIOV_POLICIES)) if world.served(SRIOV_POLICIES) else ()
+    return next((int(spec["mtu"]) for spec in policies if spec.get("mtu")), DEFAULT_MTU)
 
 
 def _node_of(world: World, pod: Obj, index: int) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from workflows.rehearsal.simulator.api_kinds import DAEMON_SETS, DEPLOYMENTS, NODES, Obj, ObjectKind
+from workflows.rehearsal.simulator.api_kinds import DAEMON_SETS, DEPLOYMENTS, NAMESPACES, NODES, Obj, ObjectKind, Ref
 from workflows.rehearsal.simulator.chart_installers import workload_spec
 from workflows.rehearsal.simulator.world import Changes, World
 
@@ -71,3 +71,15 @@ def has_ready_pod(world: World, namespace: str, deployment: str) -> bool:
     """Return True if a Deployment has a ready pod. The simulated operator of that Deployment does nothing without one."""
     workload = world.find(DEPLOYMENTS, deployment, namespace)
     return workload is not None and bool((workload.get("status") or {}).get("readyReplicas"))
+
+
+def play_other(world: World, fault: str, kind: ObjectKind, at: Ref, pod: Obj, labels: Mapping[str, str]) -> None:
+    """Play a fault about a second instance: create what somebody else installed; delete it when the fault has ended."""
+    if world.fault(fault):
+        world.create(NAMESPACES, {"metadata": {"name": at.namespace}})
+        template = {"metadata": {"labels": {"app": f"second-{at.name}"}}, "spec": pod}
+        spec: Obj = {"selector": {"matchLabels": template["metadata"]["labels"]}, "template": template}
+        spec |= {"replicas": 1} if kind is DEPLOYMENTS else {}
+        world.create(kind, {"metadata": {"name": at.name, "namespace": at.namespace, "labels": dict(labels)}, "spec": spec})
+    elif world.find(kind, at) is not None:
+        world.delete(kind, at)
