@@ -5,6 +5,7 @@ Facts: `steps/docs/facts/slurm.md`, Slinky and SUNK.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 
 from steps.contract import fleet
@@ -122,10 +123,30 @@ def node_selector(site: Site) -> str:
     return next((word for word, names in simple.items() if names == chosen), f"{fleet.GROUP}{','.join(slurm_groups(site.spec))}")
 
 
-def gpus(site: Site) -> int:
-    """Return the number of GPUs that Slurm must show on every node; 0 if nodes differ, have none, or share them."""
-    counts = {machine.gpus for machine in machines(site)}
-    return counts.pop() if len(counts) == 1 and site.spec.sharing.mode == "none" else 0
+def _installed(site: Site) -> dict[str, int]:
+    """Return each machine of Slurm with the number of its GPUs; 0 if they are shared, so that Slurm does not manage them."""
+    return {machine.name: machine.gpus if site.spec.sharing.mode == "none" else 0 for machine in machines(site)}
+
+
+def gpus_of(site: Site) -> dict[str, int]:
+    """Return each machine of Slurm with the number of GPUs that Slurm has there.
+
+    One NodeSet has one number for all its machines, that of the machine with the fewest (`derived.slurm_groups` of the catalog).
+    """
+    installed, members = _installed(site), machines(site)
+    least: dict[str, int] = {}
+    for machine in members:
+        least[machine.group] = min(installed[machine.name], least.get(machine.group, installed[machine.name]))
+    return {machine.name: least[machine.group] for machine in members}
+
+
+def _gpu_counts(site: Site) -> Object:
+    """Return the usual number of GPUs that Slurm has on a node as `gpus`, and machine → number as `others` where it differs."""
+    counts = gpus_of(site)
+    frequent = Counter(counts.values())
+    usual = max(frequent, key=lambda count: (frequent[count], count), default=0)
+    others = {name: count for name, count in counts.items() if count != usual}
+    return {"gpus": usual, **({"others": others} if others else {})}
 
 
 # ---- operator ------------------------------------------------------------------------------------------------------------------
@@ -150,14 +171,18 @@ def _charts(site: Site, operator: tuple[PlannedRelease, ...], expectations: Obje
 
 def _control_expectations(site: Site, releases: tuple[PlannedRelease, ...]) -> Object:
     expectations: Object = {"releases": _expected(site, releases), **manifest_objects.root_app(site, releases)}
+    members = machines(site)
+    expectations |= {
+        "nodes_desired": len(members),
+        "spare": len(members) - site.spec.quorum.share(STAGE).needed(len(members)),
+    }
     if site.spec.slurm.kind == "slinky":
-        parts, members = ["Controller", "RestApi"], machines(site)
+        parts = ["Controller", "RestApi"]
         parts += ["LoginSet"] if site.spec.slurm.login.replicas else []
+        parts += ["Accounting"] if site.spec.slurm.accounting else []
         expectations |= {
             "parts": parts,
             "workloads": len(parts),
-            "nodes_desired": len(members),
-            "spare": len(members) - site.spec.quorum.share(STAGE).needed(len(members)),
         }
     return expectations
 
@@ -168,9 +193,10 @@ def _writes_secrets(namespace: str) -> Rule:
 
 def _reads(namespace: str) -> tuple[Rule, ...]:
     space = (namespace,)
-    kinds = ("controllers", "restapis", "loginsets", "nodesets")
+    kinds = ("controllers", "restapis", "loginsets", "accountings", "nodesets")
     return (
         Rule(groups=("slinky.slurm.net",), resources=kinds, verbs=("list",), namespaces=space),
+        Rule(groups=("sunk.coreweave.com",), resources=("nodesets",), verbs=("list",), namespaces=space),
         Rule(groups=("apps",), resources=("deployments", "statefulsets"), verbs=("list",), namespaces=space),
         Rule(groups=("",), resources=("nodes",), verbs=("list",)),
         *rights.DIAGNOSE,
@@ -205,7 +231,9 @@ def _nodes(site: Site, cluster: PlannedRelease) -> Step:
         "namespaces": [cluster.namespace],
         "slurm_namespace": cluster.namespace,
     }
-    expectations = {"gpus": gpus(site), "states": True, "promised": slinky}
+    installed = {name: count for name, count in _installed(site).items() if count != gpus_of(site)[name]}
+    expectations: Object = {**_gpu_counts(site), "states": True, "promised": slinky}
+    expectations |= {"installed": installed} if installed else {}
     return Step(
         task=task(STAGE, "nodes", Verb.WAIT, deadline=NODES_SECONDS, arguments=arguments, expectations=expectations),
         after=("control",),
@@ -233,7 +261,12 @@ def _functional(site: Site, cluster: PlannedRelease) -> Step:
     }
     return Step(
         task=task(
-            STAGE, "functional", Verb.JOB, deadline=FUNCTIONAL_SECONDS, arguments=arguments, expectations={"gpus": gpus(site)}
+            STAGE,
+            "functional",
+            Verb.JOB,
+            deadline=FUNCTIONAL_SECONDS,
+            arguments=arguments,
+            expectations={**_gpu_counts(site), **({"accounting": True} if site.spec.slurm.accounting else {})},
         ),
         after=("nodes",),
         rules=(
@@ -249,9 +282,10 @@ def _job(site: Site, cluster: PlannedRelease) -> Object:
     env = [
         manifest_objects.node_name(),
         {"name": "SERVER", "value": f"{cluster.release_name}-controller.{cluster.namespace}:6817"},
-        {"name": "GPUS", "value": str(gpus(site))},
+        {"name": "GPUS", "value": str(max(gpus_of(site).values(), default=0))},
         {"name": "SECONDS_TO_RUN", "value": str(FUNCTIONAL_SECONDS - 120)},
     ]
+    env += [{"name": "ACCOUNTING", "value": "yes"}] if site.spec.slurm.accounting else []
     mounts = [{"name": "key", "mountPath": "/key", "readOnly": True}]
     pod = {
         "volumes": [{"name": "key", "secret": {"secretName": f"{cluster.release_name}-auth-slurm"}}],

@@ -189,8 +189,22 @@ class Node(Struct, frozen=True):
         return self.status.status("Ready") == "True"
 
 
+class _PodResources(Struct, frozen=True):
+    limits: dict[str, str | int] = {}
+
+
+class _PodContainer(Struct, frozen=True):
+    resources: _PodResources = _PodResources()
+
+
 class _PodSpec(Struct, frozen=True, rename="camel"):
     node_name: str = ""
+    containers: tuple[_PodContainer, ...] = ()
+
+    def limit(self, resource: str) -> int:
+        """Return how many units of an extended resource the pod's containers get together; 0 for quantities that are no numbers."""
+        quantities = (str(container.resources.limits.get(resource, 0)) for container in self.containers)
+        return sum(whole_number(text) or 0 for text in quantities)
 
 
 class _PodStatus(Conditions, frozen=True, rename="camel"):

@@ -126,11 +126,17 @@ def _devices(node: SharedNode, gpus: int, want: NodesExpectation) -> Iterator[Fi
         seen = f"{len(node.tainted)} DRA devices are tainted, first {node.tainted[0]}"
         step = f"see the DRA kubelet plugin and the kernel log of {node.name} for XID errors: nobody gets a tainted device"
         yield fail(FailureClass.HARDWARE, seen, "devices without taints", step)
-    old = [version for version in node.drivers if int(version.partition(".")[0] or 0) < want.least_driver]
+    old = [version for version in node.drivers if _branch(version) < want.least_driver]
     if old or (node.devices and not node.drivers):
         seen = f"driver {old[0]}" if old else "no driver version in its devices"
         yield fail(FailureClass.DEPENDENCY, seen, f"{want.least_driver} or newer", "upgrade the driver")
     yield from _labels(node, want)
+
+
+def _branch(version: str) -> int:
+    """Return the branch of a driver version (580 of `580.126.20`); 0 if the version does not begin with a number."""
+    number = version.partition(".")[0]
+    return int(number) if number.isdecimal() else 0
 
 
 def _resources(node: SharedNode) -> str:

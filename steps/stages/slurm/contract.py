@@ -8,9 +8,10 @@ from steps.contract.verdict import ToolError
 
 
 class NodeSet(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A Slinky NodeSet. `gpus` is the number that its configuration promises per node (`Gres=gpu:…`), 0 for none.
+    """A NodeSet of Slinky or SUNK. `gpus` is the number that its configuration promises per node (`Gres=gpu:…`), 0 for none.
 
-    `idle`, `allocated` (including mixed), `down` and `drain` count Slurm nodes, the other counts are pods.
+    `idle`, `allocated` (including mixed), `down` and `drain` count Slurm nodes, the other counts are pods. SUNK does not
+    count idle nodes: those that are ready count as idle.
     """
 
     name: str
@@ -28,7 +29,7 @@ class NodeSet(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Part(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A Controller, RestApi or LoginSet: a custom resource of Slinky.
+    """A Controller, RestApi, LoginSet or Accounting: a custom resource of Slinky.
 
     `bad` are its conditions that are not True, as `Type: message`. Slinky's operator 1.2 sets no condition on them, so the absence
     of bad conditions is no sign of health; their workloads are judged.
@@ -43,12 +44,14 @@ class SlurmPod(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A pod that runs slurmd. `name` is the Slurm node's name; `states` are Slurm's states in lower case.
 
     `reason` is Slurm's reason for not using the node, `trouble` the reason for which the pod is not ready; `nodeset` owns the pod.
+    `gpus` is the number of whole GPUs that Kubernetes gives the pod.
     """
 
     pod: str
     name: str
     node: str = ""
     nodeset: str = ""
+    gpus: int = 0
     phase: str = ""
     ready: bool = False
     states: tuple[str, ...] = ()
@@ -57,7 +60,7 @@ class SlurmPod(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class ControlObservation(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Observation of gate slurm/control: charts, Slinky's Controller, RestApi and LoginSets with their workloads, and NodeSets.
+    """Observation of gate slurm/control: charts, Slinky's custom resources with their workloads, and NodeSets of Slinky or SUNK.
 
     Of the pods that run slurmd, only those that Slurm cannot use are in it.
     """
@@ -74,9 +77,9 @@ class ControlObservation(Struct, frozen=True, kw_only=True, omit_defaults=True):
 class ControlExpectation(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
     """Expectation of the gate slurm/control.
 
-    `parts` are kinds that must exist (Controller, RestApi, LoginSet) with `workloads` ready workloads. NodeSets must want
-    `nodes_desired` pods together, or up to `spare` fewer, because a cordoned node is not wanted. As many must be ready and usable
-    by Slurm. With `nodes_desired` 0, NodeSets are not checked.
+    `parts` are kinds that must exist (Controller, RestApi, LoginSet, Accounting) with `workloads` ready workloads. NodeSets must
+    want `nodes_desired` pods together, or up to `spare` fewer, because a cordoned node is not wanted. As many must be ready and
+    usable by Slurm. With `nodes_desired` 0, NodeSets are not checked.
     """
 
     releases: tuple[Release, ...] = ()
@@ -98,12 +101,15 @@ class NodesObservation(Struct, frozen=True, kw_only=True, omit_defaults=True):
 class NodesExpectation(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
     """Expectation of the gate slurm/nodes.
 
-    `gpus` is the number per node; 0 if nodes have none or Slurm does not manage them. `states`: Slurm's own state of a node must be
-    known. `promised`: the NodeSet's Gres must agree with Kubernetes.
+    `gpus` is the usual number that Slurm has on a node, `others` maps nodes with another number to it; 0 if a node has none, or if
+    Slurm does not manage them. `installed` maps nodes with more GPUs than Slurm has there to that number: a NodeSet has one number.
+    `states`: Slurm's own state of a node must be known. `promised`: the NodeSet's Gres must agree with Kubernetes.
     """
 
     nodes: tuple[str, ...] = ()
     gpus: int = 0
+    others: dict[str, int] = {}
+    installed: dict[str, int] = {}
     states: bool = True
     promised: bool = True
 
@@ -119,12 +125,16 @@ class SlurmNode(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Srun(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Parsed output of the srun check: nodes by `sinfo`, hosts that an srun over all nodes reached, GPUs on each, and errors."""
+    """Parsed output of the srun check: nodes by `sinfo`, hosts that an srun over all nodes reached, GPUs on each, and errors.
+
+    `clusters` are the clusters that the accounting daemon knows with the address of their controller.
+    """
 
     nodes: tuple[SlurmNode, ...] = ()
     hosts: tuple[str, ...] = ()
     gpus: dict[str, int] = {}
     exits: dict[str, int] = {}
+    clusters: tuple[str, ...] = ()
     errors: tuple[ToolError, ...] = ()
 
 
@@ -137,7 +147,13 @@ class FunctionalObservation(Struct, frozen=True, kw_only=True, omit_defaults=Tru
 
 
 class FunctionalExpectation(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """Expectation of the gate slurm/functional: a job on every node must see `gpus` GPUs, as many as Slurm's Gres has."""
+    """Expectation of the gate slurm/functional: a job on every node must see as many GPUs as Slurm's Gres has.
+
+    `gpus` is the usual number, `others` maps nodes with another number to it. `accounting`: the accounting daemon must answer, and
+    know the cluster's controller.
+    """
 
     nodes: tuple[str, ...] = ()
     gpus: int = 0
+    others: dict[str, int] = {}
+    accounting: bool = False

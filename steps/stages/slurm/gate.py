@@ -186,18 +186,29 @@ def _promise(
     name: str, pod: SlurmPod | None, sets: Mapping[str, NodeSet], seen: NodesObservation, want: NodesExpectation
 ) -> Finding | None:
     """Return a finding unless Slurm, Kubernetes and the spec agree on the number of GPUs."""
-    if pod is None or not want.gpus or not want.promised:
+    gpus = want.others.get(name, want.gpus)
+    if pod is None:
         return None
-    nodeset = sets.get(pod.nodeset)
+    if pod.gpus != gpus:
+        step = f"compare the resources of NodeSet {pod.nodeset or 'of the pod'} with its nodes: slurmd sees what its pod gets"
+        return fail(FailureClass.INPUT, f"pod {pod.pod} gets {pod.gpus} GPUs", f"{gpus}", step)
     allocatable = seen.allocatable.get(name)
+    installed = want.installed.get(name, gpus)
+    if not want.promised and allocatable is not None:
+        if allocatable == installed:
+            return None
+        step = f"see why the device plugin offers {allocatable}"
+        return fail(FailureClass.HARDWARE, f"Kubernetes has {allocatable} GPUs", f"{installed} GPUs", step)
+    nodeset = sets.get(pod.nodeset)
     if nodeset is None or allocatable is None:
         missing = f"NodeSet {pod.nodeset or 'of the pod'}" if nodeset is None else f"node {name}"
         return unknown(FailureClass.HEALTH, f"{missing} is not there", "both to compare", "look again")
-    if nodeset.gpus != want.gpus or allocatable != want.gpus:
-        failure_class = FailureClass.INPUT if nodeset.gpus != want.gpus else FailureClass.HARDWARE
+    if nodeset.gpus != gpus or allocatable != installed:
+        failure_class = FailureClass.INPUT if nodeset.gpus != gpus else FailureClass.HARDWARE
         numbers = f"Slurm's Gres has {nodeset.gpus} GPUs, Kubernetes {allocatable}"
         step = f"correct the Gres of NodeSet {nodeset.name}, or see why the device plugin offers {allocatable}"
-        return fail(failure_class, numbers, f"{want.gpus} GPUs in both", step)
+        both = f"{gpus} GPUs in both" if installed == gpus else f"{gpus} in Slurm, {installed} in Kubernetes"
+        return fail(failure_class, numbers, both, step)
     return None
 
 

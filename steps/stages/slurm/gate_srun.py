@@ -17,7 +17,7 @@ def jobs(gate: str, srun: Srun, node_of: Mapping[str, str], want: FunctionalExpe
     reached = frozenset(srun.hosts)
     rows = [_job(node, names.get(node), srun, want, states, reached) for node in want.nodes]
     verdict = gate_checks.conclude(of_nodes(gate, rows, what=f"ran a job with {want.gpus} GPUs" if want.gpus else "ran a job"))
-    finding = _exits(srun, want) if verdict.is_pass else None
+    finding = (_exits(srun, want) or _accounting(srun, want)) if verdict.is_pass else None
     return finding.verdict(gate) if finding else verdict
 
 
@@ -26,13 +26,29 @@ def _exits(srun: Srun, want: FunctionalExpectation) -> Finding | None:
 
     srun can print all hosts and fail afterwards.
     """
-    # srun can print all hosts and fail afterwards
-    odd = [name for name in ("sinfo", "hosts", *(("gpus",) if want.gpus else ())) if srun.exits.get(name) != 0]
+    names = ("sinfo", "hosts", *(("gpus",) if _has_gpus(want) else ()))
+    odd = [name for name in names if srun.exits.get(name) != 0]
     if not odd:
         return None
     codes = ", ".join(f"{name} with {srun.exits.get(name, 'an unknown code')}" for name in odd)
     seen = f"every node answered, but the check's commands ended otherwise: {codes}"
     return unknown(FailureClass.RUNTIME, seen, "exit code 0", "read the check pod's log in the record")
+
+
+def _has_gpus(want: FunctionalExpectation) -> bool:
+    return bool(want.gpus or any(want.others.values()))
+
+
+def _accounting(srun: Srun, want: FunctionalExpectation) -> Finding | None:
+    """Return a finding unless the accounting daemon answered, and knows a cluster whose controller has registered there."""
+    if not want.accounting or (srun.clusters and srun.exits.get("accounting") == 0):
+        return None
+    step = "read the log of slurmdbd (its database, the password in Secret slurm-accounting), then that of slurmctld"
+    if "accounting" not in srun.exits:
+        return unknown(FailureClass.HEALTH, "nothing tells whether accounting works", "an answer of sacctmgr", step)
+    cause = srun.errors[0].cause if srun.errors else f"sacctmgr ended with {srun.exits['accounting']}"
+    seen = cause if srun.exits["accounting"] else "slurmdbd answers and knows no cluster whose slurmctld has registered"
+    return fail(FailureClass.DEPENDENCY, f"jobs run, and accounting does not work: {seen}", "a cluster with its controller", step)
 
 
 def unknown_nodes(srun: Srun) -> Finding | None:
@@ -71,7 +87,8 @@ def _job(
     elif known is None:
         finding = fail(FailureClass.HEALTH, f"Slurm knows no node {name}", "a state in sinfo", "read slurmd's log on the node")
     else:
-        finding = gate_states.problem(known, want.gpus) or _reached(name, srun, reached) or _saw(name, srun, want)
+        gpus = want.others.get(node, want.gpus)
+        finding = gate_states.problem(known, gpus) or _reached(name, srun, reached) or _saw(name, srun, gpus)
     return node_verdict(node, finding, f"job ran on {name}")
 
 
@@ -85,9 +102,9 @@ def _reached(name: str, srun: Srun, reached: Set[str]) -> Finding | None:
     return fail(error.failure_class if error else FailureClass.RUNTIME, seen, "its host name", step)
 
 
-def _saw(name: str, srun: Srun, want: FunctionalExpectation) -> Finding | None:
-    if not want.gpus or srun.gpus.get(name, 0) == want.gpus:
+def _saw(name: str, srun: Srun, gpus: int) -> Finding | None:
+    if not gpus or srun.gpus.get(name, 0) == gpus:
         return None
-    gres, failure_class = f"--gres=gpu:{want.gpus}", FailureClass.HARDWARE if srun.gpus.get(name) else FailureClass.RUNTIME
+    gres, failure_class = f"--gres=gpu:{gpus}", FailureClass.HARDWARE if srun.gpus.get(name) else FailureClass.RUNTIME
     seen = f"a job with {gres} saw {f'{srun.gpus[name]} GPUs' if name in srun.gpus else 'nothing'}"
-    return fail(failure_class, seen, f"{want.gpus} GPUs", f"srun -w {name} {gres} nvidia-smi -L")
+    return fail(failure_class, seen, f"{gpus} GPUs", f"srun -w {name} {gres} nvidia-smi -L")

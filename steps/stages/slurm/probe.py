@@ -20,7 +20,8 @@ from steps.stages.slurm.contract import ControlObservation, FunctionalObservatio
 NAMESPACE = "slurm"
 CHECK = "srun"
 API = "/apis/slinky.slurm.net/v1beta1"
-PARTS = {"Controller": "controllers", "RestApi": "restapis", "LoginSet": "loginsets"}
+SUNK_API = "/apis/sunk.coreweave.com/v1alpha1"
+PARTS = {"Controller": "controllers", "RestApi": "restapis", "LoginSet": "loginsets", "Accounting": "accountings"}
 HOSTNAME = "nodeset.slinky.slurm.net/pod-hostname"
 """Label of a Slinky pod with the name of its Slurm node."""
 
@@ -28,7 +29,8 @@ STATE = "SlurmNodeState"
 SUNK_STATES = {"SlurmDrain": "drain", "SlurmCordon": "cordon", "SlurmNotResponding": "not_responding", "SlurmRunning": "allocated"}
 """SUNK's pod conditions as Slurm states; idle if none of them is True (`steps/docs/facts/slurm.md`, SUNK)."""
 
-GPU_RESOURCES = ("nvidia.com/gpu", "nvidia.com/mig-")
+GPU = "nvidia.com/gpu"
+GPU_RESOURCES = (GPU, "nvidia.com/mig-")
 MOST_TROUBLED = 16
 
 
@@ -58,6 +60,20 @@ class _RawNodeSet(Struct, frozen=True):
     status: _NodeSetStatus = _NodeSetStatus()
 
 
+class _SunkNodeSetStatus(Struct, frozen=True, rename="camel"):
+    desired_number_scheduled: int = 0
+    number_ready: int = 0
+    number_drain: int = 0
+    observed_generation: int = 0
+
+
+class _SunkNodeSet(Struct, frozen=True):
+    """A NodeSet of SUNK as the API returns it."""
+
+    metadata: probe_workloads.ObjectMeta = probe_workloads.ObjectMeta()
+    status: _SunkNodeSetStatus = _SunkNodeSetStatus()
+
+
 def charts(kube: KubeReader, scope: Scope) -> ChartsObservation:
     """Return the operator's charts and CRDs."""
     return probe_charts.with_charts(kube, scope)
@@ -75,7 +91,7 @@ def control(kube: KubeReader, scope: Scope) -> ControlObservation:
         served=nodesets is not None,
         parts=tuple(_part(kind, raw) for kind, raws in raw_parts.items() for raw in raws or ()),
         workloads=probe_workloads.read(kube, space, _of_a_part, kinds=("Deployment", "StatefulSet")),
-        nodesets=tuple(_nodeset(raw) for raw in nodesets or ()),
+        nodesets=tuple(_nodeset(raw) for raw in nodesets or ()) or _sunk_nodesets(kube, space),
         troubled=tuple(pod for pod in pods if _is_troubled(pod))[:MOST_TROUBLED],
     )
 
@@ -104,7 +120,7 @@ def functional(kube: KubeReader, scope: Scope) -> FunctionalObservation:
 
 
 def read_srun(text: str, exits: Mapping[str, int]) -> Srun:
-    """Parse the check's output: sections that begin with `@sinfo`, `@reasons`, `@hosts`, `@gpus` and `@errors`."""
+    """Parse the check's output: sections that begin with `@sinfo`, `@reasons`, `@hosts`, `@gpus`, `@clusters` and `@errors`."""
     sections = {name: body for name, _, body in (part.partition("\n") for part in ("\n" + text).split("\n@")[1:])}
     known = reader.reasons(sections.get("reasons", ""))
     errors = "\n".join((sections.get("errors", ""), *sections.values()))
@@ -113,6 +129,7 @@ def read_srun(text: str, exits: Mapping[str, int]) -> Srun:
         hosts=tuple(dict.fromkeys(sections.get("hosts", "").split())),
         gpus=dict(_count_line(line) for line in sections.get("gpus", "").splitlines() if len(line.split()) == 2),
         exits=dict(exits),
+        clusters=_clusters(sections.get("clusters", "")),
         errors=reader_slurm_errors.read(errors),
     )
 
@@ -122,6 +139,12 @@ def _srun(kube: KubeReader, space: str, pod: CheckPod) -> Srun:
     exits = {str(key): value for key, value in codes.items() if isinstance(value, int)} if isinstance(codes, dict) else {}
     text = probe_checks.unpack_output(pod.report) or kube.log(space, pod.name, tail=20_000)
     return read_srun(text, exits)
+
+
+def _clusters(text: str) -> tuple[str, ...]:
+    """Return the clusters in lines `NAME|CONTROLLER|…` of sacctmgr whose controller has registered; others have no address."""
+    rows = (line.strip().split("|") for line in text.splitlines())
+    return tuple(row[0] for row in rows if len(row) > 1 and row[0] and row[1])
 
 
 def _count_line(line: str) -> tuple[str, int]:
@@ -162,6 +185,24 @@ def _nodeset(raw: _RawNodeSet) -> NodeSet:
     )
 
 
+def _sunk_nodesets(kube: KubeReader, space: str) -> tuple[NodeSet, ...]:
+    """Return SUNK's NodeSets, which count pods and drained nodes."""
+    raw_sets = kube.list(f"{SUNK_API}/namespaces/{space}/nodesets", _SunkNodeSet) or ()
+    return tuple(
+        NodeSet(
+            name=raw.metadata.name,
+            generation=raw.metadata.generation,
+            observed=raw.status.observed_generation,
+            desired=raw.status.desired_number_scheduled,
+            updated=raw.status.number_ready,
+            ready=raw.status.number_ready,
+            idle=raw.status.number_ready,
+            drain=raw.status.number_drain,
+        )
+        for raw in raw_sets
+    )
+
+
 def _pods(kube: KubeReader, space: str) -> tuple[SlurmPod, ...]:
     pods = probe_workloads.pods(kube, space)
     slurm_pods = (_slurm_pod(pod) for pod in pods if _runs_slurmd(pod) and not pod.metadata.deletion_timestamp)
@@ -183,6 +224,7 @@ def _slurm_pod(pod: probe_workloads.Pod) -> SlurmPod:
         name=labels.get(HOSTNAME) or meta.name,
         node=pod.spec.node_name,
         nodeset=owner,
+        gpus=pod.spec.limit(GPU),
         phase=pod.status.phase,
         ready=pod.ready,
         states=states,

@@ -172,6 +172,13 @@ _JOBS = (
         "{what}",
     ),
     pattern(
+        "srun: ",
+        r"srun: (?P<what>Requested (?:partition|node) configuration not available[^\n]*|Required node not available[^\n]*)",
+        FailureClass.RUNTIME,
+        "the job waits: {what}",
+        next_step="sinfo -R and scontrol show partition: nodes that are down or drained, or a request above what a node has",
+    ),
+    pattern(
         "srun: error:",
         r"srun: error: (?P<host>[\w.-]+): tasks? [\d,-]+: (?P<what>[^\n]*)",
         FailureClass.RUNTIME,
@@ -180,14 +187,14 @@ _JOBS = (
     ),
     pattern(
         " error: ",
-        r"(?P<what>(?:srun|sinfo|sbatch|scontrol|slurmd|slurmstepd|slurmctld): (?:error|fatal): [^\n]*)",
+        r"(?P<what>(?:[a-z_]+): error: [^\n]*)",
         FailureClass.RUNTIME,
         "{what}",
         CauseRank.UNKNOWN,
     ),
     pattern(
         " fatal: ",
-        r"(?P<what>(?:slurmd|slurmstepd|slurmctld|slurmdbd|munged): fatal: [^\n]*)",
+        r"(?P<what>(?:[a-z_]+): fatal: [^\n]*)",
         FailureClass.RUNTIME,
         "{what}",
         CauseRank.UNKNOWN,

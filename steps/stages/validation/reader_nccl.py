@@ -52,9 +52,9 @@ def read(text: str) -> NcclLog:
 
 
 def _last_words(text: str) -> str:
-    """Return the last line that is neither NCCL's chatter nor a comment of nccl-tests; empty if the last lines have none."""
+    """Return the last line that is neither NCCL's chatter, a comment of nccl-tests nor a frame; empty if the last lines have none."""
     lines = (line.strip() for line in reversed(text[-LAST_CHARACTERS:].splitlines()))
-    return next((short(line) for line in lines if line and " NCCL INFO " not in line and not line.startswith("#")), "")
+    return next((short(line) for line in lines if line.strip("-=* ") and " NCCL INFO " not in line and not line.startswith("#")), "")
 
 
 def runs(text: str) -> tuple[NcclRun, ...]:

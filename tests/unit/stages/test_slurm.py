@@ -1,5 +1,6 @@
 """Stage slurm as data: its order, Slinky and SUNK, who takes part; and its script, run with stand-ins for Slurm's tools."""
 
+import dataclasses
 import json
 import os
 import subprocess
@@ -92,8 +93,46 @@ def test_no_slurm_no_stage() -> None:
 
 
 def test_shared_gpus_are_not_counted() -> None:
-    assert stage.gpus(site()) == 8
-    assert stage.gpus(site(sharing={"mode": "time_slicing", "replicas": 4})) == 0
+    assert set(stage.gpus_of(site()).values()) == {8}
+    assert set(stage.gpus_of(site(sharing={"mode": "time_slicing", "replicas": 4})).values()) == {0}
+
+
+def with_gpus(planned: Site, **counts: int) -> Site:
+    """The site whose inventory gives some machines another number of GPUs."""
+    machines = (dataclasses.replace(machine, gpus=counts.get(machine.name, machine.gpus)) for machine in planned.machines)
+    return dataclasses.replace(planned, machines=tuple(machines))
+
+
+def test_a_second_group_keeps_its_own_number_of_gpus() -> None:
+    hosts = yaml.load(EXAMPLE.read_text(), Loader=yaml.CSafeLoader)["hosts"]
+    small = {"role": "agent", "ranges": "x[1-2]", "addresses": {"start": "10.10.2.1"}, "gpu": True}
+    planned = site(hosts=hosts | {"small": small}, slurm={"kind": "slinky"})
+    built = stage.build(with_gpus(planned, x1=4, x2=4))
+    assert built is not None
+    tasks = {step.name: step.task for step in built.steps}
+    others = {"x1": 4, "x2": 4}
+    assert tasks["nodes"].expectations == {"gpus": 8, "others": others, "states": True, "promised": True}
+    assert tasks["functional"].expectations == {"gpus": 8, "others": others}
+
+
+def test_one_node_set_has_the_number_of_its_smallest_machine() -> None:
+    built = stage.build(with_gpus(site(), gpu001=4))
+    assert built is not None
+    nodes = next(step.task for step in built.steps if step.name == "nodes")
+    assert nodes.expectations["gpus"] == 4
+    assert "gpu001" not in nodes.expectations["installed"]
+    assert len(nodes.expectations["installed"]) == 15
+
+
+def test_accounting_is_required_where_the_spec_has_it() -> None:
+    built = stage.build(site(**ACCOUNTING))
+    assert built is not None
+    tasks = {step.name: step.task for step in built.steps}
+    assert tasks["control"].expectations["parts"] == ["Controller", "RestApi", "LoginSet", "Accounting"]
+    assert tasks["control"].expectations["workloads"] == 4
+    assert tasks["functional"].expectations["accounting"] is True
+    pod = tasks["functional"].arguments["objects"][0]["spec"]["template"]["spec"]
+    assert {"name": "ACCOUNTING", "value": "yes"} in pod["containers"][0]["env"]
 
 
 def test_partitions_choose_the_machines() -> None:
@@ -115,12 +154,14 @@ TOOLS = {
   *'%T|%G|%N'*) echo 'idle|gpu:h200:8(S:0-1)|gpu[001-002]'; echo 'drained|gpu:h200:8(S:0-1)|gpu003';;
   *'%E|%N'*) echo 'ECC memory error|gpu003';;
   *'%R'*) echo train;;
-  *'%N %T'*) printf 'gpu001 idle\\ngpu002 idle\\ngpu003 drained\\n';;
+  *'%N %T %G'*) printf 'gpu001 idle gpu:h200:8(S:0-1)\\ngpu002 idle gpu:h200:%s\\n' "${SECOND:-8}"
+    printf 'cpu001 idle (null)\\ngpu003 drained gpu:8\\n';;
 esac""",
+    "sacctmgr": "printf 'h200|10.43.0.61\\nold|\\n'",
     "hostname": 'echo "${AT:-here}"',
-    "nvidia-smi": 'for gpu in 0 1 2 3 4 5 6 7; do echo "GPU $gpu: NVIDIA H200 (UUID: GPU-$gpu)"; done',
+    "nvidia-smi": 'for gpu in $(seq 0 $((GRES - 1))); do echo "GPU $gpu: NVIDIA H200 (UUID: GPU-$gpu)"; done',
     "srun": """while [ $# -gt 0 ]; do case "$1" in
-  -w) nodes=$2; shift 2;; -p|-N|-n) shift 2;; --gres=*) shift;; *) break;; esac; done
+  -w) nodes=$2; shift 2;; -p|-N|-n) shift 2;; --gres=gpu:*) export GRES=${1#--gres=gpu:}; shift;; *) break;; esac; done
 for node in $(echo "$nodes" | tr , ' '); do
   if [ "$node" = gpu002 ] && [ -n "$REFUSED" ]; then
     echo 'srun: error: Task launch for 47.0 failed on node gpu002: Invalid job credential' >&2; bad=1
@@ -153,9 +194,21 @@ def test_script_reports_what_the_gate_reads(tmp_path: Path) -> None:
     seen = slurm.read_srun(probe_checks.unpack_output(report), report["exits"])
     assert [(node.name, node.states, node.gpus) for node in seen.nodes][:2] == [("gpu001", ("idle",), 8), ("gpu002", ("idle",), 8)]
     assert seen.nodes[2].reason == "ECC memory error"
-    assert seen.hosts == ("gpu001", "gpu002")
+    assert seen.hosts == ("cpu001", "gpu001", "gpu002")
     assert seen.gpus == {"gpu001": 8, "gpu002": 8}
     assert seen.errors == ()
+
+
+def test_script_asks_each_node_for_the_gpus_of_its_gres(tmp_path: Path) -> None:
+    report = ran(tmp_path, SECOND="4,gpu:b200:2")
+    assert slurm.read_srun(probe_checks.unpack_output(report), report["exits"]).gpus == {"gpu001": 8, "gpu002": 6}
+
+
+def test_script_asks_slurmdbd_for_its_clusters(tmp_path: Path) -> None:
+    report = ran(tmp_path, ACCOUNTING="yes")
+    assert report["exits"]["accounting"] == 0
+    seen = slurm.read_srun(probe_checks.unpack_output(report), report["exits"])
+    assert seen.clusters == ("h200",)  # the other one has no controller
 
 
 def test_script_tells_of_a_refused_node(tmp_path: Path) -> None:
@@ -163,6 +216,6 @@ def test_script_tells_of_a_refused_node(tmp_path: Path) -> None:
     assert report["exits"]["hosts"] == 1
     assert report["exits"]["gpus"] != 0
     seen = slurm.read_srun(probe_checks.unpack_output(report), report["exits"])
-    assert seen.hosts == ("gpu001",)
+    assert seen.hosts == ("cpu001", "gpu001")
     assert seen.gpus == {"gpu001": 8}
     assert seen.errors[0].cause == "Invalid job credential on node gpu002"

@@ -15,6 +15,7 @@ from workflows.rehearsal.simulator.api_kinds import (
     Obj,
     ObjectKind,
     Ref,
+    annotations_of,
     custom,
     labels_of,
     ref,
@@ -22,7 +23,18 @@ from workflows.rehearsal.simulator.api_kinds import (
 from workflows.rehearsal.simulator.chart_installers import ChartError, ChartRelease, chart
 from workflows.rehearsal.simulator.operators import has_ready_pod
 from workflows.rehearsal.simulator.scheduler import admits
-from workflows.rehearsal.simulator.simulated_pods import Behaviour, Exit, blocked_by, check, environment, keep_log, pack
+from workflows.rehearsal.simulator.simulated_pods import (
+    Behaviour,
+    BlockedStart,
+    Exit,
+    LongRunning,
+    blocked_by,
+    check,
+    environment,
+    keep_log,
+    pack,
+    pod_program,
+)
 from workflows.rehearsal.simulator.world import Changes, World
 
 NODE_SETS = custom("slinky.slurm.net", "NodeSet")
@@ -98,11 +110,15 @@ def gres(world: World, pod: Obj) -> str:
     return next((value for key, _, value in pairs if key == "Gres"), "")
 
 
-CONTROLLERS, REST_APIS, LOGIN_SETS = (custom("slinky.slurm.net", kind) for kind in ("Controller", "RestApi", "LoginSet"))
+CONTROLLERS, REST_APIS, LOGIN_SETS, ACCOUNTINGS = (
+    custom("slinky.slurm.net", kind) for kind in ("Controller", "RestApi", "LoginSet", "Accounting")
+)
 OPERATOR = "slinky"
 SLINKY = "slinkyproject/"
 """Part of the addresses of Slinky's own charts."""
 INSTANCE = "app.kubernetes.io/instance"
+SECRET = "simulated/secret"
+"""Annotation with the name of the Secret without which a pod's container is not created."""
 HOSTNAME = "nodeset.slinky.slurm.net/pod-hostname"
 
 
@@ -140,6 +156,9 @@ def cluster(world: World, release: ChartRelease) -> None:
     release.put(SECRETS, {"metadata": {"name": f"{name}-auth-slurm"}, "data": {"slurm.key": "c2ltdWxhdGVk"}})
     release.put(CONTROLLERS, {"metadata": {"name": name}, "spec": {"clusterName": release.value("clusterName", "")}})
     release.put(REST_APIS, {"metadata": {"name": name}, "spec": {"controllerRef": {"name": name}, "replicas": 1}})
+    if release.value("accounting.enabled", False):
+        storage = release.value("accounting.storageConfig", {})
+        release.put(ACCOUNTINGS, {"metadata": {"name": name}, "spec": {"storageConfig": storage}})
     for key, values in release.value("loginsets", {}).items():
         spec = {"controllerRef": {"name": name}, "replicas": values.get("replicas", 1)}
         release.put(LOGIN_SETS, {"metadata": {"name": f"{name}-login-{key}"}, "spec": spec})
@@ -169,7 +188,7 @@ class Slinky:
     """Simulated slurm-operator and slurmctld: workloads, one slurmd pod on each selected node, and the states of Slurm nodes."""
 
     name = "slinky"
-    kinds = (CONTROLLERS, REST_APIS, LOGIN_SETS, NODE_SETS, STATEFUL_SETS, DEPLOYMENTS, PODS, NODES)
+    kinds = (CONTROLLERS, REST_APIS, LOGIN_SETS, ACCOUNTINGS, NODE_SETS, STATEFUL_SETS, DEPLOYMENTS, PODS, NODES)
 
     def reconcile(self, world: World, changed: Changes) -> None:
         """Create missing workloads and slurmd pods; schedule changed node states and the status of each NodeSet."""
@@ -196,19 +215,29 @@ def _parts(world: World) -> None:
         _workload(world, CONTROLLERS, controller, STATEFUL_SETS, f"{controller['metadata']['name']}-controller", "slurmctld")
     for api in world.objects(REST_APIS):
         _workload(world, REST_APIS, api, DEPLOYMENTS, f"{api['metadata']['name']}-restapi", "slurmrestd")
+    for accounting in world.objects(ACCOUNTINGS):
+        name = f"{accounting['metadata']['name']}-accounting"
+        _workload(world, ACCOUNTINGS, accounting, STATEFUL_SETS, name, "slurmdbd", _secret_of(accounting))
     for login in world.objects(LOGIN_SETS):
         workload = _workload(world, LOGIN_SETS, login, DEPLOYMENTS, login["metadata"]["name"], "login")
         count = (workload.get("status") or {}).get("replicas", 0)
         world.patch(LOGIN_SETS, login, {"status": {"replicas": count}}, status=True)
 
 
-def _workload(world: World, kind: ObjectKind, owner: Obj, workload_kind: ObjectKind, name: str, app: str) -> Obj:
+def _secret_of(accounting: Obj) -> str:
+    """Return the name of the Secret with the database's password, which slurmdbd's pod reads."""
+    return str(accounting["spec"].get("storageConfig", {}).get("passwordKeyRef", {}).get("name", ""))
+
+
+def _workload(world: World, kind: ObjectKind, owner: Obj, workload_kind: ObjectKind, name: str, app: str, secret: str = "") -> Obj:
     labels = {NAME: app, INSTANCE: owner["metadata"]["name"]}
     spec: Obj = {
         "replicas": owner["spec"].get("replicas", 1),
         "selector": {"matchLabels": labels},
         "template": {"metadata": {"labels": labels}, "spec": {"containers": [{"name": app, "image": f"simulated/{app}:26.05"}]}},
     }
+    if secret:
+        spec["template"]["metadata"] |= {"annotations": {SECRET: secret}}
     meta = {"name": name, "namespace": owner["metadata"]["namespace"], "labels": labels, "ownerReferences": [kind.owner(owner)]}
     return world.ensure(workload_kind, {"metadata": meta, "spec": spec})
 
@@ -275,6 +304,20 @@ ROLES = (Slinky, *slurm_sunk.ROLES)
 
 
 blocked_by("slurmctld_crashes", NAME, "slurmctld", "back-off 5m0s restarting failed container=slurmctld")
+
+
+@pod_program(NAME, "slurmdbd")
+def slurmdbd(world: World, pod: Obj, _node: str) -> Behaviour:
+    """Play slurmdbd: it starts once the Secret with its database's password exists, and ends if the database is not reached."""
+    secret = annotations_of(pod).get(SECRET, "")
+    if secret and world.find(SECRETS, secret, pod["metadata"]["namespace"]) is None:
+        return BlockedStart(reason="CreateContainerConfigError", message=f'secret "{secret}" not found')
+    if world.fault("slurm_database_unreachable"):
+        message = "fatal: Can't connect to MySQL server on 'mariadb.slurm.svc:3306' (111)"
+        return BlockedStart(reason="CrashLoopBackOff", message=f"back-off 5m0s restarting failed container=slurmdbd: {message}")
+    return LongRunning()
+
+
 blocked_by("slurmd_crashes", NAME, "slurmd", "fatal: can't stat gres.conf file /dev/nvidia0: No such file or directory")
 blocked_by(
     "slurm_webhook_down",
@@ -291,7 +334,11 @@ def srun(world: World, pod: Obj, node: str) -> Behaviour:
 
     The report has the form that `workflows/stages/scripts/srun.sh` prints.
     """
-    text, exits = _srun(world, pod["metadata"]["namespace"], int(environment(pod).get("GPUS", "0")))
+    given = environment(pod)
+    text, exits = _srun(world, pod["metadata"]["namespace"], int(given.get("GPUS", "0")))
+    if given.get("ACCOUNTING"):
+        lines, exits["accounting"] = _clusters(world, pod["metadata"]["namespace"])
+        text = text.replace("@errors\n", f"@clusters\n{lines}@errors\n")
     message = {"node": node, "exits": exits, "packed": pack(text)}
     return Exit(message=message, seconds=25, effect=functools.partial(keep_log, world, pod, text))
 
@@ -305,7 +352,8 @@ def _srun(world: World, namespace: str, gpus: int) -> tuple[str, dict[str, int]]
     refused = {simulated_pods.node(pod) for pod in idle if world.fault("slurm_key_differs", simulated_pods.node(pod))}
     names = sorted(simulated_pods.node(pod) for pod in idle)
     hosts = [name for name in names if name not in refused]
-    gpus_by_node = {name: world.host(name).gpus - bool(world.fault("slurm_job_misses_gpu", name)) for name in hosts if gpus}
+    granted = {simulated_pods.node(pod): _granted(world, pod) for pod in idle} if gpus else {}
+    gpus_by_node = {name: granted[name] - bool(world.fault("slurm_job_misses_gpu", name)) for name in hosts if granted.get(name)}
     errors = [f"srun: error: Task launch for 1.0 failed on node {name}: Invalid job credential" for name in sorted(refused)]
     sections = {
         "sinfo": _sinfo(world, slurmds),
@@ -320,6 +368,26 @@ def _srun(world: World, namespace: str, gpus: int) -> tuple[str, dict[str, int]]
     }
     text = "".join(f"@{name}\n" + "".join(f"{line}\n" for line in lines) for name, lines in sections.items())
     return text, {"sinfo": 0, "hosts": 1 if refused else 0, "gpus": 123 if refused and gpus else 0}
+
+
+def _granted(world: World, pod: Obj) -> int:
+    """Return how many GPUs a job sees that asks for all that the Gres of its node has."""
+    count = gres(world, pod).rpartition(":")[2]
+    return min(int(count), world.host(simulated_pods.node(pod)).gpus) if count.isdigit() else 0
+
+
+def _clusters(world: World, namespace: str) -> tuple[str, int]:
+    """Return what sacctmgr prints of the clusters that slurmdbd knows, with its exit code.
+
+    slurmctld registers its address once it reaches slurmdbd; fault `slurm_accounting_unregistered` keeps it from that.
+    """
+    accounting = next((item for item in world.objects(ACCOUNTINGS) if item["metadata"]["namespace"] == namespace), None)
+    workload = accounting and world.find(STATEFUL_SETS, f"{accounting['metadata']['name']}-accounting", namespace)
+    if not workload or not (workload.get("status") or {}).get("readyReplicas"):
+        return "", 1
+    controller = next(iter(world.objects(CONTROLLERS)), {"spec": {}})
+    address = "" if world.fault("slurm_accounting_unregistered") else "10.43.0.61"
+    return f"{controller['spec'].get('clusterName', '')}|{address}\n", 0
 
 
 def _sinfo(world: World, slurmds: list[Obj]) -> Iterator[str]:

@@ -80,7 +80,8 @@ def _node_set(release: ChartRelease, name: str, group: Obj) -> Obj:
     if not pod.get("affinity") and not pod.get("nodeSelector"):
         pod["affinity"] = _affinity(release, "global.nodeSelector.affinity")
     labels = {NODE_SET: f"slurm-{name}", ROLE: "compute", GRES: str(group.get("gresGpu") or "").partition(":")[0]}
-    container = {"name": "slurmd", "image": "simulated/slurmd", "resources": group.get("resources") or {}}
+    resources = {} if release.world.fault("sunk_gpus_not_requested") else group.get("resources") or {}
+    container = {"name": "slurmd", "image": "simulated/slurmd", "resources": resources}
     if release.value("compute.securityContext.privileged", False):
         container["securityContext"] = {"privileged": True}
     template = {"metadata": {"labels": labels}, "spec": pod | {"containers": [container]}}

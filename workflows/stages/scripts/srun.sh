@@ -1,12 +1,19 @@
 # Check `srun`: joins the Slurm cluster as a login host does, then asks sinfo, runs one job over all idle nodes of each partition, and one
-# job on each node that counts its GPUs. In: NODE_NAME, SERVER (slurmctld's host:port), GPUS, SECONDS_TO_RUN; the key at /key/slurm.key.
-# Out: {"node","exits":{"sinfo","hosts","gpus"},"packed": gzip+base64 of the sections @sinfo @reasons @hosts @gpus @errors}
+# job on each node with GPUs (by its Gres) that counts them; with accounting it asks for the clusters that slurmdbd knows.
+# In: NODE_NAME, SERVER (slurmctld's host:port), GPUS (0: none are asked for), ACCOUNTING (empty: none), SECONDS_TO_RUN; the key at
+# /key/slurm.key. Out: {"node","exits":{"sinfo","hosts","gpus","accounting"},"packed": gzip+base64 of the sections @sinfo @reasons
+# @hosts @gpus @clusters @errors}
 end=$(( $(date +%s) + SECONDS_TO_RUN ))
 left() { now=$(date +%s); [ "$end" -gt "$now" ] && echo $((end - now)) || echo 1; }
 mkdir -p /etc/slurm /run/slurm /tmp/said
 install -o 401 -g 401 -m 600 /key/slurm.key /etc/slurm/slurm.key
 sackd --conf-server "$SERVER" -D 2>>/tmp/said/errors &
-hosts=0 gpus=0
+hosts=0 gpus=0 accounting=0
+# Prints each idle node with its number of GPUs, by its Gres (`gpu:h200:8(S:0-1),gpu:b200:2`, or `(null)`).
+idle_nodes='$2 == "idle" { count = 0; gsub(/\([^)]*\)/, "", $3); split($3, parts, ",")
+  for (at in parts) if (parts[at] ~ /^gpu(:|$)/) { n = split(parts[at], words, ":"); count += words[n] ~ /^[0-9]+$/ ? words[n] : 1 }
+  print $1, count }'
+export COUNT='echo "$(hostname) $(nvidia-smi -L | grep -c "^GPU ")"'
 until sinfo -h -o '%T|%G|%N' >/tmp/said/sinfo 2>/tmp/said/last; do
   [ "$(left)" -gt 1 ] || break
   sleep 2
@@ -15,17 +22,20 @@ grep -q . /tmp/said/sinfo; sinfo=$?
 cat /tmp/said/last >>/tmp/said/errors
 sinfo -h -R -o '%E|%N' >/tmp/said/reasons 2>>/tmp/said/errors
 for partition in $(sinfo -h -o %R | sort -u); do
-  idle=$(sinfo -h -N -p "$partition" -o '%N %T' | awk '$2 == "idle" { print $1 }' | sort -u)
-  [ -n "$idle" ] || continue
-  count=$(echo "$idle" | wc -l) list=$(echo $idle | tr ' ' ,)
+  sinfo -h -N -p "$partition" -o '%N %T %G' | awk "$idle_nodes" | sort -u >/tmp/said/idle
+  [ -s /tmp/said/idle ] || continue
+  count=$(grep -c . /tmp/said/idle) list=$(cut -d ' ' -f 1 /tmp/said/idle | paste -s -d , -)
   timeout "$(left)" srun -p "$partition" -w "$list" -N "$count" -n "$count" hostname >>/tmp/said/hosts 2>>/tmp/said/errors || hosts=$?
-  [ "$GPUS" -gt 0 ] || continue
-  echo "$idle" | timeout "$(left)" xargs -P 16 -I{} srun -p "$partition" -w {} -N 1 -n 1 --gres="gpu:$GPUS" \
-    sh -c 'echo "$(hostname) $(nvidia-smi -L | grep -c "^GPU ")"' >>/tmp/said/gpus 2>>/tmp/said/errors || gpus=$?
+  [ "$GPUS" -gt 0 ] && grep -v ' 0$' /tmp/said/idle >/tmp/said/asked || continue
+  timeout "$(left)" xargs -P 16 -n 2 sh -c 'srun -p "$0" -w "$1" -N 1 -n 1 --gres="gpu:$2" sh -c "$COUNT"' "$partition" \
+    </tmp/said/asked >>/tmp/said/gpus 2>>/tmp/said/errors || gpus=$?
 done
-for part in sinfo reasons hosts gpus errors; do echo "@$part"; cat "/tmp/said/$part" 2>/dev/null; done >/tmp/all
+if [ -n "${ACCOUNTING:-}" ]; then
+  timeout "$(left)" sacctmgr -n -P show cluster format=cluster,controlhost >/tmp/said/clusters 2>>/tmp/said/errors || accounting=$?
+fi
+for part in sinfo reasons hosts gpus clusters errors; do echo "@$part"; cat "/tmp/said/$part" 2>/dev/null; done >/tmp/all
 cat /tmp/all
 packed=$(gzip -9c /tmp/all | base64 | tr -d '\n')
 [ ${#packed} -le 3800 ] || packed=
-printf '{"node":"%s","exits":{"sinfo":%d,"hosts":%d,"gpus":%d},"packed":"%s"}' \
-  "$NODE_NAME" "$sinfo" "$hosts" "$gpus" "$packed" >/dev/termination-log
+printf '{"node":"%s","exits":{"sinfo":%d,"hosts":%d,"gpus":%d%s},"packed":"%s"}' \
+  "$NODE_NAME" "$sinfo" "$hosts" "$gpus" "${ACCOUNTING:+,\"accounting\":$accounting}" "$packed" >/dev/termination-log

@@ -33,6 +33,9 @@ WITHIN = {
     "fabric.mtu=9000": {"  rate_gbit: 400": "  rate_gbit: 400\n  interfaces: [ibs1]\n  mtu: 9000"},
     "accelerator.driver=host": {"  driver: operator": '  driver: host\n  driver_version: "580.126.20"'},
     "slurm.kind=none": NO_SLURM,
+    "slurm.accounting.port=3306": {
+        "  login: {replicas: 1}\n": "  login: {replicas: 1}\n  accounting: {host: mariadb.slurm.svc, password: {file: ./db_password}}\n",
+    },
     "slurm.kind=sunk": {
         "  kind: slinky\n": "  kind: sunk\n  repo: oci://registry.example.org/sunk\n  version: 7.3.0\n",
     },
