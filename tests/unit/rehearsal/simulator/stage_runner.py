@@ -58,6 +58,10 @@ def run(user: User, made: Stage) -> dict[str, Verdict]:
 
 
 def _make(user: User, kube: Kube, task: Task) -> None:
+    for secret in task.arguments.get("secrets", []):
+        meta = {"name": secret["name"], "namespace": secret["namespace"]}
+        kube.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": meta["namespace"]}})
+        kube.apply({"apiVersion": "v1", "kind": "Secret", "metadata": meta, "stringData": {secret["key"]: "x"}})
     for manifest in job.fill(task.arguments.get("objects", []), NODES):
         kube.apply(manifest)
     labels = task.arguments.get("node_labels") or {}

@@ -12,7 +12,7 @@ from workflows.rehearsal.faults import slurm as faults
 from workflows.rehearsal.faults.fault_registry import Fault
 from workflows.rehearsal.simulator import api_kinds, slurm_sunk
 from workflows.rehearsal.simulator.chart_installers import ChartError, ChartRelease
-from workflows.rehearsal.simulator.slurm import NODE_SETS
+from workflows.rehearsal.simulator.slurm import ACCOUNTINGS, NODE_SETS
 from workflows.stages.stage import Stage
 
 SLURM: dict[str, Any] = {"slurm": {"kind": "slinky", "login": {"replicas": 1}}, "approvals": []}
@@ -34,6 +34,11 @@ def made() -> Stage:
     return stage("slurm", **SLURM)
 
 
+def accounted() -> Stage:
+    accounting = {"host": "mariadb.slurm.svc", "password": {"file": "./db_password"}}
+    return stage("slurm", slurm={"kind": "slinky", "accounting": accounting}, approvals=[])
+
+
 def sunk() -> Stage:
     return stage("slurm", slurm={"kind": "sunk", "repo": "oci://r.example.org/sunk", "version": "7.3.0"}, approvals=[])
 
@@ -53,10 +58,18 @@ def test_a_healthy_cluster_passes_every_gate(make: Make) -> None:
     assert user.pods("slurm", "bringup/check=srun") == []
 
 
+def test_a_healthy_cluster_with_accounting_passes_every_gate(make: Make) -> None:
+    user = cluster(make)
+    verdicts = run(user, accounted())
+    assert [verdict.reason for verdict in verdicts.values() if not verdict.is_pass] == []
+    assert len(user.api.list(ACCOUNTINGS) or ()) == 1
+
+
 @pytest.mark.sampled_rows(2)
 @pytest.mark.parametrize("fault", faults.FAULTS, ids=lambda fault: fault.name)
 def test_a_fault_is_caught_by_its_gate_and_by_none_before(make: Make, fault: Fault) -> None:
-    verdicts = list(run(cluster(make, fault.name), sunk() if fault.needs else made()).values())
+    planned = {"slurm.kind=sunk": sunk, "slurm.accounting.port=3306": accounted}.get(fault.needs, made)
+    verdicts = list(run(cluster(make, fault.name), planned()).values())
     assert all(verdict.is_pass for verdict in verdicts[:-1])
     assert verdicts[-1].gate == fault.gate, verdicts[-1]
     assert not verdicts[-1].is_pass
