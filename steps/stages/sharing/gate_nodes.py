@@ -4,6 +4,7 @@ See `steps/docs/facts/gpu.md`, Sharing: MIG can report success for a profile tha
 """
 
 from collections.abc import Iterator
+from itertools import chain
 
 from steps.contract.verdict import FailureClass, NodeVerdict, by_cause
 from steps.stages.shared.finding import Finding, fail, node_verdict, unknown
@@ -11,6 +12,8 @@ from steps.stages.sharing.contract import NodesExpectation, SharedNode, SharingM
 
 GPU = "nvidia.com/gpu"
 CONFIG, STATE = "nvidia.com/mig.config", "nvidia.com/mig.config.state"
+WHOLE = "all-disabled"
+"""Value of label CONFIG with which the MIG manager leaves GPUs whole; the GPU Operator's default (mig-parted's configuration)."""
 PLUGIN_CONFIG = "nvidia.com/device-plugin.config"
 
 
@@ -19,7 +22,8 @@ def judge(name: str, node: SharedNode | None, want: NodesExpectation) -> NodeVer
     if node is None:
         return unknown(FailureClass.HEALTH, "not registered", "a Node", f"see kubelet on {name}").of_node(name)
     gpus = want.others.get(name, want.gpus)
-    findings = _devices(node, gpus, want) if want.mode is SharingMode.DRA else _advertised(node, gpus, want)
+    mode = _devices(node, gpus, want) if want.mode is SharingMode.DRA else _advertised(node, gpus, want)
+    findings = chain(_unplanned_mig(node, want), mode)
     return node_verdict(name, next(findings, None), _resources(node) or f"{node.devices} devices")
 
 
@@ -50,6 +54,25 @@ def _switches(node: SharedNode, want: NodesExpectation) -> Iterator[Finding]:
         if wanted and seen != wanted:
             step = f"find who changes the label of {node.name}, and apply the stage again"
             yield fail(FailureClass.COMPARISON, f"label {key} is {seen or 'absent'}", wanted, step)
+
+
+def _unplanned_mig(node: SharedNode, want: NodesExpectation) -> Iterator[Finding]:
+    """Yield a problem if MIG is asked for, or being changed, on a node whose GPUs the plan leaves whole.
+
+    Until the MIG manager has done it, the node advertises whole GPUs as before.
+    """
+    if want.mode is SharingMode.MIG:
+        return
+    config, state = node.labels.get(CONFIG, ""), node.labels.get(STATE, "")
+    shown = f"{CONFIG} is {config or 'absent'}, {STATE} is {state or 'absent'}"
+    if config not in ("", WHOLE):
+        step = f"find who set the label of {node.name}, and set it to {WHOLE}: its GPUs are split as soon as no pod holds them"
+        yield fail(FailureClass.COMPARISON, shown, f"{WHOLE}, or no label", step)
+    elif state == "failed":
+        yield fail(FailureClass.RUNTIME, shown, "success", f"read the log of nvidia-mig-manager on {node.name}")
+    elif state != "success" and (state or config):
+        step = f"read the log of nvidia-mig-manager on {node.name}: pods that hold a GPU keep it pending"
+        yield unknown(FailureClass.RUNTIME, shown, "success", step)
 
 
 def _mig_state(node: SharedNode, want: NodesExpectation) -> Iterator[Finding]:

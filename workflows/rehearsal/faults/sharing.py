@@ -44,6 +44,16 @@ FAULTS = (
         source="https://docs.nvidia.com/datacenter/cloud-native/gpu-operator/latest/gpu-sharing.html",
     ),
     Fault(
+        name="mig_config_by_hand",
+        gate="sharing/nodes",
+        needs="sharing.mode=none",
+        node="gpus:2",
+        summary="Somebody labels two nodes for MIG, and their MIG manager hangs before it splits the GPUs.",
+        caught_by="Label mig.config is all-balanced, where the plan splits no GPU.",
+        false_green="The state is success, of the configuration before, and the nodes advertise all GPUs, whole and healthy.",
+        source="https://github.com/NVIDIA/mig-parted",
+    ),
+    Fault(
         name="mig_false_success",
         gate="sharing/nodes",
         needs="sharing.mode=mig",

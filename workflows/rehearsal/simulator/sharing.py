@@ -88,6 +88,11 @@ def _look(world: World, policy: Obj | None, node: Obj) -> None:
     if world.fault("sharing_labels_left", name) and labels.get(gpu_shares.REPLICAS) == "1":
         left = {gpu_shares.REPLICAS: "4", gpu_shares.STRATEGY: "time-slicing"}
         world.patch(NODES, node, {"metadata": {"labels": left}})
+    if world.fault("mig_config_by_hand", name):
+        # the MIG manager hangs, so that the state stays that of before
+        if labels.get(gpu_shares.MIG_CONFIG) == "all-disabled":
+            world.patch(NODES, node, {"metadata": {"labels": {gpu_shares.MIG_CONFIG: "all-balanced"}}})
+        return
     wanted = _wanted(labels)
     ignored = wanted.startswith("shares:") and world.fault("time_slicing_without_effect", name)
     if ignored or wanted == annotations_of(node).get(DONE, "whole"):
