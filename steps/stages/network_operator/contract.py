@@ -136,11 +136,12 @@ class NodesExpectation(Struct, frozen=True, kw_only=True, omit_defaults=True, fo
 class FunctionalObservation(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Observation of gate network_operator/functional: pods of check `ib-write-bw`, which form a ring by completion index.
 
-    A report is `{"node", "index", "peer", "rails", "further", "excluded", "interfaces", "error"}`. `rails` are the RDMA devices of
-    the pod, each measured to the pod with index `peer`: `{"device", "rail", "state", "gbit", "error"}`; `rail` is equal on both
-    ends. `gbit` is the average of ib_write_bw from this pod to the partner in Gbit/s, 0 if it did not run. `further` are more
-    partners: `{"peer", "rails"}`. `excluded` are devices of the right kind with another link layer: `{"device", "link"}`.
-    `interfaces` are secondary interfaces of the pod: `{"name", "mtu"}`.
+    A report is `{"node", "index", "peer", "rails", "further", "excluded", "interfaces", "error"}`. `rails` are the RDMA devices
+    of the pod, each measured to the pod with index `peer`: `{"device", "rail", "state", "gid", "gbit", "error"}`; `rail` is equal
+    on both ends, `gid` is the port's address in the fabric (absent if it has none). `gbit` is the average of ib_write_bw from
+    this pod to the partner in Gbit/s, 0 if it did not run. `further` are more partners: `{"peer", "rails"}`. `excluded` are
+    devices of the right kind with another link layer: `{"device", "link"}`. `interfaces` are secondary interfaces of the pod:
+    `{"name", "mtu"}`.
     """
 
     pods: tuple[CheckPod, ...] = ()

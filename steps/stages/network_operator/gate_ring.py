@@ -51,9 +51,9 @@ class RingReports(Struct, frozen=True, kw_only=True):
     """The reports of all pods, ordered for the judgement of single nodes.
 
     `pending` are pods without a node. `sent` and `received` are directions by (node, rail). `names` are the device names that
-    most nodes have. `owners` maps each secondary address to the nodes whose pods have it. `mtus` maps each interface of secondary
-    networks to its usual MTU. `silent` are nodes without a report. `slow` are the directions below the floor. `expected` are the
-    rails of each node that must be fast, as rail → device; `rails` counts the nodes that have each rail.
+    most nodes have. `owners` maps each secondary address and GID to the nodes whose pods have it. `mtus` maps each interface of
+    secondary networks to its usual MTU. `silent` are nodes without a report. `slow` are the directions below the floor.
+    `expected` are the rails of each node that must be fast, as rail → device; `rails` counts the nodes that have each rail.
     """
 
     pods: Mapping[str, CheckPod]
@@ -123,7 +123,7 @@ def _read(seen: FunctionalObservation, want: FunctionalExpectation) -> RingRepor
             received[direction.target, direction.rail].append(direction)
             if not direction.good:
                 slow.append(direction)
-        for address in _secondary_addresses(pod) if pod.report else ():
+        for address in (*_secondary_addresses(pod), *_gids(pod)) if pod.report else ():
             owners[address].append(pod.node)
     common = Counter(tuple(sorted(map(_device, _rails(pod)))) for pod in pods.values() if pod.report)
     # of sets that equally many nodes have, the larger one: a node may lack a device, and has none too many
@@ -190,6 +190,12 @@ def _attachments(pod: CheckPod) -> tuple[Attached, ...] | None:
 def _secondary_addresses(pod: CheckPod) -> list[str]:
     attached = (entry for entry in _attachments(pod) or () if not entry.default)
     return list(dict.fromkeys(address for entry in attached for address in entry.ips))
+
+
+def _gids(pod: CheckPod) -> list[str]:
+    """Return rail and GID of each port that reports one. Rails may be networks of their own, which use the same addresses."""
+    named = ((rail.get("rail", _device(rail)), rail.get("gid")) for rail in _rails(pod))
+    return list(dict.fromkeys(f"{gid} (rail {rail})" for rail, gid in named if gid))
 
 
 # ---- nodes -------------------------------------------------------------------------------------------------------------------
@@ -300,11 +306,16 @@ def _attachment(pod: CheckPod, want: FunctionalExpectation, ring: RingReports) -
                 state = f"interface {attached.interface or 'none'}, ips {', '.join(attached.ips) or 'none'}"
             step = "log of Multus and of nv-ipam-node on this node"
             return fail(FailureClass.RUNTIME, f"network {network}: {state}", "an interface with an address", step)
-    for address in _secondary_addresses(pod):
+    for address in (*_secondary_addresses(pod), *_gids(pod)):
         others = [node for node in ring.owners.get(address, ()) if node != pod.node]
         if others:
             seen = f"address {address} is also that of a pod on {', '.join(others[:MOST_NAMED])}"
             step = "see fabric.ip_pool: blocks of nv-ipam must not overlap, nor a second IPAM hand out the same range"
+            if "(rail " in address:
+                seen = f"GID {address} is also that of a port of {', '.join(others[:MOST_NAMED])}"
+                step = (
+                    "give each machine an address of its own in the fabric (RoCE), or correct the port GUID in its NIC's firmware"
+                )
             # addresses of pods that are still to come may show which IPAM is wrong
             make = unknown if ring.silent else fail
             return make(FailureClass.RUNTIME, seen, "an address of its own", step)

@@ -219,6 +219,21 @@ def test_rails_are_numbered_by_name_so_that_a_missing_one_shifts_no_other(shell:
     assert "mlx5_10" not in calls, "not one of the rails that the plan names"
 
 
+def test_the_address_of_a_port_is_reported_by_its_kind_of_link(shell: Shell) -> None:
+    shell.tool("ib_write_bw", PERFTEST)
+    guid, mapped = "fe80:0000:0000:0000:946d:ae03:0012:3456", "0000:0000:0000:0000:0000:ffff:0a0a:0105"
+    for name, link in (("mlx5_0", "InfiniBand"), ("mlx5_1", "Ethernet")):
+        shell.device(name, link=link)
+        port = shell.sys / f"class/infiniband/{name}/ports/1"
+        (port / "gids").mkdir(parents=True, exist_ok=True)
+        (port / "gid_attrs/types").mkdir(parents=True, exist_ok=True)
+        for index, gid in enumerate((guid, guid, mapped)):
+            (port / f"gids/{index}").write_text(f"{gid}\n")
+            (port / f"gid_attrs/types/{index}").write_text("RoCE v2\n" if index else "IB/RoCE v1\n")
+    assert [rail["gid"] for rail in shell.run("ib_write_bw.sh", env=RING)["rails"]] == [guid]
+    assert [rail["gid"] for rail in shell.run("ib_write_bw.sh", env=RING | {"LINK": "Ethernet"})["rails"]] == [mapped]
+
+
 def test_a_rail_below_its_floor_is_measured_three_times(shell: Shell) -> None:
     shell.device("mlx5_0")
     shell.tool("ib_write_bw", f'echo "$@" >> {shell.folder}/calls\n{PERFTEST}')

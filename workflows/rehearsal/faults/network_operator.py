@@ -110,6 +110,15 @@ FAULTS = (
         source="https://github.com/k8snetworkplumbingwg/multus-cni/issues/1038",
     ),
     Fault(
+        name="fabric_gid_twice",
+        gate="network_operator/functional",
+        node="gpus:2",
+        summary="The ports of two machines have the same addresses in the fabric, as after an image or a firmware was cloned.",
+        caught_by="Both machines report the same GIDs on the same rails.",
+        false_green="Every port is active, and reaches the floor with whichever machine answers.",
+        source="https://www.kernel.org/doc/Documentation/ABI/stable/sysfs-class-infiniband",
+    ),
+    Fault(
         name="fabric_mtu_in_pods",
         gate="network_operator/functional",
         node="gpus:2",

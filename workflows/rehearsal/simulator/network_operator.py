@@ -314,7 +314,7 @@ def ib_write_bw(world: World, pod: Obj, node: str) -> Behaviour:
 
 
 def _without_state(rail: Obj) -> Obj:
-    return {key: value for key, value in rail.items() if key != "state"}
+    return {key: value for key, value in rail.items() if key not in ("state", "gid")}
 
 
 def _lacks_plugin(world: World, pod: Obj, node: str) -> bool:
@@ -334,8 +334,20 @@ def _rails(world: World, environment: Mapping[str, str], node: str, partner: str
         # the partner has no storage NIC that would answer, or its own port is down
         down = number == 0 and any(world.fault(name, node) for name in ("ib_port_down", "storage_nic_for_a_rail"))
         state, gbit = ("DOWN", 0.0) if down else ("ACTIVE", _speed(world, node, partner, number))
-        rails.append({"device": device, "rail": number, "state": state, "gbit": gbit, "error": ""})
+        gid = _gid(world, environment["LINK"], node, number)
+        rails.append({"device": device, "rail": number, "state": state, "gid": gid, "gbit": gbit, "error": ""})
     return rails
+
+
+def _gid(world: World, link: str, node: str, rail: int) -> str:
+    """Return the GID of a port: by its IPv4 address with RoCE, by its GUID with InfiniBand.
+
+    Victims of fault `fabric_gid_twice` have the addresses of the fleet's first machine.
+    """
+    number = 0 if world.fault("fabric_gid_twice", node) else world.fleet.number(node)
+    if link == "Ethernet":
+        return f"0000:0000:0000:0000:0000:ffff:{0xAC10 + rail:04x}:{number + 1:04x}"
+    return f"fe80:0000:0000:0000:946d:ae03:{rail:04x}:{number + 1:04x}"
 
 
 def _speed(world: World, node: str, partner: str, number: int) -> float:

@@ -28,6 +28,12 @@ gid() {
     case "$(cat "$path" 2>/dev/null) $(get "$1" "ports/1/gids/$at")" in "RoCE v2 0000:0000:0000:0000:0000:ffff:"*) echo "-x $at"; return 0;; esac
   done
 }
+# The address of a port in the fabric: of RoCE v2 by its IPv4 address, of InfiniBand by its GUID. It must be unique.
+address() {
+  at=$(gid "$1") at=${at#-x }
+  [ "$LINK" = Ethernet ] || at=0
+  [ -z "$at" ] || get "$1" "ports/1/gids/$at"
+}
 within() { [ "$(left)" -gt 0 ] && left || echo 1; } # timeout 0 would be none
 measure() { timeout "$(within)" ib_write_bw -d "$1" -p "$2" $(gid "$1") -F --report_gbits -s 8388608 -D 5 $3 2>&1; }
 better() { awk "BEGIN { exit !($1 > $2) }"; }
@@ -56,7 +62,9 @@ ask() { # index of the partner, first port, `states` to report them: sets rails
     [ "$gbit" = 0 ] || said=
     echo "$device $state: $gbit Gbit/s to $RING-$1 after $tries tries $said"
     facts="\"gbit\":$gbit"
-    if [ "$3" = states ]; then facts="\"state\":\"$state\",$facts,\"error\":\"$said\""
+    if [ "$3" = states ]; then
+      own=$(address "$device")
+      facts="\"state\":\"$state\",${own:+\"gid\":\"$own\",}$facts,\"error\":\"$said\""
     elif [ -n "$said" ]; then facts="$facts,\"error\":\"$said\""; fi
     rails="$rails${rails:+,}{\"device\":\"$device\",\"rail\":$rail,$facts}"
   done
