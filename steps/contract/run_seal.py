@@ -34,6 +34,8 @@ class Seal(Struct, frozen=True, kw_only=True):
 
 FILE = "seal.json"
 SIGNATURE = "seal.json.sig"
+SIGNED_WITH = " and signed with "
+"""Words with which the task `seal` says in its log that it signed the seal, before the name of the key."""
 UNSEALED = (FILE, SIGNATURE)
 """Files of the seal and its signature, which the seal cannot cover."""
 

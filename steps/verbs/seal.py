@@ -51,7 +51,7 @@ def run(context: Context) -> ExitCode:
     context.store.replace(prefix + run_seal.FILE, data)
     if signed is not None:
         context.store.replace(prefix + run_seal.SIGNATURE, signed)
-    by = f" and signed with {arguments.key or 'the key of this machine'}" if signed is not None else ""
+    by = f"{run_seal.SIGNED_WITH}{arguments.key or 'the key of this machine'}" if signed is not None else ""
     context.say(f"sealed {len(sealed.files)} files{by}")
     return ExitCode.OK
 

@@ -65,7 +65,9 @@ class StateFolder:
         """Return the folders of an existing run; the name "" or `last` means the newest run. Raises NoSuchRun."""
         every = self.runs()
         if name in ("", "last") and every:
-            return self.run(every[-1])
+            # a folder that somebody else put there must not pass for the newest run
+            begun = [run for run in every if self.run(run).is_begun]
+            return self.run((begun or every)[-1])
         if name in every:
             return self.run(name)
         if not every:
@@ -84,6 +86,11 @@ class RunFolder:
     def engine(self) -> Path:
         """Return the folder in which the engine keeps journal, inbox and logs of the run; it must lie on a local disk."""
         return self.home.root / "engine" / self.name
+
+    @property
+    def is_begun(self) -> bool:
+        """Return True if an engine has left anything in the run's folder: a journal, or what is remembered of a run on Argo."""
+        return next(self.engine.iterdir(), None) is not None
 
     @property
     def inputs(self) -> Path:

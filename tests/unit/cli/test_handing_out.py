@@ -1,8 +1,11 @@
 """Evidence handed out to others holds no secrets and verifies, and a run records the Git commit of its spec."""
 
+import dataclasses
 import json
 import os
+import shutil
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +41,61 @@ def test_the_evidence_that_is_handed_out_has_no_secrets_and_verifies(rehearsed: 
     secrets = [public.with_suffix("").read_bytes(), *(path.read_bytes() for path in (run / "secrets").iterdir())]
     for path in (path for path in handed.rglob("*") if path.is_file()):
         assert not any(secret in path.read_bytes() for secret in secrets), path
+
+
+@pytest.mark.parametrize("command", ["runs", "status", "report"])
+def test_commands_that_read_a_run_do_not_import_the_linter(command: str, rehearsed: Any) -> None:
+    machine, _ = rehearsed
+    code = f"""
+import sys
+from workflows.cli.main import run
+code = run([{command!r}])
+checks = sorted(name for name in sys.modules if name.startswith("workflows.render.grammar.") and "check" in name)
+print(code, *checks, file=sys.stderr)
+"""
+    home = {"BRINGUP_HOME": str(machine.home)}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=home)
+    assert done.stderr.splitlines()[-1] == "0"
+
+
+@pytest.mark.parametrize(
+    ("taken", "sentence"),
+    [
+        (("seal.json", "seal.json.sig"), "seal.json: missing, although the engine's journal says that the run was sealed"),
+        (("seal.json.sig",), "seal.json.sig: missing, although the engine's log says that the seal was signed"),
+    ],
+)
+def test_a_seal_that_was_taken_away_does_not_make_a_run_look_unsealed(
+    taken: tuple[str, ...], sentence: str, rehearsed: Any, tmp_path: Path
+) -> None:
+    machine = copied_machine(rehearsed, tmp_path)
+    for name in taken:
+        (machine.runs[0] / name).unlink()
+    for command in ("verify", "report", "status"):
+        done = machine.call(command)
+        assert sentence in done.text, command
+        assert done.code == (0 if command == "status" else 65), done.text
+
+
+def test_a_file_that_is_no_record_is_named_as_a_difference_from_the_seal(rehearsed: Any, tmp_path: Path) -> None:
+    machine = copied_machine(rehearsed, tmp_path)
+    (machine.runs[0] / "evidence/added.json").write_text("no record")
+    done = machine.call("report")
+    assert (done.code, "evidence/added.json: not in the seal" in done.text) == (65, True), done.text
+
+
+def test_a_folder_that_somebody_else_made_is_not_the_newest_run(rehearsed: Any, tmp_path: Path) -> None:
+    machine = copied_machine(rehearsed, tmp_path)
+    (machine.home / "engine/zz").mkdir()
+    done = machine.call("status")
+    assert (done.code, machine.runs[0].name in done.out) == (0, True), done.text
+
+
+def copied_machine(rehearsed: Any, folder: Path) -> Any:
+    """Return a machine with a copy of the rehearsed run, which a test may change."""
+    machine, _ = rehearsed
+    shutil.copytree(machine.home, folder / "home", symlinks=True)
+    return dataclasses.replace(machine, folder=folder, started=[])
 
 
 def git(folder: Path, *arguments: str) -> str:

@@ -62,10 +62,24 @@ def status(folder: RunFolder) -> dict[str, Any]:
         "phase": engine.phase if engine.alive or engine.finished else "interrupted",
         "message": cancel_records.told(folder, engine.message),
         "progress": run_progress.progress(folder, engine.nodes),
-        "problems": [] if engine.alive or engine.finished else [f"no engine drives the run; go on: bringup resume {folder.name}"],
+        "problems": _problems(folder, engine),
         "waiting": [_waiting(folder, node.name, node.started) for node in engine.gates],
         "stages": _stages(folder, engine),
     }
+
+
+def _problems(folder: RunFolder, engine: RunStatus) -> list[str]:
+    """Return what keeps the run from going on, and how its files differ from its seal, as sentences."""
+    if engine.finished:
+        differences = report_assembly.seal_differences(folder)
+        more = f" and {len(differences) - 1} more" if len(differences) > 1 else ""
+        see = f"see: bringup verify {folder.name}"
+        return [f"the run's files are not what was sealed ({first}{more}); {see}" for first in differences[:1]]
+    if engine.alive:
+        return []
+    if command := restart_command(folder):
+        return [f"no engine drives the run, and a rehearsal is over then; start it again: {command}"]
+    return [f"no engine drives the run; go on: bringup resume {folder.name}"]
 
 
 def _waiting(folder: RunFolder, node: str, since: float) -> dict[str, str]:

@@ -6,8 +6,10 @@ from dataclasses import dataclass
 from steps.clients import regular_files
 from steps.clients.store import Store
 from steps.contract import approval, run_seal
+from steps.errors import BadTask, Refused
 from steps.report import model, source, verify
 from steps.report.assembly import build
+from workflows.app.runs import seal_traces
 from workflows.engines.folders import RunFolder
 from workflows.engines.local.errors import JournalForeignError, RunDirectoryError
 from workflows.engines.local.result import RunNodeStatus, read_status
@@ -34,19 +36,30 @@ def assemble(evidence: RunEvidence) -> model.Report:
 
     Raises BadTask.
     """
-    differences = () if evidence.goes_on else _differences(evidence.folder)
-    return verify.distrusted(_assembled(evidence), differences)
+    differences = () if evidence.goes_on else seal_differences(evidence.folder)
+    try:
+        return verify.distrusted(_assembled(evidence), differences)
+    except BadTask as error:
+        if not differences:
+            raise
+        reason = f"{evidence.folder.name}: the run's files are not what was sealed, so there is no report: {differences[0]}"
+        raise Refused(reason, hint=f"bringup verify {evidence.folder.name} names every difference") from error
 
 
-def _differences(folder: RunFolder) -> tuple[str, ...]:
-    """Return how a run's files differ from its seal; nothing while an engine drives it, since a resumed run is sealed anew."""
-    if regular_files.kind_of(folder.stored / run_seal.FILE) is None:
-        return ()
+def seal_differences(folder: RunFolder) -> tuple[str, ...]:
+    """Return how a run's files differ from its seal; nothing while an engine drives it, since a resumed run is sealed anew.
+
+    A seal or signature that the engine saw written and that is gone is a difference too.
+    """
+    is_sealed = regular_files.kind_of(folder.stored / run_seal.FILE) is not None
     try:
         engine = read_status(folder.engine)
     except (JournalForeignError, RunDirectoryError):
-        return verify.problems(folder.stored)
-    return () if engine.alive or not engine.finished else verify.problems(folder.stored)
+        return verify.problems(folder.stored) if is_sealed else ()
+    if engine.alive or not engine.finished:
+        return ()
+    problems = verify.problems(folder.stored) if is_sealed else ()
+    return (*problems, *seal_traces.missing(folder, engine))
 
 
 def _assembled(evidence: RunEvidence) -> model.Report:

@@ -11,7 +11,7 @@ from steps.errors import StepError
 from steps.report import verify
 from steps.report.timeline import stamp
 from workflows.app.run_options import RunLocation
-from workflows.app.runs import argo_runs
+from workflows.app.runs import argo_runs, seal_traces
 from workflows.app.runs.report_assembly import RunEvidence
 from workflows.engines import seal_keys
 from workflows.engines.argo import cancellation, pull, run_memory
@@ -31,6 +31,14 @@ class NotPulled(ValueError):
     def __init__(self, run: str) -> None:
         super().__init__(f"run {run} is on Argo, and its evidence is not on this machine")
         self.hint = f"bring it here first: bringup pull {run}"
+
+
+class NotSealed(ValueError):
+    """Error for a run of this machine that has not ended, so nothing of it is sealed."""
+
+    def __init__(self, run: str, *, goes_on: bool) -> None:
+        super().__init__(f"run {run} {'goes on' if goes_on else 'was interrupted'}: its evidence is sealed when it ends")
+        self.hint = f"see where it stands: bringup status {run}"
 
 
 def find(run: str, place: RunLocation, *, fresh: bool = False) -> RunEvidence:
@@ -123,6 +131,24 @@ def own_key() -> str:
 
 
 def check_seal(folder: Path, signer: tuple[str, str] | None) -> tuple[tuple[str, ...], verify.Cover | None]:
-    """Return the problems of a run's folder (see `verify.problems`), and what its seal covers if there are none."""
+    """Return the problems of a run's folder (see `verify.problems`), and what its seal covers if there are none.
+
+    Of a run of this machine, a seal or signature that was taken away is a problem too.
+    """
+    home = StateFolder.of_environment()
+    own = home.run(folder.name)
+    if own.stored == folder and folder.name in home.runs() and (gone := _taken_away(own)):
+        return gone, None
     problems = verify.problems(folder, signer)
     return problems, None if problems else verify.cover(folder)
+
+
+def _taken_away(folder: RunFolder) -> tuple[str, ...]:
+    """Return what is missing of the seal that the local engine saw written (see `seal_traces`). Raises NotSealed before it."""
+    try:
+        engine = read_status(folder.engine)
+    except (JournalForeignError, RunDirectoryError):
+        return ()
+    if not (engine.finished or (folder.stored / run_seal.FILE).exists()):
+        raise NotSealed(folder.name, goes_on=engine.alive)
+    return () if engine.alive or not engine.finished else seal_traces.missing(folder, engine)
