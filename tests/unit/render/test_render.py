@@ -18,8 +18,10 @@ from workflows import bringup, examples, factory, image, stack
 from workflows.engines import open_approvals
 from workflows.plan.compiler import compile_plan
 from workflows.rehearsal.faults import fault_registry
-from workflows.render import grammar, manifest_policy, names, rbac, steps, unknown_fields
+from workflows.render import manifest_policy, names, rbac, steps, unknown_fields
 from workflows.render.bundle import Build, Bundle, RenderError, render, to_yaml
+from workflows.render.grammar.findings import refused
+from workflows.render.grammar.lint import lint
 from workflows.spec import load
 from workflows.stage_names import STAGES, StageName
 from workflows.stages import IMAGE_ORDER, OPERATIONS, ORDER
@@ -39,7 +41,7 @@ def bundle(name: str = "h200-16", build: Build = bringup.build) -> Bundle:
 def test_every_pipeline_of_every_example_is_inside_both_layers(name: str, pipeline: str) -> None:
     made = bundle(name, PIPELINES[pipeline])
     template = made.template["metadata"]["name"]
-    assert grammar.refused(grammar.lint(made.workflow, {template: made.template})) == ()
+    assert refused(lint(made.workflow, {template: made.template})) == ()
     assert manifest_policy.breaches(made.template) == ()
 
 

@@ -9,8 +9,10 @@ from workflows.app.specs.manifests import PIPELINES, rendered
 from workflows.plan import diff, show
 from workflows.plan.compiler import compile_plan
 from workflows.plan.model import Plan
-from workflows.render import grammar, starts, unknown_fields
+from workflows.render import starts, unknown_fields
 from workflows.render.bundle import Bundle, render
+from workflows.render.grammar.findings import refused
+from workflows.render.grammar.lint import lint
 from workflows.render.steps import Settings
 from workflows.spec import load
 
@@ -57,7 +59,7 @@ def test_argo_knows_every_field_and_the_linter_takes_what_they_submit(pipeline: 
     assert sum(one is not None for one in submitted) == 3
     assert not [field for one in made.starts or () for field in unknown_fields.unknown_fields(one)]
     for one in filter(None, submitted):
-        assert grammar.refused(grammar.lint(one, {name: made.template})) == ()
+        assert refused(lint(one, {name: made.template})) == ()
         assert one["spec"]["workflowTemplateRef"] == made.workflow["spec"]["workflowTemplateRef"]
 
 

@@ -1,6 +1,4 @@
-"""Linter for a subset of Argo Workflows: a manifest that it accepts runs in the same way on Argo and on the local engine."""
+"""Linter for a subset of Argo Workflows: a manifest that it accepts runs in the same way on Argo and on the local engine.
 
-from workflows.render.grammar.findings import LintFinding, refused
-from workflows.render.grammar.lint import lint
-
-__all__ = ["LintFinding", "lint", "refused"]
+Nothing is imported here: commands that only read a run need the expressions of the subset, and not the linter with its schema.
+"""

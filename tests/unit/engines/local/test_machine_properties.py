@@ -27,7 +27,8 @@ from workflows.engines.local.run_state import (
     TimeCame,
 )
 from workflows.engines.local.state_machine import initial_state, step
-from workflows.render.grammar import lint, refused
+from workflows.render.grammar.findings import refused
+from workflows.render.grammar.lint import lint
 
 SEED = 20261121  # printed by hypothesis with a failing example
 RESULTS = ("Succeeded", "Failed", "Errored", "Skipped", "Omitted")

@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 import yaml
 
-from workflows.render.grammar import LintFinding, lint, refused
 from workflows.render.grammar.field_rules import ARGOS_CONTAINERS
+from workflows.render.grammar.findings import LintFinding, refused
+from workflows.render.grammar.lint import lint
 
 GOOD: dict[str, Any] = yaml.safe_load(
     """
