@@ -3,6 +3,8 @@
 import json
 from pathlib import Path
 
+import msgspec
+
 from workflows.app.runs.run_progress import progress
 from workflows.engines.folders import StateFolder
 from workflows.engines.local.result import RunNodeStatus
@@ -27,3 +29,5 @@ def test_it_counts_what_is_still_to_come(tmp_path: Path) -> None:
     nodes = [node("os-prep", 9.0, "DAG"), node("os-prep-play", 2.0), node("os-prep-play", 3.0), node("os-prep-judge", 9.0)]
     nodes += [node("rke2", None, "DAG"), node("rke2-servers", 11.0), node("rke2-servers", None)]
     assert progress(folder, nodes) == "stage 2 of 3, 2 of 5 tasks ended", "a task over shards has ended if all its pods have"
+    omitted = msgspec.structs.replace(node("slurm", 12.0, "Skipped"), phase="Omitted")
+    assert progress(folder, [*nodes, omitted]) == "stage 2 of 3, 2 of 5 tasks ended", "a stage that never began does not count"

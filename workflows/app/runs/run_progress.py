@@ -17,6 +17,10 @@ OPEN = names.template(run_records.STAGE, run_records.OPEN)
 """Template of the task `open`, the first of every run, which belongs to no stage."""
 
 
+_OMITTED = "Omitted"
+"""Phase of the nodes of stages that never began, since one before them failed or was cancelled."""
+
+
 def planned_tasks(folder: RunFolder) -> dict[str, list[str]]:
     """Return the names of the tasks by stage, both in running order; empty if this machine has no plan of the run."""
     path = folder.inputs / "tasks" / run_records.PLAN_FILE
@@ -36,6 +40,8 @@ def progress(folder: RunFolder, nodes: Iterable[RunNodeStatus]) -> str:
         return ""
     open_by_template: dict[str, bool] = {}
     for node in nodes:
+        if node.phase == _OMITTED:
+            continue
         open_by_template[node.template] = open_by_template.get(node.template, False) or node.finished is None
     stages = list(planned)
     templates = [names.template(stage, task) for stage in stages for task in planned[stage]]
