@@ -234,6 +234,9 @@ def json_type(value: Any) -> str:
     return "object" if isinstance(value, dict) else "array"
 
 
+_NOT_STORED = object()
+
+
 class BuiltinDecoder:
     """A decoder for one request body; use a new one for each.
 
@@ -244,13 +247,16 @@ class BuiltinDecoder:
         self.unknown: list[str] = []
         self.missing: list[str] = []
 
-    def decode(self, value: Any, schema: Schema, path: str) -> Any:
+    def decode(self, value: Any, schema: Schema, path: str, stored: Any = _NOT_STORED) -> Any:
         """Return `value` in the form in which a Go server stores it. Raises WrongTypeError for a wrong JSON type or format.
 
-        `path` is the dotted path of the value, for messages; empty at the top.
+        `path` is the dotted path of the value, for messages; empty at the top. `stored` is the value that was decoded there before:
+        a part of `value` that is the same Python object needs no second look.
         """
+        if value is stored:
+            return value
         if schema.type == "object":
-            return self._object(value, schema, path)
+            return self._object(value, schema, path, stored if isinstance(stored, dict) else {})
         if schema.type == "array":
             return self._list(value, schema, path)
         return _scalar(value, schema, path) if schema.type else value
@@ -261,18 +267,21 @@ class BuiltinDecoder:
         items = schema.items
         return [self.decode(element, items, f"{path}[{index}]") for index, element in enumerate(value)]
 
-    def _object(self, value: Any, schema: Schema, path: str) -> dict[str, Any]:
+    def _object(self, value: Any, schema: Schema, path: str, stored: dict[str, Any]) -> dict[str, Any]:
         if not isinstance(value, dict):
             raise _mismatch(value, schema, path)
         if schema.properties:
-            return self._struct(value, schema, path)
+            return self._struct(value, schema, path, stored)
         rest = schema.rest
         if rest is None:
             return value
         zero = _ZERO.get(rest.type)
-        return {key: zero if child is None else self.decode(child, rest, f"{path}.{key}") for key, child in value.items()}
+        return {
+            key: zero if child is None else self.decode(child, rest, f"{path}.{key}", stored.get(key, _NOT_STORED))
+            for key, child in value.items()
+        }
 
-    def _struct(self, value: dict[str, Any], schema: Schema, path: str) -> dict[str, Any]:
+    def _struct(self, value: dict[str, Any], schema: Schema, path: str, stored: dict[str, Any]) -> dict[str, Any]:
         dot = f"{path}." if path else ""
         decoded: dict[str, Any] = {}
         for key, child in value.items():
@@ -280,7 +289,7 @@ class BuiltinDecoder:
             if field is None:
                 self.unknown.append(dot + key)
             elif child is not None:
-                decoded[key] = self.decode(child, field, dot + key)
+                decoded[key] = self.decode(child, field, dot + key, stored.get(key, _NOT_STORED))
         for key in schema.required:
             if key not in decoded:
                 self._fill(decoded, schema, key, dot + key)

@@ -1,9 +1,9 @@
-"""Endpoints below `/emulation/`, which no real API server has: container logs, snapshots, disturbances and a list of requests."""
+"""Endpoints below `/emulation/`, which no real API server has: logs, snapshots, disturbances, batches of writes, counts."""
 
 import msgspec
 from aiohttp import web
 
-from workflows.rehearsal.apiserver import bodies, errors
+from workflows.rehearsal.apiserver import bodies, errors, write_batches
 from workflows.rehearsal.apiserver.cluster_state import ApiDisturbance, ClusterState, ContainerLog, LogLine
 from workflows.rehearsal.apiserver.handlers import json_response
 from workflows.rehearsal.apiserver.listing import TRUE_VALUES
@@ -22,8 +22,13 @@ async def handle(request: web.Request, state: ClusterState, steps: list[str]) ->
             return web.Response(body=take_snapshot(state), content_type="application/octet-stream")
         case "PUT", ["snapshot"]:
             # Not request.read(): a snapshot is far above the limit on a resource request.
-            restore_snapshot(state, b"".join([chunk async for chunk in request.content.iter_any()]))
+            restore_snapshot(state, await _read_all(request))
             return json_response(errors.SUCCESS)
+        case "POST", ["writes"]:
+            writes = write_batches.decode_writes(await _read_all(request))
+            return json_response(await write_batches.write_all(state, request.headers.get("User-Agent", ""), writes))
+        case "GET", ["changes"]:
+            return json_response({f"{plural}.{group}": count for (group, plural), count in state.store.changes.items()})
         case "GET", ["requests"]:
             return json_response([row._asdict() for row in sorted(state.requests)])
         case "GET", ["disturbance"]:
@@ -33,10 +38,15 @@ async def handle(request: web.Request, state: ClusterState, steps: list[str]) ->
         case "DELETE", ["disturbance"]:
             state.disturb(ApiDisturbance())
             return json_response(errors.SUCCESS)
-        case _, ["logs", _, _, _] | ["snapshot"] | ["requests"] | ["disturbance"]:
+        case _, ["logs", _, _, _] | ["snapshot"] | ["requests"] | ["disturbance"] | ["writes"] | ["changes"]:
             raise errors.method_not_allowed()
         case _:
             raise errors.no_such_path()
+
+
+async def _read_all(request: web.Request) -> bytes:
+    """Return a request body of any size."""
+    return b"".join([chunk async for chunk in request.content.iter_any()])
 
 
 async def _append_log(request: web.Request, state: ClusterState, namespace: str, pod: str, container: str) -> web.Response:

@@ -149,8 +149,9 @@ class ResourceHandlers:
         existing = self._state.store.table(resource.key).get(target.namespace, target.name)
         if not patch.applies:
             entry = existing or self._entry(target)
-            new = patching.apply_patch(presenter.live(entry), patch, resource)
-            updated = lifecycle.update(resource, entry, new, target.subresource, write)
+            old = entry.decode() if patch.content_type == patching.MERGE_PATCH else None
+            new = patching.apply_patch(presenter.live(entry) if old is None else presenter.shown(old), patch, resource)
+            updated = lifecycle.update(resource, entry, new, target.subresource, write, old=old)
             return json_response(presenter.object(updated), 200, write.warnings)
         live: Object = presenter.live(existing) if existing else {"metadata": {}}
         manager = request.query.get("fieldManager", "")

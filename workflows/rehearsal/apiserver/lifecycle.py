@@ -56,15 +56,16 @@ def check_identity(resource: ServedResource, body: Object) -> None:
         raise errors.bad_request("metadata must be an object")
 
 
-def decode_body(resource: ServedResource, body: Object, write: WriteOptions) -> Object:
+def decode_body(resource: ServedResource, body: Object, write: WriteOptions, old: Object | None = None) -> Object:
     """Return the request body in its stored form: apiVersion and kind set, types checked, unknown fields removed.
 
+    Parts of the body that are parts of `old`, the object as it is stored, are not checked again.
     Raises StatusError: 400 for a wrong type or for unknown fields under strict validation, 422 for a missing required list.
     """
     decoder = builtin_decoder.BuiltinDecoder()
     try:
-        metadata = decoder.decode(body["metadata"], metadata_schema(), "metadata")
-        decoded = _body_content(resource, _without_identity(body), decoder)
+        metadata = decoder.decode(body["metadata"], metadata_schema(), "metadata", (old or {}).get("metadata"))
+        decoded = _body_content(resource, _without_identity(body), decoder, old)
     except builtin_decoder.WrongTypeError as error:
         message = f'{resource.kind} in version "{resource.version}" cannot be handled as a {resource.kind}: {error}'
         raise errors.bad_request(message) from error
@@ -80,7 +81,7 @@ def _without_identity(obj: Object) -> Object:
     return {key: value for key, value in obj.items() if key not in ("apiVersion", "kind", "metadata")}
 
 
-def _body_content(resource: ServedResource, rest: Object, decoder: builtin_decoder.BuiltinDecoder) -> Object:
+def _body_content(resource: ServedResource, rest: Object, decoder: builtin_decoder.BuiltinDecoder, old: Object | None) -> Object:
     schema = resource.schema
     if resource.custom:
         pruned: Object = structural_schema.prune(rest, schema, "", decoder.unknown)
@@ -88,7 +89,7 @@ def _body_content(resource: ServedResource, rest: Object, decoder: builtin_decod
     for part in ("spec", "status"):  # structs and not pointers in Go, so a real server always writes them
         if part in schema.properties and schema.child(part).properties:
             rest.setdefault(part, {})
-    decoded: Object = decoder.decode(rest, schema, "")
+    decoded: Object = decoder.decode(rest, schema, "", old)
     return decoded
 
 
@@ -122,7 +123,8 @@ def complete_object(resource: ServedResource, obj: Object, old: Object | None) -
     """
     meta = obj["metadata"]
     problems = [] if old else list(filter(None, [object_metadata.name_problem(resource, meta["name"])]))
-    problems += object_metadata.problems(meta)
+    if old is None or any(meta.get(key) is not old["metadata"].get(key) for key in object_metadata.CHOSEN):
+        problems += object_metadata.problems(meta)
     if resource.custom:
         content = _without_identity(obj)
         structural_schema.fill_defaults(content, resource.schema)
@@ -248,17 +250,20 @@ class Lifecycle:
         write: WriteOptions,
         *,
         applied: bool = False,
+        old: Object | None = None,
     ) -> StoredObject:
         """Replace an object or its sub-resource with `body`, the whole new object, and return the stored state.
 
+        `old` is the decoded entry, if the caller has made `body` from it without changing it: what both share is not checked again.
         An update without a change keeps the revision. Raises StatusError: 400, 409 (wrong resourceVersion or uid), 422 (invalid) or
         500 (too large for etcd).
         """
         check_identity(resource, body)
-        old = entry.decode()
+        if old is None or resource.custom:  # defaults of custom resources are filled in place
+            old = entry.decode()
         meta = body["metadata"]
         _check_preconditions(resource, old["metadata"], meta)
-        new = decode_body(resource, _combined(resource, old, body, subresource), write)
+        new = decode_body(resource, _combined(resource, old, body, subresource), write, old)
         sent = new["metadata"]
         # The status of a custom resource is written without any metadata; built-in kinds take labels and annotations with it.
         frozen = subresource == "status" and resource.custom

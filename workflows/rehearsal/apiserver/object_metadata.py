@@ -69,14 +69,17 @@ def new_metadata(resource: ServedResource, meta: ObjectMeta) -> ObjectMeta:
     return metadata | ({"generation": 1} if counts_generation(resource) else {})
 
 
+CHOSEN = ("labels", "annotations", "finalizers", "ownerReferences")
+"""Fields of an object's metadata that its clients choose at any time."""
+
+
 def updated_metadata(meta: ObjectMeta, old: ObjectMeta) -> ObjectMeta:
     """Return an object's metadata after an update.
 
     Labels, annotations, finalizers and owners come from `meta`; the fields that only the server sets come from `old`.
     """
-    chosen = ("labels", "annotations", "finalizers", "ownerReferences")
-    kept = {key: value for key, value in old.items() if key not in chosen}
-    return kept | {key: meta[key] for key in chosen if meta.get(key)}
+    kept = {key: value for key, value in old.items() if key not in CHOSEN}
+    return kept | {key: meta[key] for key in CHOSEN if meta.get(key)}
 
 
 def name_problem(resource: ServedResource, name: str) -> str:

@@ -1,6 +1,7 @@
 """The object store of an emulated cluster: a table and a change log for each resource, and one revision counter for all."""
 
 import bisect
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 
 from workflows.rehearsal.apiserver import errors
@@ -59,6 +60,8 @@ class ObjectStore:
 
     def __init__(self) -> None:
         self.revision = FIRST_REVISION
+        self.changes: Counter[tuple[str, str]] = Counter()
+        """Number of changes of each resource so far, by its `ServedResource.key`. A restored snapshot is one more."""
         self._tables: dict[tuple[str, str], ObjectTable] = {}
         self._listeners: list[Listener] = []
 
@@ -120,6 +123,7 @@ class ObjectStore:
         return encode_object(resource, obj, self.revision)
 
     def _publish(self, resource: ServedResource, change: ObjectChange) -> None:
+        self.changes[resource.key] += 1
         self.table(resource.key).log.append(change)
         for listener in self._listeners:
             listener(resource, change)
@@ -135,6 +139,7 @@ class ObjectStore:
         self.revision = max(self.revision, revision) + 1
         for _, table in self.tables():
             table.log.expire(self.revision)
+        self.changes.update({*self._tables, *tables})
         self._tables = {}
         for key, entries in tables.items():
             table = self.table(key)

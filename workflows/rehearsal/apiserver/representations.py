@@ -205,7 +205,11 @@ class Presenter:
 
     def live(self, entry: StoredObject) -> Object:
         """Return a stored object as a dict in the API version that the client requested."""
-        return entry.decode() | {"apiVersion": self._resource.api_version}
+        return self.shown(entry.decode())
+
+    def shown(self, obj: Object) -> Object:
+        """Return a decoded object in the API version that the client requested; both share all their parts."""
+        return obj | {"apiVersion": self._resource.api_version}
 
     def object(self, entry: StoredObject, *, headings: bool = True) -> bytes:
         """Return one object as JSON. Watch events turn `headings` off, because their Tables have no column headings."""

@@ -11,7 +11,7 @@ import http.client
 import ssl
 import time
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode, urlsplit
@@ -32,6 +32,8 @@ ESTABLISH_SECONDS = 10.0
 
 _DECODE = msgspec.json.Decoder(dict[str, Any])
 _BUSY = frozenset({429, 503, 504})
+NO_ENDPOINT = frozenset({403, 404, 405})
+"""Statuses with which a real API server refuses a path that only the emulated one has."""
 _AGAIN = urllib3.Retry(total=5, backoff_factor=0.05, status_forcelist=_BUSY, allowed_methods=None, raise_on_status=False)
 """Retries for an API server that is overloaded or closed the connection.
 
@@ -46,6 +48,43 @@ class SimulatorApiError(Exception):
         super().__init__(message)
         self.status = status
         self.reason = reason
+
+
+class Write(Struct, frozen=True):
+    """A write as an HTTP request: method, path and body (None: no body) with its content type."""
+
+    method: str
+    path: str
+    body: Any = None
+    content: str = "application/json"
+
+
+class Answer(Struct, frozen=True):
+    """The answer to a request: the request's method and path, the HTTP status, and the body."""
+
+    request: str
+    status: int
+    data: bytes
+
+    def checked(self) -> bytes:
+        """Return the body. Raises SimulatorApiError if the server refused the request."""
+        if self.status < 300:
+            return self.data
+        raise _error(self.request, self.status, self.data)
+
+
+class _BatchedWrite(Struct, frozen=True):
+    method: str
+    path: str
+    body: Any
+
+
+class _BatchedAnswer(Struct, frozen=True):
+    status: int
+    body: msgspec.Raw
+
+
+_BATCHES = msgspec.json.Decoder(list[_BatchedAnswer])
 
 
 class _HeadMetadata(Struct, frozen=True, rename="camel"):
@@ -78,6 +117,7 @@ class _Status(Struct, frozen=True):
 
 
 _PAGES = msgspec.json.Decoder(_Page)
+_COUNTS = msgspec.json.Decoder(dict[str, int])
 
 
 class Api:
@@ -94,6 +134,7 @@ class Api:
         )
         self._server = access.server
         self._headers = headers
+        self._batches = self.emulated
 
     @classmethod
     def from_kubeconfig(cls, path: Path) -> Api:
@@ -120,10 +161,28 @@ class Api:
         target = path + (f"?{urlencode(query)}" if query else "")
         data = body if body is None or isinstance(body, bytes) else msgspec.json.encode(body)
         headers = self._headers if data is None else self._headers | {"Content-Type": content}
-        status, answer = self._request(method, target, data, headers)
-        if status < 300:
-            return answer
-        raise _error(f"{method} {path}", status, answer)
+        return Answer(f"{method} {path}", *self._request(method, target, data, headers)).checked()
+
+    def write(self, write: Write) -> Answer:
+        """Send one write and return the answer, also that of a server that refuses it."""
+        data = None if write.body is None else msgspec.json.encode(write.body)
+        headers = self._headers if data is None else self._headers | {"Content-Type": write.content}
+        return Answer(f"{write.method} {write.path}", *self._request(write.method, write.path, data, headers))
+
+    def write_all(self, writes: Sequence[Write]) -> list[Answer]:
+        """Send writes in order and return their answers. The emulated server takes all of them in one request."""
+        if not self._batches or len(writes) == 1:
+            return [self.write(write) for write in writes]
+        batch = [_BatchedWrite(write.method, write.path, write.body) for write in writes]
+        try:
+            data = self.send("POST", "/emulation/writes", batch)
+        except SimulatorApiError as error:
+            if error.status not in NO_ENDPOINT:
+                raise
+            self._batches = False  # a real server behind a proxy that speaks plain HTTP
+            return [self.write(write) for write in writes]
+        answers = zip(writes, _BATCHES.decode(data), strict=True)
+        return [self.write(write) if answer.status in _BUSY else _own(write, answer) for write, answer in answers]
 
     def _request(self, method: str, target: str, data: bytes | None, headers: dict[str, str]) -> tuple[int, bytes]:
         """Send a request once over a keep-alive connection, again through urllib3 if that fails; return HTTP status and body.
@@ -175,10 +234,25 @@ class Api:
         """Return the server's newest resourceVersion, which a LIST of one namespace shows."""
         return _PAGES.decode(self.send("GET", "/api/v1/namespaces", query={"limit": "1"})).metadata.resource_version
 
+    def change_counts(self) -> dict[str, int] | None:
+        """Return how often objects of each resource have changed so far, by PLURAL.GROUP; None if the server does not count."""
+        if not self._batches:
+            return None
+        try:
+            return _COUNTS.decode(self.send("GET", "/emulation/changes"))
+        except SimulatorApiError as error:
+            if error.status not in NO_ENDPOINT:
+                raise
+            self._batches = False
+            return None
+
     def create(self, kind: ObjectKind, obj: Obj) -> Obj:
         """Create an object and return it. Raises SimulatorApiError with status 409 if the name is taken."""
-        body = {"apiVersion": kind.api_version, "kind": kind.kind} | obj
-        created: Obj = _DECODE.decode(self.send("POST", kind.path(obj["metadata"].get("namespace", "")), body))
+        return self.created(kind, self.write(creation(kind, obj)))
+
+    def created(self, kind: ObjectKind, answer: Answer) -> Obj:
+        """Return the object that a write of `creation` created. Raises SimulatorApiError with status 409 if the name is taken."""
+        created: Obj = _DECODE.decode(answer.checked())
         if kind == CRDS:
             self._await_served(created["spec"])
         return created
@@ -192,9 +266,12 @@ class Api:
             time.sleep(0.02)
 
     def merge(self, kind: ObjectKind, at: Ref, patch: Obj, sub: str = "") -> Obj:
-        """Send a JSON merge patch for an object, or for its sub-resource `sub` (`status`), and return the patched object."""
-        data = self.send("PATCH", kind.path(at.namespace, at.name, sub), patch, content="application/merge-patch+json")
-        return _DECODE.decode(data)
+        """Apply a JSON merge patch to an object, or to its sub-resource `sub` (`status`), and return the patched object."""
+        return decode_object(self.write(merging(kind, at, patch, sub)).checked())
+
+    def bind(self, pod: Ref, node: str) -> None:
+        """Assign a pod to a node. Raises SimulatorApiError if the pod is gone or assigned."""
+        self.write(binding(pod, node)).checked()
 
     def replace(self, kind: ObjectKind, obj: Obj, sub: str = "") -> Obj:
         """Replace an object, or its sub-resource `sub` (`finalize`), and return the stored object."""
@@ -202,22 +279,9 @@ class Api:
         body = {"apiVersion": kind.api_version, "kind": kind.kind} | obj
         return _DECODE.decode(self.send("PUT", kind.path(meta.get("namespace", ""), meta["name"], sub), body))
 
-    def bind(self, pod: Ref, node: str) -> None:
-        """Assign a pod to a node with a Binding, as schedulers do. Raises SimulatorApiError if the pod is gone or assigned."""
-        target = {"apiVersion": "v1", "kind": "Node", "name": node}
-        body = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": pod.name, "namespace": pod.namespace}, "target": target}
-        self.send("POST", f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}/binding", body)
-
     def delete(self, kind: ObjectKind, at: Ref) -> bool:
         """Delete an object without grace period; return False if it was missing. Dependents are left to the garbage collector."""
-        body = {"gracePeriodSeconds": 0, "propagationPolicy": "Background"}
-        try:
-            self.send("DELETE", kind.path(at.namespace, at.name), body)
-        except SimulatorApiError as error:
-            if error.status == 404:
-                return False
-            raise
-        return True
+        return deleted(self.write(deletion(kind, at)))
 
     def write_log(self, pod: Ref, container: str, text: str) -> bool:
         """Append to a container's log in the emulated server and return True; return False if the server has no such endpoint.
@@ -227,10 +291,45 @@ class Api:
         try:
             self.send("POST", f"/emulation/logs/{pod.namespace}/{pod.name}/{container}", text.encode(), content="text/plain")
         except SimulatorApiError as error:
-            if error.status in (403, 404, 405):
+            if error.status in NO_ENDPOINT:
                 return False
             raise
         return True
+
+
+def creation(kind: ObjectKind, obj: Obj) -> Write:
+    """Return the write that creates an object."""
+    body = {"apiVersion": kind.api_version, "kind": kind.kind} | obj
+    return Write("POST", kind.path(obj["metadata"].get("namespace", "")), body)
+
+
+def merging(kind: ObjectKind, at: Ref, patch: Obj, sub: str = "") -> Write:
+    """Return the write that applies a JSON merge patch to an object, or to its sub-resource `sub` (`status`)."""
+    return Write("PATCH", kind.path(at.namespace, at.name, sub), patch, "application/merge-patch+json")
+
+
+def binding(pod: Ref, node: str) -> Write:
+    """Return the write that assigns a pod to a node, as schedulers do. The server refuses it if the pod is gone or assigned."""
+    target = {"apiVersion": "v1", "kind": "Node", "name": node}
+    body = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": pod.name, "namespace": pod.namespace}, "target": target}
+    return Write("POST", f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}/binding", body)
+
+
+def deletion(kind: ObjectKind, at: Ref) -> Write:
+    """Return the write that deletes an object without grace period and leaves its dependents to the garbage collector."""
+    return Write("DELETE", kind.path(at.namespace, at.name), {"gracePeriodSeconds": 0, "propagationPolicy": "Background"})
+
+
+def deleted(answer: Answer) -> bool:
+    """Return True if a write of `deletion` was accepted, False if its object was missing. Raises SimulatorApiError otherwise."""
+    if answer.status == 404:
+        return False
+    answer.checked()
+    return True
+
+
+def _own(write: Write, answer: _BatchedAnswer) -> Answer:
+    return Answer(f"{write.method} {write.path}", answer.status, bytes(answer.body))
 
 
 def decode_object(raw: msgspec.Raw | bytes) -> Obj:

@@ -37,6 +37,12 @@ def annotations_of(obj: Obj) -> dict[str, str]:
     return obj["metadata"].get("annotations") or {}
 
 
+def owner_uid(obj: Obj) -> str:
+    """Return the UID of the object that controls an object, such as a pod; empty if there is none."""
+    owners = obj["metadata"].get("ownerReferences") or ()
+    return next((entry["uid"] for entry in owners if entry.get("controller")), "")
+
+
 def has_condition(obj: Obj, kind: str, status: str = "True") -> bool:
     """Return True if the object's status has a condition of type `kind` with this status (`True`, `False` or `Unknown`)."""
     conditions = obj.get("status", {}).get("conditions") or ()
@@ -56,6 +62,11 @@ class ObjectKind(Struct, frozen=True):
     def api_version(self) -> str:
         """The field `apiVersion` of its objects: `apps/v1`, or `v1` in the core group."""
         return f"{self.group}/{self.version}" if self.group else self.version
+
+    @property
+    def resource(self) -> str:
+        """The plural name with the API group, `jobs.batch`; `pods.` in the core group."""
+        return f"{self.plural}.{self.group}"
 
     def path(self, namespace: str = "", name: str = "", sub: str = "") -> str:
         """Return the API path of a collection (without `name`), of one object, or of its sub-resource `sub`."""

@@ -2,36 +2,106 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
-from workflows.rehearsal.simulator.api_client import Api, ObjectHead, SimulatorApiError, decode_object
-from workflows.rehearsal.simulator.api_kinds import CRDS, LEASES, PODS, Obj, ObjectKind, Ref, ref
+from workflows.rehearsal.simulator import api_client
+from workflows.rehearsal.simulator.api_client import Answer, Api, ObjectHead, SimulatorApiError, Write, decode_object
+from workflows.rehearsal.simulator.api_kinds import CRDS, LEASES, PODS, Obj, ObjectKind, Ref, owner_uid, ref
 
 _HEADS = msgspec.json.Decoder(ObjectHead)
 _NONE: dict[Ref, Obj] = {}
+
+
+class _Objects(dict[Ref, Obj]):
+    """The cached objects of one kind. It finds objects by the labels and owners that were asked for once, without a look at all."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._labels: dict[str, dict[str, dict[Ref, None]]] = {}
+        self._owners: dict[str, dict[Ref, None]] | None = None
+
+    def __setitem__(self, at: Ref, obj: Obj) -> None:
+        before = self.get(at)
+        super().__setitem__(at, obj)
+        for key, values in self._labels.items():
+            value, former = _label(obj, key), None if before is None else _label(before, key)
+            if value != former:
+                _move(values, at, former, value)
+        if self._owners is not None and (before is None or owner_uid(before) != owner_uid(obj)):
+            _move(self._owners, at, None if before is None else owner_uid(before), owner_uid(obj))
+
+    def discard(self, at: Ref) -> bool:
+        """Remove an object and return True if there was one."""
+        before = self.pop(at, None)
+        if before is None:
+            return False
+        for key, values in self._labels.items():
+            _move(values, at, _label(before, key), None)
+        if self._owners is not None:
+            _move(self._owners, at, owner_uid(before), None)
+        return True
+
+    def clear(self) -> None:
+        super().clear()
+        self._labels.clear()
+        self._owners = None
+
+    def labelled(self, key: str, value: str) -> Collection[Ref]:
+        """Return the objects with this label, in their order."""
+        if key not in self._labels:
+            values: dict[str, dict[Ref, None]] = {}
+            for at, obj in self.items():
+                _move(values, at, None, _label(obj, key))
+            self._labels[key] = values
+        return self._labels[key].get(value, ())
+
+    def owned(self, uid: str) -> Collection[Ref]:
+        """Return the objects whose controller has this UID, in their order."""
+        if self._owners is None:
+            self._owners = {}
+            for at, obj in self.items():
+                _move(self._owners, at, None, owner_uid(obj))
+        return self._owners.get(uid, ())
+
+
+def _label(obj: Obj, key: str) -> str | None:
+    value: str | None = (obj["metadata"].get("labels") or {}).get(key)
+    return value
+
+
+def _move(values: dict[str, dict[Ref, None]], at: Ref, former: str | None, value: str | None) -> None:
+    if former is not None:
+        rest = values[former]
+        del rest[at]
+        if not rest:
+            del values[former]
+    if value is not None:
+        values.setdefault(value, {})[at] = None
 
 
 class ClusterView:
     """A cache of all objects of some kinds, the tracked ones. Reads come from memory, writes go to the server and then into memory.
 
     Returned objects must not be modified in place. `sync` asks the server for its newest resourceVersion. If it has grown by more
-    than this client's own writes, another client wrote, and the tracked kinds are listed again. Counting revisions is an
-    optimisation: in any doubt the kinds are listed.
+    than this client's own writes, another client wrote, and the tracked kinds are listed again. The emulated server counts the
+    changes of each kind, so that only kinds that others wrote are listed. Counting is an optimisation: in doubt a kind is listed.
     """
 
     def __init__(self, api: Api, kinds: Iterable[ObjectKind]) -> None:
         self.api = api
         self.kinds = tuple(dict.fromkeys((CRDS, *kinds)))
-        self._objects: dict[ObjectKind, dict[Ref, Obj]] = {kind: {} for kind in self.kinds}
+        self._objects = {kind: _Objects() for kind in self.kinds}
         self._dirty: dict[ObjectKind, set[Ref]] = {kind: set() for kind in self.kinds}
         self._served: set[str] = set()
         self._revision = ""
-        self._writes = 0
-        self._bulk = WriteQueue(SEQUENTIAL_WRITES if api.emulated else SEQUENTIAL_WRITES_REAL)
+        self._writes: Counter[str] = Counter()
+        self._counts: dict[str, int] = {}
+        self._bulk = WriteQueue(api)
         self._ensured: dict[tuple[ObjectKind, Ref], tuple[bytes, str, int]] = {}
 
     # ---- reading -------------------------------------------------------------------------------------------------------------
@@ -51,10 +121,17 @@ class ClusterView:
     def select(self, kind: ObjectKind, namespace: str = "", labels: Mapping[str, str] | None = None) -> Iterator[Obj]:
         """Yield the objects of a tracked kind that carry all these labels, in one namespace (empty: in all)."""
         wanted = (labels or {}).items()
-        for obj in self.objects(kind):
+        cached = self._objects[kind]
+        fewest = min((cached.labelled(*label) for label in wanted), key=len, default=cached)
+        for obj in [cached[at] for at in fewest]:
             meta = obj["metadata"]
             if (not namespace or meta.get("namespace") == namespace) and wanted <= meta.get("labels", {}).items():
                 yield obj
+
+    def owned(self, kind: ObjectKind, uid: str) -> list[Obj]:
+        """Return the objects of a tracked kind whose controller is the object with this UID."""
+        cached = self._objects[kind]
+        return [cached[at] for at in cached.owned(uid)]
 
     def served(self, kind: ObjectKind) -> bool:
         """Return True if the API serves the kind: it is built in, or its CustomResourceDefinition exists."""
@@ -67,7 +144,7 @@ class ClusterView:
         present = self._known(kind, ref(obj))
         if present is not None:
             return present
-        created = self._send_create(kind, obj)
+        created = self._created(kind, obj, self.api.write(api_client.creation(kind, obj)))
         self._keep(kind, created)
         return created
 
@@ -75,7 +152,10 @@ class ClusterView:
         """Queue the creation of an object unless memory has one of its name; the cache shows it after the next `flush`."""
         at = ref(obj)
         if self._known(kind, at) is None:
-            self._bulk.add((kind, at), lambda: self._send_create(kind, obj), lambda made: self._keep_sent(kind, at, made))
+            write = api_client.creation(kind, obj)
+            self._bulk.add(
+                (kind, at), write, lambda got: self._created(kind, obj, got), lambda made: self._keep_sent(kind, at, made)
+            )
 
     def patch(self, kind: ObjectKind, obj: Obj | Ref, change: Obj, *, status: bool = False) -> Obj | None:
         """Apply a JSON merge patch and return the object, or None if it is gone.
@@ -86,7 +166,7 @@ class ClusterView:
         present = self._known(kind, at)
         if present is not None and contains(present, change):
             return present
-        patched = self._send_patch(kind, at, change, status)
+        patched = _patched(self.api.write(api_client.merging(kind, at, change, "status" if status else "")))
         self._keep_sent(kind, at, patched)
         return patched
 
@@ -95,7 +175,8 @@ class ClusterView:
         at = obj if isinstance(obj, Ref) else ref(obj)
         present = self._known(kind, at)
         if present is None or not contains(present, change):
-            self._bulk.add((kind, at), lambda: self._send_patch(kind, at, change, status), lambda it: self._keep_sent(kind, at, it))
+            write = api_client.merging(kind, at, change, "status" if status else "")
+            self._bulk.add((kind, at), write, _patched, lambda it: self._keep_sent(kind, at, it))
 
     def ensure(self, kind: ObjectKind, obj: Obj) -> Obj:
         """Create an object, or patch it until it contains `obj`, and return it.
@@ -115,10 +196,13 @@ class ClusterView:
     def delete(self, kind: ObjectKind, obj: Obj | Ref) -> None:
         """Delete an object now. One with finalizers stays until they are removed; a missing one is no error."""
         at = obj if isinstance(obj, Ref) else ref(obj)
-        self._writes += self.api.delete(kind, at)
+        present = self._known(kind, at)
+        if self.api.delete(kind, at):
+            self._writes[kind.resource] += 1
         if kind not in self._objects:
             return
-        present = self._objects[kind].get(at)
+        if present is None or "deletionTimestamp" in present["metadata"]:
+            self._counts.pop(kind.resource, None)  # perhaps nothing changed
         remaining = self.api.get(kind, at.name, at.namespace) if present and _finalizers(present) else None
         if remaining is None:
             self._drop(kind, at)
@@ -130,14 +214,14 @@ class ClusterView:
         """Queue the deletion of an object without finalizers; the cache drops it at the next `flush`."""
         at = obj if isinstance(obj, Ref) else ref(obj)
 
-        def send() -> Obj | None:
-            return {} if self.api.delete(kind, at) else None
-
         def done(made: Obj | None) -> None:
-            self._writes += made is not None
+            self._writes[kind.resource] += made is not None
+            present = self._known(kind, at)
+            if present is None or _finalizers(present):
+                self._counts.pop(kind.resource, None)  # perhaps it is still there
             self._drop(kind, at)
 
-        self._bulk.add((kind, at), send, done)
+        self._bulk.add((kind, at), api_client.deletion(kind, at), lambda got: {} if api_client.deleted(got) else None, done)
 
     def bind(self, pod: Obj, node: str, now: str) -> None:
         """Queue the assignment of a pod to a node, as schedulers do. A pod that is gone or assigned already is left alone.
@@ -150,16 +234,13 @@ class ClusterView:
         bound = pod | {"spec": pod["spec"] | {"nodeName": node}, "status": status}
         bound["metadata"] = pod["metadata"] | {"resourceVersion": ""}  # a binding returns no pod: the next LIST corrects this
 
-        def send() -> Obj | None:
-            try:
-                self.api.bind(at, node)
-            except SimulatorApiError as error:
-                if error.status not in (404, 409):
-                    raise
+        def read(answer: Answer) -> Obj | None:
+            if answer.status in (404, 409):
                 return self.api.get(PODS, at.name, at.namespace)
+            answer.checked()
             return bound
 
-        self._bulk.add((PODS, at), send, lambda made: self._keep_sent(PODS, at, made))
+        self._bulk.add((PODS, at), api_client.binding(at, node), read, lambda made: self._keep_sent(PODS, at, made))
 
     def flush(self) -> bool:
         """Send the queued writes and return True if there were any. The simulation calls it after each role and each instant."""
@@ -186,12 +267,20 @@ class ClusterView:
 
         Without such writes it costs one small request. Leases are ignored because leaders and nodes renew them for ever.
         """
-        revision = self.api.revision()
-        comparable = revision.isdigit() and self._revision.isdigit()
-        others = not comparable or int(revision) - int(self._revision) != self._writes
-        changed = [kind for kind in self.kinds if others and self._relist(kind)]
-        self._revision, self._writes = revision, 0
+        changed = [kind for kind in self._foreign() if self._relist(kind)]
+        self._writes.clear()
         return any(kind != LEASES for kind in changed)
+
+    def _foreign(self) -> Sequence[ObjectKind]:
+        """Return the tracked kinds that other clients may have written since the last call."""
+        counts = self.api.change_counts()
+        if counts is not None:
+            known, self._counts = self._counts, {kind.resource: counts.get(kind.resource, 0) for kind in self.kinds}
+            own = {name: count + self._writes[name] for name, count in known.items()}
+            return [kind for kind in self.kinds if self._counts[kind.resource] != own.get(kind.resource, -1)]
+        before, self._revision = self._revision, self.api.revision()
+        comparable = self._revision.isdigit() and before.isdigit()
+        return () if comparable and int(self._revision) - int(before) == self._writes.total() else self.kinds
 
     def forget(self) -> None:
         """Empty the cache, so that the next `sync` lists every tracked kind."""
@@ -201,6 +290,7 @@ class ClusterView:
         self._served.clear()
         self._ensured.clear()
         self._revision = ""
+        self._counts.clear()
 
     def touch(self, kind: ObjectKind, at: Ref) -> None:
         """Mark an object as changed, so that roles look at it again because virtual time has passed."""
@@ -215,23 +305,15 @@ class ClusterView:
     def _known(self, kind: ObjectKind, at: Ref) -> Obj | None:
         return self._objects.get(kind, _NONE).get(at)
 
-    def _send_create(self, kind: ObjectKind, obj: Obj) -> Obj:
+    def _created(self, kind: ObjectKind, obj: Obj, answer: Answer) -> Obj:
         try:
-            return self.api.create(kind, obj)
+            return self.api.created(kind, answer)
         except SimulatorApiError as error:
             at = ref(obj)
             present = self.api.get(kind, at.name, at.namespace) if error.reason == "AlreadyExists" else None
             if present is None:
                 raise
             return present
-
-    def _send_patch(self, kind: ObjectKind, at: Ref, change: Obj, status: bool) -> Obj | None:
-        try:
-            return self.api.merge(kind, at, change, "status" if status else "")
-        except SimulatorApiError as error:
-            if error.status != 404:
-                raise
-            return None
 
     def _keep_sent(self, kind: ObjectKind, at: Ref, stored: Obj | None) -> None:
         if stored is None:
@@ -264,7 +346,7 @@ class ClusterView:
         before = self._known(kind, at)
         if before is not None and before["metadata"].get("resourceVersion") == meta.get("resourceVersion"):
             return
-        self._writes += 1
+        self._writes[kind.resource] += 1
         if "deletionTimestamp" in meta and not _held(stored):
             self._drop(kind, at)
         elif kind in self._objects:
@@ -274,10 +356,14 @@ class ClusterView:
                 self._served.add(at.name)
 
     def _drop(self, kind: ObjectKind, at: Ref) -> None:
-        if self._objects.get(kind, _NONE).pop(at, None) is not None:
+        if kind in self._objects and self._objects[kind].discard(at):
             self._dirty[kind].add(at)
         if kind == CRDS:
             self._served.discard(at.name)
+
+
+def _patched(answer: Answer) -> Obj | None:
+    return None if answer.status == 404 else decode_object(answer.checked())
 
 
 def contains(obj: Any, change: Any) -> bool:
@@ -303,42 +389,54 @@ def _held(obj: Obj) -> bool:
 
 
 WRITE_WORKERS = 3
-"""Number of threads that send queued writes. More of them would only contend for the interpreter."""
+"""Number of threads that send queued writes to a real API server. More of them would only contend for the interpreter."""
 
-SEQUENTIAL_WRITES = 24
-"""Most queued writes that go to the emulated server without threads. For so few, threads cost more than they save."""
+SEQUENTIAL_WRITES = 2
+"""Most queued writes that go to a real API server without threads. It needs 5 ms for a write."""
 
-SEQUENTIAL_WRITES_REAL = 2
-"""Most queued writes that go to a real API server without threads: it needs 5 ms for a write, the emulated one 1 ms."""
+BATCH = 500
+"""Most queued writes in one request to the emulated server. While it works on one batch, the answers of the last one are read."""
 
-Send = Callable[[], Obj | None]
+Read = Callable[[Answer], Obj | None]
 Done = Callable[[Obj | None], None]
 
 
-class WriteQueue:
-    """A queue of small writes that are sent together over several connections. Writes of one lane (one object) keep their order.
+class _QueuedWrite(NamedTuple):
+    write: Write
+    read: Read
+    done: Done
 
-    `send` runs in a worker thread and only uses the network. `done` gets its result in the thread that calls `flush`.
+
+class WriteQueue:
+    """A queue of small writes that are sent together. Writes of one lane (one object) keep their order.
+
+    `read` turns an answer into an object; it runs in a worker thread and only uses the network. `done` gets its result in the
+    thread that calls `flush`.
     """
 
-    def __init__(self, few: int = SEQUENTIAL_WRITES) -> None:
-        self._few = few
-        self._pool = ThreadPoolExecutor(WRITE_WORKERS, thread_name_prefix="simulator-writes")
-        self._lanes: dict[Hashable, list[tuple[Send, Done]]] = {}
+    def __init__(self, api: Api) -> None:
+        self._api = api
+        self._size = BATCH if api.emulated else 1
+        self._few = 1 if api.emulated else SEQUENTIAL_WRITES
+        # batches are sent by one thread, so that they keep their order
+        self._pool = ThreadPoolExecutor(1 if api.emulated else WRITE_WORKERS, thread_name_prefix="simulator-writes")
+        self._lanes: dict[Hashable, list[_QueuedWrite]] = {}
 
-    def add(self, lane: Hashable, send: Send, done: Done) -> None:
+    def add(self, lane: Hashable, write: Write, read: Read, done: Done) -> None:
         """Queue a write. Writes with the same `lane` are sent one after the other."""
-        self._lanes.setdefault(lane, []).append((send, done))
+        self._lanes.setdefault(lane, []).append(_QueuedWrite(write, read, done))
 
     def flush(self) -> bool:
         """Send all writes, also those that `done` queues meanwhile; return True if anything was sent."""
         sent = False
         while self._lanes:
             lanes, self._lanes = list(self._lanes.values()), {}
-            results = map(_run, lanes) if len(lanes) <= self._few else self._pool.map(_run, lanes)
-            for lane, answers in zip(lanes, results, strict=True):
-                for (_, done), obj in zip(lane, answers, strict=True):
-                    done(obj)
+            parcels = [lanes[start : start + self._size] for start in range(0, len(lanes), self._size)]
+            queued = [[entry for lane in parcel for entry in lane] for parcel in parcels]
+            results = map(self._send, queued) if len(queued) <= self._few else self._pool.map(self._send, queued)
+            for parcel, objects in zip(queued, results, strict=True):
+                for entry, obj in zip(parcel, objects, strict=True):
+                    entry.done(obj)
             sent = True
         return sent
 
@@ -346,6 +444,6 @@ class WriteQueue:
         """Stop the worker threads after their present writes."""
         self._pool.shutdown()
 
-
-def _run(lane: list[tuple[Send, Done]]) -> list[Obj | None]:
-    return [send() for send, _ in lane]
+    def _send(self, parcel: list[_QueuedWrite]) -> list[Obj | None]:
+        answers = self._api.write_all([entry.write for entry in parcel])
+        return [entry.read(answer) for entry, answer in zip(parcel, answers, strict=True)]

@@ -7,8 +7,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from workflows.rehearsal.simulator import gang_placement, simulated_pods
-from workflows.rehearsal.simulator.api_kinds import DEPLOYMENTS, JOBS, NODES, PODS, Obj, annotations_of, custom, labels_of
+from workflows.rehearsal.simulator import gang_placement
+from workflows.rehearsal.simulator.api_kinds import (
+    DEPLOYMENTS,
+    JOBS,
+    NODES,
+    PODS,
+    Obj,
+    annotations_of,
+    custom,
+    labels_of,
+    owner_uid,
+)
 from workflows.rehearsal.simulator.chart_installers import ChartRelease, chart
 from workflows.rehearsal.simulator.operators import ensure_deployment, has_ready_pod
 from workflows.rehearsal.simulator.scheduler import requests
@@ -103,7 +113,7 @@ def _cycle(world: World) -> None:
     owned: dict[str, list[Obj]] = {}
     for pod in world.objects(PODS):
         if gang_placement.waits_for_scheduler(pod, NAME):
-            owned.setdefault(simulated_pods.owner_uid(pod), []).append(pod)
+            owned.setdefault(owner_uid(pod), []).append(pod)
     jobs = {job["metadata"]["uid"]: job for job in _jobs(world)}
     for uid, waiting in sorted(owned.items()):
         job = jobs.get(uid)

@@ -129,7 +129,7 @@ def _pods(job: Obj, group: str) -> Iterator[Obj]:
 
 
 def _state(world: World, job: Obj) -> Obj:
-    own = [pod for pod in world.objects(PODS) if simulated_pods.owner_uid(pod) == job["metadata"]["uid"]]
+    own = world.owned(PODS, job["metadata"]["uid"])
     phases = Counter(map(simulated_pods.phase, own))
     least, replicas = job["spec"]["minAvailable"], sum(task["replicas"] for task in job["spec"]["tasks"])
     if phases["Succeeded"] + phases["Failed"] == replicas:

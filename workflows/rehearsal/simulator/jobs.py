@@ -6,7 +6,7 @@ import itertools
 from collections import Counter
 
 from workflows.rehearsal.simulator import simulated_pods, virtual_clock
-from workflows.rehearsal.simulator.api_kinds import JOBS, PODS, Obj, Ref, has_condition, ref
+from workflows.rehearsal.simulator.api_kinds import JOBS, PODS, Obj, Ref, has_condition, owner_uid, ref
 from workflows.rehearsal.simulator.world import Changes, World
 
 INDEX = "batch.kubernetes.io/job-completion-index"
@@ -47,7 +47,7 @@ class Jobs:
             owner = self._owners.pop(at, "")
             self._pods.get(owner, {}).pop(at, None)
             return owner
-        owner = simulated_pods.owner_uid(pod)
+        owner = owner_uid(pod)
         self._owners[at] = owner
         self._pods.setdefault(owner, {})[at] = None
         return owner

@@ -8,7 +8,7 @@ from typing import Any
 
 from steps.contract.node_taints import tolerates
 from workflows.rehearsal.simulator import simulated_pods
-from workflows.rehearsal.simulator.api_kinds import NODES, PODS, Obj, Ref, labels_of, ref
+from workflows.rehearsal.simulator.api_kinds import NODES, PODS, Obj, Ref, labels_of, owner_uid, ref
 from workflows.rehearsal.simulator.world import Changes, World
 
 _SUFFIXES = {
@@ -317,7 +317,7 @@ def _groups(queue: list[Obj]) -> Iterator[list[Obj]]:
     for pod in sorted(queue, key=ref):
         spec = pod["spec"]
         demands = (spec.get("nodeSelector"), spec.get("affinity"), spec.get("tolerations"), requests(pod))
-        groups.setdefault(repr((pod["metadata"]["namespace"], simulated_pods.owner_uid(pod), demands)), []).append(pod)
+        groups.setdefault(repr((pod["metadata"]["namespace"], owner_uid(pod), demands)), []).append(pod)
     yield from groups.values()
 
 

@@ -44,12 +44,6 @@ def from_template(template: Obj, name: str, kind: ObjectKind, owner: Obj, *, lab
     return pod
 
 
-def owner_uid(pod: Obj) -> str:
-    """Return the UID of the object that controls a pod; empty if there is none."""
-    owners = pod["metadata"].get("ownerReferences") or ()
-    return next((entry["uid"] for entry in owners if entry.get("controller")), "")
-
-
 def phase(pod: Obj) -> str:
     """Return a pod's phase; `Pending` if no kubelet has reported one."""
     return str(pod.get("status", {}).get("phase") or "Pending")

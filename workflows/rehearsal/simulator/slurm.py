@@ -281,7 +281,7 @@ def _status(world: World, at: Ref) -> None:
     nodeset = world.find(NODE_SETS, at)
     if nodeset is None:
         return
-    own = [pod for pod in world.objects(PODS) if simulated_pods.owner_uid(pod) == nodeset["metadata"]["uid"]]
+    own = world.owned(PODS, nodeset["metadata"]["uid"])
     ready = sum(simulated_pods.ready(pod) for pod in own)
     words = [{entry["type"].removeprefix(STATE) for entry in node_conditions(pod)} for pod in own]
     status = {

@@ -133,8 +133,7 @@ def _feasible(world: World, node_set: Obj) -> list[str]:
 
 
 def _pods(world: World, node_set: Obj) -> list[Obj]:
-    uid, space = node_set["metadata"]["uid"], node_set["metadata"]["namespace"]
-    return [pod for pod in world.select(PODS, space) if simulated_pods.owner_uid(pod) == uid]
+    return world.owned(PODS, node_set["metadata"]["uid"])
 
 
 def _ensure_slurmd(world: World, node_set: Obj, node: str) -> None:

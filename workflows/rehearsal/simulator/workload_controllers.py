@@ -44,8 +44,7 @@ def _owners(world: World, changed: Changes, kind: ObjectKind) -> set[Ref] | None
 def _look(world: World, kind: ObjectKind, workload: Obj) -> None:
     if "deletionTimestamp" in workload["metadata"]:
         return
-    uid, space = workload["metadata"]["uid"], workload["metadata"]["namespace"]
-    owned = {pod["metadata"]["name"]: pod for pod in world.select(PODS, space) if simulated_pods.owner_uid(pod) == uid}
+    owned = {pod["metadata"]["name"]: pod for pod in world.owned(PODS, workload["metadata"]["uid"])}
     wanted = dict(_wanted(kind, workload))
     for name, pod in owned.items():
         if name not in wanted or simulated_pods.finished(pod):
@@ -125,6 +124,7 @@ class DaemonSets:
     def __init__(self) -> None:
         self._sets: dict[Ref, _Set] = {}
         self._pods: dict[Ref, tuple[Ref, str]] = {}
+        self._owned: dict[Ref, dict[Ref, None]] = {}
 
     def reconcile(self, world: World, changed: Changes) -> None:
         """Create and delete pods on changed nodes for every DaemonSet, and on all nodes for a changed one; write the status."""
@@ -164,7 +164,7 @@ class DaemonSets:
         if (daemon_set["spec"].get("updateStrategy") or {}).get("type") == "OnDelete":
             return
         at = ref(daemon_set)
-        for pod_at in [pod_at for pod_at, (owner, _) in self._pods.items() if owner == at]:
+        for pod_at in tuple(self._owned.get(at, ())):
             pod = world.find(PODS, pod_at)
             if pod is not None and pod["metadata"]["labels"].get(REVISION) != revision:
                 key = f"daemon_sets/{at.namespace}/{at.name}/{pod_at.name}/roll/{revision}"
@@ -183,6 +183,9 @@ class DaemonSets:
                 continue
             if pod is not None:
                 self._pods[at] = (owner, node)
+                self._owned.setdefault(owner, {})[at] = None
+            else:
+                self._owned[owner].pop(at, None)
             touched.add(owner)
             state = self._sets.get(owner) or self._adopt(world, owner)
             if state is None:
@@ -237,7 +240,7 @@ class DaemonSets:
 
     def _stale(self, world: World, at: Ref, revision: str) -> int:
         """Return how many pod objects of a DaemonSet have an older template than `revision`."""
-        mine = (world.find(PODS, pod) for pod, (owner, _) in self._pods.items() if owner == at)
+        mine = (world.find(PODS, pod) for pod in self._owned.get(at, ()))
         return sum(pod is not None and pod["metadata"]["labels"].get(REVISION) != revision for pod in mine)
 
     def _leave(self, world: World, at: Ref, state: _Set, node: str) -> None:
