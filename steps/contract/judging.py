@@ -17,12 +17,13 @@ class JudgedTask(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     `select` says which hosts the check is about (`all`, `gpu`, `server`, `agent`); empty means the required nodes and the members.
     `fanned`: each shard left its own record. `per_node`: its gate must judge nodes by name. `optional`: the task may leave no
-    record.
+    record. `needed`: how many of the hosts of `select` must have passed up to this check, besides the stage's own quorum.
     """
 
     task: str
     gate: str
     select: str = ""
+    needed: int = 0
     fanned: bool = False
     per_node: bool = False
     optional: bool = False

@@ -158,6 +158,13 @@ class Context:
         aside = self.quarantined()
         return tuple(host.name for host in self.fleet.hosts(select) if host.name not in aside)
 
+    def groups(self, nodes: Iterable[str]) -> dict[str, str]:
+        """Return node → host group of some nodes, if the task's expectations differ between groups; else an empty dict."""
+        if not self.task.expectations.get("pools"):
+            return {}
+        chosen = set(nodes)
+        return {host.name: host.group for host in self.fleet.hosts() if host.name in chosen}
+
     def not_passed(self, tasks: Iterable[str]) -> set[str]:
         """Return the names of the nodes whose verdict is no pass in any record of the given tasks of this stage."""
         run, stage = self.environment.run, self.task.stage

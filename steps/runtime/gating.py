@@ -2,7 +2,7 @@
 
 import importlib
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
@@ -21,14 +21,17 @@ class Gate(Struct, frozen=True):
     observation: type
     expectation: type
 
-    def expect(self, expectations: dict[str, Any], nodes: tuple[str, ...]) -> Any:
+    def expect(self, expectations: dict[str, Any], nodes: tuple[str, ...], groups: Mapping[str, str] | None = None) -> Any:
         """Return the expectation as the gate's type: the task's values, plus the expected nodes if the type has a field `nodes`.
 
+        Expectations with `pools` differ between host groups: a field `group_of` then gets the group of each node from `groups`.
         Raises BadTask when the values do not fit the type.
         """
-        filled = dict(expectations)
-        if any(field.name == "nodes" for field in msgspec.structs.fields(self.expectation)):
+        filled, names = dict(expectations), {field.name for field in msgspec.structs.fields(self.expectation)}
+        if "nodes" in names:
             filled["nodes"] = nodes
+        if "group_of" in names and filled.get("pools"):
+            filled["group_of"] = {node: (groups or {}).get(node, "") for node in nodes}
         try:
             return msgspec.convert(filled, self.expectation)
         except msgspec.ValidationError as error:

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
+from steps.contract import fleet
 from steps.contract.host_ranges import fold
 from steps.contract.judging import JudgedTask, StageExpectation, StageObservation
 from steps.contract.verdict import FailureClass, NodeVerdict, Status, Verdict, inconclusive, passed, sentence
@@ -118,13 +119,26 @@ def _short(
     required = [row for row in bad if row.node in want.required]
     # a member that no check has judged yet may still pass
     good = sum(name not in nodes or nodes[name].status is Status.PASS for name in want.members)
-    if not required and good >= want.needed:
+    about = want.about.get(check.select, ()) if check.needed else ()
+    passing = sum(name not in nodes or nodes[name].status is Status.PASS for name in about)
+    short = passing < check.needed
+    if not required and good >= want.needed and not short:
         return None
     fresh = {row.node for verdict in verdicts for row in verdict.nodes if row.status not in _GOOD}
     culprits = required or [row for row in bad if row.node in fresh] or bad
     counted = f"{good} of {len(want.members)} {want.kind} pass, {want.needed} needed"
+    if short:
+        counted = f"{passing} of {len(about)} {want.kind} of {_shown(check.select)} pass, {check.needed} needed"
+        bad = [row for row in bad if row.node in about]
+        culprits = required or [row for row in bad if row.node in fresh] or bad
     what = f"{fold(row.node for row in required)} must pass" if required else counted
     return _too_few(check.gate, what, culprits)
+
+
+def _shown(select: str) -> str:
+    """Return the words for the hosts of a selector: the groups that it names, or the selector itself."""
+    groups = fleet.selected_groups(select)
+    return f"group{'s' if len(groups) > 1 else ''} {', '.join(groups)}" if groups else select
 
 
 def _too_few(gate: str, what: str, culprits: list[NodeVerdict]) -> Verdict:

@@ -7,6 +7,7 @@ import msgspec
 from msgspec import Struct
 
 from steps.clients.kube.api import ApiError
+from steps.contract import fleet
 from steps.contract.delivery import ConfigMapKeys, KnownHosts, RepositorySecret, ServerCertificates
 from steps.contract.exit import ExitCode
 from steps.contract.plain_text import count
@@ -29,7 +30,7 @@ class Arguments(Struct, frozen=True, kw_only=True):
     - `objects`: manifests, applied in order.
     - `gate`: the stage's control-plane gate, which must pass again before reuse; `gate_expectations` are its expectations.
     - `node_labels`: set on every expected node that `select` takes, after the objects. They are forced, because operators write
-      defaults (`nvidia.com/mig.config=all-disabled`) that this run takes over.
+      defaults (`nvidia.com/mig.config=all-disabled`) that this run takes over. `group_labels` are labels by host group.
     - `upgrade_from`: releases → lines from which the vendor supports the upgrade (see `upgrade_path`).
     - `secrets`: Secrets that are made of secret files, after the objects.
     - `config_map`, `known_hosts`, `certificates`, `repository`: set up Argo CD after the objects; see `settings` and `trust`.
@@ -37,6 +38,7 @@ class Arguments(Struct, frozen=True, kw_only=True):
 
     objects: tuple[dict[str, Any], ...] = ()
     node_labels: dict[str, str] = {}
+    group_labels: dict[str, dict[str, str]] = {}
     gate: str = ""
     select: str = "all"
     gate_expectations: dict[str, Any] = {}
@@ -95,21 +97,29 @@ def _apply(context: Context, manifest: Object) -> str:
 
 def _label_nodes(context: Context, arguments: Arguments) -> Refusal | None:
     """Set the labels on expected nodes that exist and lack one. Return the refusal that stopped it, else None. Create no Node."""
-    if not arguments.node_labels:
+    wanted = {f"{fleet.GROUP}{group}": labels for group, labels in arguments.group_labels.items()}
+    wanted |= {arguments.select: arguments.node_labels} if arguments.node_labels else {}
+    if not wanted:
         return None
-    expected = set(context.expected_nodes(arguments.select))
-    every = [node.metadata for node in context.kube.list("/api/v1/nodes", target.IdentifiedObject) or ()]
-    nodes, done = [node for node in every if node.name in expected], 0
+    every = context.kube.list("/api/v1/nodes", target.IdentifiedObject) or ()
+    refusals = (_label_some(context, select, labels, every) for select, labels in wanted.items())
+    return next((refusal for refusal in refusals if refusal is not None), None)
+
+
+def _label_some(context: Context, select: str, labels: dict[str, str], every: Iterable[target.IdentifiedObject]) -> Refusal | None:
+    """Set labels on the expected nodes that a selector takes."""
+    expected = set(context.expected_nodes(select))
+    nodes, done = [node.metadata for node in every if node.metadata.name in expected], 0
     try:
-        for name in (node.name for node in nodes if arguments.node_labels.items() - node.labels.items()):
-            manifest = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": arguments.node_labels}}
+        for name in (node.name for node in nodes if labels.items() - node.labels.items()):
+            manifest = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": labels}}
             # by force: operators own these labels with default values
             context.kube.apply(manifest, force=True)
             done += 1
     except (ApiError, Refused) as error:
         return manifest, error
     finally:
-        text = " ".join(f"{key}={value}" for key, value in sorted(arguments.node_labels.items()))
+        text = " ".join(f"{key}={value}" for key, value in sorted(labels.items()))
         context.did(f"{'changed' if done else 'unchanged'} labels of nodes: {text} ({done} of {len(nodes)} nodes)")
     return None
 

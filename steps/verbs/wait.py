@@ -33,7 +33,7 @@ def run(context: Context) -> ExitCode:
     arguments = context.arguments(Arguments)
     gate, probe = gating.find(arguments.gate), gating.probe(arguments.gate)
     nodes = context.expected_nodes(arguments.select)
-    want = gate.expect(context.task.expectations, nodes)
+    want = gate.expect(context.task.expectations, nodes, context.groups(nodes))
 
     lost = context.not_passed(arguments.passed) & set(nodes)
     commit, trusted = delivery_inputs.delivered_commit(context), trust.trusted_digests(context)

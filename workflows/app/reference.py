@@ -112,7 +112,8 @@ def _type_of(field: Mapping[str, Any], models: Mapping[str, Any]) -> tuple[str, 
 def rules_by_field(paths: frozenset[str]) -> dict[str, tuple[str, ...]]:
     """Return, for each field path, the ids of the compatibility rules that read the field or report at it.
 
-    The ids are found in the source of the rules: attribute chains behind `spec`, and path literals of their findings.
+    The ids are found in the source of the rules: attribute chains behind `spec` or a pool of GPU groups, path literals of their
+    findings, and functions in `POOL_READERS`.
     """
     rule_ids: dict[str, list[str]] = {}
     for rule in RULES.values():
@@ -122,14 +123,20 @@ def rules_by_field(paths: frozenset[str]) -> dict[str, tuple[str, ...]]:
     return {path: tuple(sorted(ids)) for path, ids in rule_ids.items()}
 
 
+POOL_READERS = {"uses_dra": "sharing.mode", "sharing_modes": "sharing.mode", "mig_strategy": "sharing.strategy"}
+"""Function about the pools of GPU groups → the field of a spec that it reads."""
+
+
 def _mentioned_field(node: ast.AST, paths: frozenset[str]) -> str:
     """Return the field path that an expression of a rule names; empty if there is none."""
     if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value in paths:
         return node.value
+    if isinstance(node, ast.Name):
+        return POOL_READERS.get(node.id, "")
     if not isinstance(node, ast.Attribute):
         return ""
     chain = ast.unparse(node).split(".")
-    start = next((index for index, word in enumerate(chain) if word == "spec"), -1)
+    start = max((index for index, word in enumerate(chain) if word in ("spec", "pool", "tenants")), default=-1)
     names = chain[start + 1 :] if start >= 0 else []
     while names:
         if ".".join(names) in paths:

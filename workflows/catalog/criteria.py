@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from workflows.spec import ClusterSpec
 from workflows.spec.accelerators import kubernetes
 from workflows.spec.cluster_spec import gpu_groups, keeping_taints, own_taints
+from workflows.spec.gpu_pools import gpu_pools, mig_strategy, sharing_modes, uniform
 
 Facts = Mapping[str, str]
 
@@ -39,15 +40,24 @@ def wants_peer_to_peer(spec: ClusterSpec) -> bool:
     """
     if spec.os.peer_to_peer is not None:
         return spec.os.peer_to_peer
-    return spec.accelerator is not None and spec.fabric.kind != "none" and spec.accelerator.product != "GB200"
+    return (
+        spec.accelerator is not None
+        and spec.fabric.kind != "none"
+        and not any(pool.accelerator.product == "GB200" for pool in gpu_pools(spec))
+    )
 
 
 def _yes(holds: object) -> str:
     return "yes" if holds else "no"
 
 
+def _all(values: Iterable[str]) -> str:
+    """Return the values of all pools, each once, with `+` between them (`H200+L40S`); `none` without pools."""
+    return "+".join(dict.fromkeys(values)) or "none"
+
+
 _FACTS: Mapping[str, Callable[[ClusterSpec], str]] = {
-    "accelerator": lambda spec: spec.accelerator.product if spec.accelerator else "none",
+    "accelerator": lambda spec: _all(pool.accelerator.product for pool in gpu_pools(spec)),
     "gpu": lambda spec: _yes(spec.accelerator),
     "gpu_driver": lambda spec: spec.accelerator.driver if spec.accelerator else "none",
     "driver_version": lambda spec: "given" if spec.accelerator and spec.accelerator.driver_version else "chart",
@@ -58,7 +68,9 @@ _FACTS: Mapping[str, Callable[[ClusterSpec], str]] = {
     "fabric_mtu": lambda spec: "given" if spec.fabric.kind != "none" and spec.fabric.mtu else "unchanged",
     "fabric_driver": lambda spec: spec.fabric.driver if spec.fabric.kind != "none" else "none",
     "multus": multus_owner,
-    "sharing": lambda spec: spec.sharing.mode,
+    "sharing": lambda spec: spec.sharing.mode if all(pool.sharing == spec.sharing for pool in gpu_pools(spec)) else "mixed",
+    "shares": lambda spec: _yes(set(sharing_modes(spec)) & {"time_slicing", "mps"}),
+    "mig": lambda spec: mig_strategy(spec) or "none",
     "gpu_taints": lambda spec: _yes(keeping_taints(spec, gpu_groups(spec)) or own_taints(spec)),
     "gang": lambda spec: spec.scheduler.gang,
     "quota": lambda spec: spec.scheduler.quota,
@@ -87,9 +99,13 @@ DIMENSIONS = tuple(_FACTS)
 
 def facts(spec: ClusterSpec) -> Facts:
     """Return the fact of each dimension, as in `{"fabric": "infiniband", "gpu": "yes"}`; `none` for a section the spec omits."""
+    spec = uniform(spec)
     return {dimension: read(spec) for dimension, read in _FACTS.items()}
 
 
 def matches(criteria: Mapping[str, tuple[str, ...]], known: Facts) -> bool:
-    """Return True if the spec's fact is among the accepted values in each dimension that the criteria name."""
-    return all(known[dimension] in accepted for dimension, accepted in criteria.items())
+    """Return True if the spec's fact is among the accepted values in each dimension that the criteria name.
+
+    A fact of several values, as the products of several GPU groups, matches if one of them is accepted.
+    """
+    return all(set(known[dimension].split("+")) & set(accepted) for dimension, accepted in criteria.items())

@@ -29,6 +29,7 @@ from workflows.spec.cluster_spec import (
     product_label,
     slurm_groups,
 )
+from workflows.spec.gpu_pools import mig_strategy, plugin_configs, pool_of, quota_pool, uniform
 from workflows.spec.platform import Fabric, TenantQueue
 
 _MELLANOX = "15b3"
@@ -40,26 +41,33 @@ def scope(spec: ClusterSpec) -> Mapping[str, Any]:
 
     Hosts, SSH, secrets, approvals and overrides are left out, so a chart cannot depend on them.
     """
+    spec = uniform(spec)
     written = spec.model_dump(mode="python", exclude={"hosts", "ssh", "secrets", "approvals", "overrides"})
     return {**written, "derived": _derived(spec)}
 
 
 def _derived(spec: ClusterSpec) -> dict[str, Any]:
-    resources = advertised(spec)
-    flavor = spec.scheduler.flavor
+    tenants, flavor = quota_pool(spec), spec.scheduler.flavor
+    under_quota = tenants.spec if tenants else spec
+    product = product_label(under_quota)
+    resources = advertised(under_quota)
     covered = flavor.covered_resources or resources or (GPU,)
     return {
         "multus": multus_owner(spec),
         "registration_address": spec.registration_address,
-        "product_label": product_label(spec),
+        "product_label": product,
         "gpu_nodes": len(spec.gpu_machines),
         "resource_key": spec.fabric.resource_key,
-        "flavor_labels": dict(flavor.node_labels) if flavor.node_labels is not None else {PRODUCT_LABEL: product_label(spec)},
+        "flavor_labels": dict(flavor.node_labels)
+        if flavor.node_labels is not None
+        else {PRODUCT_LABEL: product},
         "covered_resources": list(covered),
+        "plugin_configs": plugin_configs(spec),
+        "mig_strategy": mig_strategy(spec),
         "queues": [_queue(queue, covered) for queue in spec.scheduler.queues],
-        "slurm_groups": [_slurm_group(spec, name, resources) for name in slurm_groups(spec)],
+        "slurm_groups": [_slurm_group(spec, name) for name in slurm_groups(spec)],
         "slurm_partitions": _slurm_partitions(spec),
-        "sunk_groups": [_sunk_group(spec, name, resources) for name in slurm_groups(spec)],
+        "sunk_groups": [_sunk_group(spec, name) for name in slurm_groups(spec)],
         # of a Service inside the cluster the API server refuses a policy for traffic from outside
         "login_traffic": "" if spec.slurm.login.service == "ClusterIP" else "Local",
         "daemon_tolerations": _daemon_tolerations(spec),
@@ -98,9 +106,9 @@ def _queue(queue: TenantQueue, covered: tuple[str, ...]) -> dict[str, Any]:
     return {"name": queue.name, "namespace": queue.namespace, "cohort": queue.cohort or queue.name, "resources": resources}
 
 
-def _slurm_group(spec: ClusterSpec, name: str, resources: tuple[str, ...]) -> dict[str, Any]:
-    group, label = spec.hosts[name], name.replace("_", "-")
-    gpu = spec.accelerator if group.gpu else None
+def _slurm_group(spec: ClusterSpec, name: str) -> dict[str, Any]:
+    group, label, pool = spec.hosts[name], name.replace("_", "-"), pool_of(spec, name)
+    gpu, resources = (pool.accelerator, advertised(pool.spec)) if pool else (None, ())
     # one request for all pods of the group: machines with fewer GPUs than the others set it
     gpus = min((machine.gpus for machine in spec.machines if machine.group == name), default=0)
     limits: dict[str, Any] = {resources[0]: gpus} if gpu and gpus and resources else {}
@@ -118,9 +126,9 @@ def _slurm_group(spec: ClusterSpec, name: str, resources: tuple[str, ...]) -> di
     }
 
 
-def _sunk_group(spec: ClusterSpec, name: str, resources: tuple[str, ...]) -> dict[str, Any]:
+def _sunk_group(spec: ClusterSpec, name: str) -> dict[str, Any]:
     """Return a node group of SUNK, which names its NodeSet and its partition alike; `gres` has no `gpu:` before type and count."""
-    group = _slurm_group(spec, name, resources)
+    group = _slurm_group(spec, name)
     partition = next((partition for partition in spec.slurm.partitions if name in partition.groups), None)
     settings = {"Default": "YES" if partition.default else "NO", "MaxTime": partition.max_time} if partition else {}
     own = {"name": partition.name if partition else group["name"], "partition": settings}

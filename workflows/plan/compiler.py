@@ -20,6 +20,7 @@ from workflows.plan import approvals, run_folders
 from workflows.plan.model import Plan, PlanError, Starts
 from workflows.spec import announcement_rule
 from workflows.spec.cluster_spec import ClusterSpec
+from workflows.spec.gpu_pools import uniform
 from workflows.spec.untested import untested
 from workflows.stage_names import StageName
 from workflows.stages import OPERATIONS, ORDER, site_roles
@@ -57,6 +58,7 @@ def compile_plan(
         PlanError: a named stage or host is not in the spec, or the operation would break the cluster.
         SpecErrors: the spec breaks a compatibility rule.
     """
+    spec = uniform(spec)
     known = catalog or catalogs.load()
     issues = catalogs.require(spec, known)
     releases = catalogs.resolve(spec, known)

@@ -85,6 +85,7 @@ def _variables(machine: Machine) -> dict[str, str]:
         "ssh_jump": machine.ssh_jump,
         "ssh_http_proxy": machine.ssh_http_proxy,
         "python": machine.python,
+        "accelerator": machine.product.lower(),
     }
     return {key: value for key, value in values.items() if value}
 

@@ -15,10 +15,11 @@ from pydantic import Field
 from workflows.spec.argocd_delivery import Delivery
 from workflows.spec.fields import ClusterName, DnsLabel, Listed, SecretRef, Section, SnakeId, Text
 from workflows.spec.governance import Airgap, ApprovalPoint, Override, Quorum
+from workflows.spec.gpus import Accelerator, GpuSharing
 from workflows.spec.hosts import Hosts
 from workflows.spec.infrastructure import OsSettings, Rke2Settings, SshSettings, TargetCluster
 from workflows.spec.machines import Machine, expand_groups
-from workflows.spec.platform import Accelerator, Fabric, GpuSharing, SchedulerSettings
+from workflows.spec.platform import Fabric, SchedulerSettings
 from workflows.spec.proxy import Proxy
 from workflows.spec.rke2_parts import MAX_PODS, MAX_PODS_FIELD, Image
 from workflows.spec.roles import SiteRole

@@ -10,6 +10,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints, 
 
 from workflows.spec import range_syntax, secrecy
 from workflows.spec.fields import LabelKey, LabelValue, Listed, OneOrMore, Section, SnakeId, Taint, as_tuple, problem
+from workflows.spec.gpus import GpuSharing, GroupAccelerator
 
 PLACEHOLDER = re.compile(r"\{(host|index|[1-9]|block:([1-9][0-9]{0,4}))\}")
 """The placeholders of a pattern: `{host}`, `{index}` (from 0), `{1}`… for the numbers in the name, `{block:8}` for the block of 8
@@ -216,6 +217,12 @@ class HostGroup(Section):
         examples=["gpu[001-016]"],
     )
     gpu: bool = Field(default=False, description="Whether these machines have the accelerator.", examples=[True])
+    accelerator: GroupAccelerator | None = Field(
+        default=None, description="What differs from the section accelerator on these machines; default: nothing."
+    )
+    sharing: GpuSharing | None = Field(
+        default=None, description="How the GPUs of these machines are shared, in place of the section sharing."
+    )
     jump_host: JumpHosts | None = Field(
         default=None,
         description="Jump host before these machines, as user@host:port; default: ssh.jump_host.",

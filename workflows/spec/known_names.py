@@ -30,7 +30,8 @@ _RELEASE = re.compile(r"v?(1)\.(\d+)(?:\.(\d+))?(?:[+_-]?rke2r?(\d+))?\Z")
 
 def meaning(path: str, value: str) -> Meaning:
     """Return what is wrong with a value at a dotted path of a spec, and what to write instead; None if nothing is known of it."""
-    read = _BY_PATH.get(re.sub(r"\[\d+\]", "", path))
+    # host groups may have the sections accelerator and sharing too
+    read = _BY_PATH.get(re.sub(r"\[\d+\]|^hosts\.[a-z0-9_]+\.", "", path))
     return read(value.strip().lower()) if read and value else None
 
 

@@ -52,15 +52,18 @@ def load(source: Path | str) -> ClusterSpec:
         raise SpecErrors(name, [replace(problem, line=line_of("kind", document))])
     errors, spec, unworded = _validate(ClusterSpec, document)
     sound = spec if spec is not None else _sound_sections(document, errors)
+    of_models = _broken(errors)
     if sound is not None:
         # relative paths start from the spec's folder; from the current one for text without a file
         is_text = isinstance(source, str) and "\n" in source
         folder = Path() if is_text or not Path(source).is_file() else Path(source).parent
-        further = [*structure.check(sound, _broken(errors)), *roles.attach(sound.roles, folder)]
+        further = [*structure.check(sound, of_models), *roles.attach(sound.roles, folder)]
         errors.extend(replace(error, line=line_of(error.path, document)) for error in further)
     if errors or spec is None:
         broken = _broken(errors) & _SECTIONS
-        raise SpecErrors(name, cut(errors, unworded), sound=sound and _marked(sound, broken), broken=broken)
+        fields = {error.path for error in errors} if sound is not None else set()
+        marked = sound and _marked(sound, broken, _single_fields(sound, fields, of_models))
+        raise SpecErrors(name, cut(errors, unworded), sound=marked, broken=broken)
     return spec
 
 
@@ -140,10 +143,28 @@ def _sound_sections(document: YamlDocument, errors: list[SpecError]) -> ClusterS
         return None
 
 
-def _marked(sound: ClusterSpec, broken: set[str]) -> ClusterSpec:
-    """Return the spec with stand-ins for its broken sections, so that compatibility rules about them are skipped."""
-    marked = sound.model_copy(update=dict.fromkeys(broken, BROKEN))
+def _single_fields(sound: ClusterSpec, paths: set[str], of_models: set[str]) -> dict[str, set[str]]:
+    """Return section → its fields at fault, for sections that are valid themselves and break only rules between sections."""
+    fields: dict[str, set[str]] = {}
+    whole = set(of_models)
+    for section, _, field in (path.partition(".") for path in paths):
+        known = getattr(type(getattr(sound, section, None)), "model_fields", {})
+        if field in known:
+            fields.setdefault(section, set()).add(field)
+        else:
+            whole.add(section)
+    return {section: names for section, names in fields.items() if section not in whole}
+
+
+def _marked(sound: ClusterSpec, broken: set[str], fields: dict[str, set[str]]) -> ClusterSpec:
+    """Return the spec with stand-ins for its broken sections or single fields, so that compatibility rules about them are skipped."""
+    update = dict.fromkeys(broken, BROKEN)
+    for section, names in fields.items():
+        update[section] = getattr(sound, section).model_copy(update=dict.fromkeys(names, BROKEN))
+    marked = sound.model_copy(update=update)
     marked.__dict__.pop("machines", None)  # computed from hosts and accelerator, which may be broken now
+    if "accelerator" in broken and "hosts" not in broken:  # all but the number of GPUs is known of each machine
+        marked.__dict__["machines"] = tuple(replace(machine, gpus=BROKEN) for machine in sound.machines)
     return marked
 
 

@@ -19,7 +19,7 @@ class Machine:
     """A machine of the fleet. `address` is the one that SSH dials; `rack`, `leaf` and `scalable_unit` are empty without a topology.
 
     `ssh_user`, `ssh_port`, `ssh_jump` and `ssh_http_proxy` are empty or 0 where the settings of section `ssh` apply. `python` is
-    empty for the default interpreter.
+    empty for the default interpreter. `product` is the GPU product that the group names; empty for that of the spec.
     """
 
     name: str
@@ -33,6 +33,7 @@ class Machine:
     scalable_unit: str
     labels: Mapping[str, str]
     taints: tuple[str, ...]
+    product: str = ""
     ssh_user: str = ""
     ssh_port: int = 0
     ssh_jump: str = ""
@@ -49,7 +50,8 @@ def _members(group_name: str, group: HostGroup, gpus_per_node: int) -> Iterator[
     names = group.names()
     places = group.topology
     placed = places != Topology()
-    gpus = gpus_per_node if group.gpu else 0
+    own = group.accelerator
+    gpus = (own and own.per_node) or gpus_per_node if group.gpu else 0
     for index, (name, address) in enumerate(zip(names, _addresses(group, names), strict=True)):
         override = group.overrides.get(name, _PLAIN)
         yield Machine(
@@ -64,6 +66,7 @@ def _members(group_name: str, group: HostGroup, gpus_per_node: int) -> Iterator[
             scalable_unit=override.scalable_unit or (fill(places.scalable_unit, name, index) if placed else ""),
             labels={**group.labels, **override.labels} if override.labels else group.labels,
             taints=group.taints,
+            product=(own and own.product) or "",
             ssh_user=override.ssh_user or "",
             ssh_port=override.ssh_port or 0,
             ssh_jump=group.jump_host or "",

@@ -11,10 +11,11 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from workflows.spec.cluster_spec import ClusterSpec, has_gpu_cluster
+from workflows.spec.cluster_spec import ClusterSpec, gpu_groups, has_gpu_cluster, intra_node_floor
 from workflows.spec.errors import SpecError
 from workflows.spec.fields import is_address
-from workflows.spec.untested import NCCL_INTER, NCCL_INTRA, runs
+from workflows.spec.gpu_pools import gpu_pools, group_path
+from workflows.spec.untested import NCCL_INTER, NCCL_INTRA, pool_runs_nccl, runs
 from workflows.stage_names import STAGES
 
 Findings = Iterator[SpecError]
@@ -176,10 +177,44 @@ def _accelerator_has_machines(spec: ClusterSpec) -> Findings:
             yield SpecError(f"hosts.{name}.gpu", "the spec names no accelerator", "add accelerator: {product: H200, per_node: 8}")
 
 
+@_rule("hosts", "accelerator")
+def _group_sections_have_gpus(spec: ClusterSpec) -> Findings:
+    for name, group in spec.hosts.items():
+        for key in ("accelerator", "sharing"):
+            if getattr(group, key) is None:
+                continue
+            if not group.gpu:
+                yield SpecError(f"hosts.{name}.{key}", "this group has no GPUs", f"write gpu: true, or remove {key}")
+            elif spec.accelerator is None:
+                problem = "the spec names no accelerator, from which groups may differ"
+                yield SpecError(f"hosts.{name}.{key}", problem, "add accelerator: {product: H200, per_node: 8}")
+
+
+@_rule("hosts", "accelerator", "sharing")
+def _groups_can_share_differently(spec: ClusterSpec) -> Findings:
+    pools = gpu_pools(spec)
+    strategies = {pool.sharing.strategy: pool for pool in pools if pool.sharing.mode == "mig"}
+    if len(strategies) > 1:
+        problem = "the MIG strategy is a setting of the whole cluster (ClusterPolicy mig.strategy), and groups differ in it: "
+        problem += ", ".join(f"{strategy} in {pool.shown}" for strategy, pool in strategies.items())
+        last = list(strategies.values())[-1]
+        fix = f"write strategy: {next(iter(strategies))} in all of them"
+        yield SpecError(group_path(spec, last, "sharing.strategy"), problem, fix, last.sharing.strategy)
+    modes = {pool.sharing.mode: pool for pool in pools}
+    if "dra" in modes and len(modes) > 1 and not has_gpu_cluster(spec):
+        others = ", ".join(f"{mode} in {pool.shown}" for mode, pool in modes.items() if mode != "dra")
+        problem = f"DRA switches the device plugin off in the whole cluster, and the device plugin serves {others}"
+        fix = "write mode: dra in all GPU groups, or in none"
+        yield SpecError(group_path(spec, modes["dra"], "sharing.mode"), problem, fix, "dra")
+
+
 @_rule("accelerator", "sharing", "fabric")
 def _parts_need_the_accelerator(spec: ClusterSpec) -> Findings:
     if spec.accelerator is None and spec.sharing.mode != "none":
         yield SpecError("sharing.mode", "there is no accelerator to share", "add accelerator, or remove sharing", spec.sharing.mode)
+    elif spec.sharing.mode != "none" and (groups := gpu_groups(spec)) and all(spec.hosts[name].sharing for name in groups):
+        problem = "every GPU group has a section sharing of its own, so this one has no effect"
+        yield SpecError("sharing.mode", problem, "remove it here, or in the groups for which it holds", spec.sharing.mode)
     if spec.accelerator is None and spec.fabric.kind != "none":
         problem = "the Network Operator finds its nodes by the GPU Operator's node features, and there is no accelerator"
         yield SpecError("fabric.kind", problem, "add accelerator, or remove fabric", spec.fabric.kind)
@@ -187,9 +222,15 @@ def _parts_need_the_accelerator(spec: ClusterSpec) -> Findings:
 
 @_rule("accelerator", "sharing")
 def _gpu_cluster_shares_by_dra(spec: ClusterSpec) -> Findings:
-    if has_gpu_cluster(spec) and spec.sharing.mode != "dra":
+    if not has_gpu_cluster(spec):
+        return
+    pools = gpu_pools(spec)
+    wrong = [(group_path(spec, pool, "sharing.mode"), pool.sharing.mode) for pool in pools if pool.sharing.mode != "dra"]
+    if not pools and spec.sharing.mode != "dra":
+        wrong = [("sharing.mode", spec.sharing.mode)]
+    for path, mode in wrong:
         problem = "operator_mode gpu_cluster allocates GPUs by DRA only"
-        yield SpecError("sharing.mode", problem, "write sharing: {mode: dra}, or operator_mode: cluster_policy", spec.sharing.mode)
+        yield SpecError(path, problem, "write sharing: {mode: dra}, or operator_mode: cluster_policy", mode)
 
 
 @_rule("hosts", "slurm")
@@ -273,8 +314,9 @@ def _floors_are_known(spec: ClusterSpec) -> Findings:
     accelerator, nccl = spec.accelerator, spec.validation.nccl
     if accelerator is None or "validation" not in spec.enabled_stages():
         return
-    if runs(spec, NCCL_INTRA) and nccl.intra_node_floor_gb_s is None and accelerator.facts.intra_node_floor_gb_s is None:
-        problem = f"there is no published bandwidth floor for {accelerator.product}"
+    unknown = [pool.accelerator.product for pool in gpu_pools(spec) if intra_node_floor(pool.spec) is None and pool_runs_nccl(pool)]
+    if runs(spec, NCCL_INTRA) and unknown:
+        problem = f"there is no published bandwidth floor for {', '.join(dict.fromkeys(unknown))}"
         yield SpecError("validation.nccl.intra_node_floor_gb_s", problem, "give 0.9 × your site's measured baseline in GB/s")
     if spec.fabric.kind != "none" and runs(spec, NCCL_INTER) and nccl.inter_node_floor_gb_s is None:
         problem = "bandwidth between nodes depends on the site, so it has no default"

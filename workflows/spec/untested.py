@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from workflows.spec.cluster_spec import ClusterSpec
+from workflows.spec.gpu_pools import GpuPool, gpu_pools, group_path, quota_pool
 
-NCCL_INTRA, NCCL_INTER, DCGM, PORTS, SRUN = (
+NCCL_INTRA, NCCL_INTER, DCGM, PORTS, GANG, SRUN = (
     "NCCL inside nodes",
     "NCCL between nodes",
     "DCGM diagnostics",
     "ib_write_bw between nodes",
+    "gangs of GPU pods",
     "srun on every node",
 )
-"""Names of the tests, as reports print them."""
+"""Names of the tests, as reports print them; `on GROUP, …` follows if a test runs on other groups."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +30,8 @@ class UntestedPart:
     @property
     def stage(self) -> str:
         """The stage that the test belongs to."""
-        return {PORTS: "network_operator", SRUN: "slurm"}.get(self.test, "validation")
+        by_test = {PORTS: "network_operator", GANG: "gang", SRUN: "slurm"}
+        return by_test.get(self.test.partition(" on ")[0] if self.test.startswith(GANG) else self.test, "validation")
 
 
 def shares_by_mig(spec: ClusterSpec) -> bool:
@@ -36,34 +39,80 @@ def shares_by_mig(spec: ClusterSpec) -> bool:
     return spec.sharing.mode == "mig"
 
 
+def pool_runs_nccl(pool: GpuPool) -> bool:
+    """Return True if NCCL's test inside nodes runs on a pool's machines: they have several GPUs, which are not cut by MIG."""
+    return not shares_by_mig(pool.spec) and pool.accelerator.per_node > 1
+
+
+def whole_pools(spec: ClusterSpec) -> tuple[tuple[GpuPool, ...], ...]:
+    """Return the pools whose GPUs are not cut by MIG, those with one product and one number of GPUs together.
+
+    NCCL's test between nodes runs within each of these sets: between different GPUs it would only measure the slower ones.
+    """
+    sets: dict[tuple[str, int], list[GpuPool]] = {}
+    for pool in gpu_pools(spec):
+        if not shares_by_mig(pool.spec):
+            sets.setdefault((pool.accelerator.label, pool.accelerator.per_node), []).append(pool)
+    return tuple(map(tuple, sets.values()))
+
+
 def untested(spec: ClusterSpec) -> Iterator[UntestedPart]:
-    """Yield the tests of the enabled stages that this spec rules out."""
-    stages, gpu, machines = spec.enabled_stages(), spec.accelerator, len(spec.gpu_machines)
-    if "validation" in stages and gpu is not None:
-        yield from _of_validation(spec, gpu.per_node, machines)
+    """Yield the tests of the enabled stages that this spec rules out, on all GPU groups or on some."""
+    stages, machines = spec.enabled_stages(), len(spec.gpu_machines)
+    if "validation" in stages and spec.accelerator is not None:
+        yield from _of_validation(spec)
     if "network_operator" in stages and machines < 2:
         yield UntestedPart(PORTS, "hosts", "it measures between neighbours, and there is one GPU machine")
+    if "gang" in stages:
+        yield from _of_gang(spec)
     if "slurm" in stages and spec.slurm.kind == "sunk":
         yield UntestedPart(SRUN, "slurm.kind", "how a pod of the check logs in to SUNK is not public")
 
 
-def _of_validation(spec: ClusterSpec, per_node: int, machines: int) -> Iterator[UntestedPart]:
-    if shares_by_mig(spec):
+def _of_validation(spec: ClusterSpec) -> Iterator[UntestedPart]:
+    pools = gpu_pools(spec)
+    cut = [pool for pool in pools if shares_by_mig(pool.spec)]
+    if cut:
+        path = group_path(spec, cut[0], "sharing.mode")
         joined = "NCCL cannot join MIG instances of several GPUs"
-        yield from (UntestedPart(test, "sharing.mode", joined) for test in (NCCL_INTRA, NCCL_INTER))
+        yield from (UntestedPart(_on(test, cut, pools), path, joined) for test in (NCCL_INTRA, NCCL_INTER))
         level = spec.validation.dcgm_level
         if level > 1:
             reason = f"level 1 instead of {level}: with MIG no pod holds a whole GPU, which its hardware tests need"
-            yield UntestedPart(DCGM, "sharing.mode", reason)
+            yield UntestedPart(_on(DCGM, cut, pools), path, reason)
+    single = [pool for pool in pools if pool not in cut and pool.accelerator.per_node < 2]
+    if single:
+        yield UntestedPart(
+            _on(NCCL_INTRA, single, pools), group_path(spec, single[0], "accelerator.per_node"), "a node has one GPU"
+        )
+    for together in whole_pools(spec):
+        if sum(len(pool.spec.gpu_machines) for pool in together) < 2:
+            what = "one GPU machine" if len(pools) == 1 else f"one machine with {together[0].accelerator.product}"
+            yield UntestedPart(_on(NCCL_INTER, together, pools), "hosts", f"there is {what}")
+
+
+def _of_gang(spec: ClusterSpec) -> Iterator[UntestedPart]:
+    """Yield the gangs of GPU groups that are not under the quota by which gangs are placed."""
+    pools, tenants = gpu_pools(spec), quota_pool(spec)
+    if len(pools) < 2 or spec.scheduler.gang != "none" or tenants is None:
         return
-    if per_node < 2:
-        yield UntestedPart(NCCL_INTRA, "accelerator.per_node", "a node has one GPU")
-    if machines < 2:
-        yield UntestedPart(NCCL_INTER, "hosts", "there is one GPU machine")
+    others = [pool for pool in pools if pool.groups != tenants.groups]
+    reason = f"the flavor of the quota is for {tenants.shown} alone"
+    yield UntestedPart(_on(GANG, others, pools), "scheduler.flavor.node_labels", reason)
+
+
+def _on(test: str, pools: Iterable[GpuPool], every: Sequence[GpuPool]) -> str:
+    """Return the name of a test, with the groups on which it does not run if it runs on others."""
+    groups = [name for pool in pools for name in pool.groups]
+    return test if len(groups) == sum(len(pool.groups) for pool in every) else f"{test} on {', '.join(groups)}"
 
 
 def runs(spec: ClusterSpec, test: str) -> bool:
-    """Return True if one of the tests with a bandwidth floor runs in this configuration."""
-    stages = spec.enabled_stages()
-    stage = "network_operator" if test == PORTS else "validation"
-    return spec.accelerator is not None and stage in stages and test not in {part.test for part in untested(spec)}
+    """Return True if one of the tests with a bandwidth floor runs in this configuration, at least on some GPU groups."""
+    if spec.accelerator is None or ("network_operator" if test == PORTS else "validation") not in spec.enabled_stages():
+        return False
+    if test == NCCL_INTRA:
+        return any(map(pool_runs_nccl, gpu_pools(spec)))
+    if test == NCCL_INTER:
+        return any(sum(len(pool.spec.gpu_machines) for pool in together) > 1 for together in whole_pools(spec))
+    return test not in {part.test for part in untested(spec)}

@@ -22,10 +22,13 @@ from workflows.spec.cluster_spec import (
     ClusterSpec,
     advertised,
     allocatable,
+    gpu_groups,
     max_pods,
+    node_labels,
     own_taints,
     product_label,
 )
+from workflows.spec.gpu_pools import quota_pool
 from workflows.stage_names import StageName
 from workflows.stages import manifest_objects, rights
 from workflows.stages.stage import Change, Object, Rule, Site, Stage, Step, task
@@ -67,29 +70,33 @@ class Gang:
         return self.count * (1 if self.sizes.apart else self.units)
 
 
-def check_objects(gang: Gang, spec: ClusterSpec) -> list[Object]:
-    """Return the Kubernetes objects of a gang for the spec's scheduler, in the order in which they must be created."""
+def check_objects(gang: Gang, spec: ClusterSpec, *, within: bool = False) -> list[Object]:
+    """Return the Kubernetes objects of a gang for the spec's scheduler, in the order in which they must be created.
+
+    `within`: other GPU nodes advertise resources too, so the members are kept on nodes of the spec's groups.
+    """
+    pod = _pod(gang, spec, within=within)
     if scheduler(spec) == "volcano":
-        return [_volcano(gang, spec)]
+        return [_volcano(gang, pod)]
     if scheduler(spec) == "kai":
         labels = {"kai.scheduler/queue": "default-queue"}
         notes = {"kai.scheduler/batch-min-member": str(gang.count)}
-        return [_batch(gang, spec, labels, notes, {"schedulerName": "kai-scheduler"})]
+        return [_batch(gang, pod, labels, notes, {"schedulerName": "kai-scheduler"})]
     local_queue = {
         "apiVersion": "kueue.x-k8s.io/v1beta2",
         "kind": "LocalQueue",
         "metadata": manifest_objects.check_metadata(STAGE, gang.check),
         "spec": {"clusterQueue": gang.check},
     }
-    job = _batch(gang, spec, {"kueue.x-k8s.io/queue-name": gang.check}, {}, {})
+    job = _batch(gang, pod, {"kueue.x-k8s.io/queue-name": gang.check}, {}, {})
     # Kueue's webhook suspends Jobs too, but while the webhook is down a pod could slip through
     job["spec"]["suspend"] = True
     return [_cluster_queue(gang, spec), local_queue, job]
 
 
-def _volcano(gang: Gang, spec: ClusterSpec) -> Object:
+def _volcano(gang: Gang, pod: Object) -> Object:
     """Return a Volcano Job that starts only if all members can start at once, and that retries none."""
-    template = {"metadata": {"labels": manifest_objects.check_labels(STAGE, gang.check)}, "spec": _pod(gang, spec)}
+    template = {"metadata": {"labels": manifest_objects.check_labels(STAGE, gang.check)}, "spec": pod}
     return {
         "apiVersion": "batch.volcano.sh/v1alpha1",
         "kind": "Job",
@@ -105,11 +112,11 @@ def _volcano(gang: Gang, spec: ClusterSpec) -> Object:
     }
 
 
-def _batch(gang: Gang, spec: ClusterSpec, labels: dict[str, str], notes: dict[str, str], pod: Object) -> Object:
+def _batch(gang: Gang, pod: Object, labels: dict[str, str], notes: dict[str, str], fields: Object) -> Object:
     """Return a batch Job with one pod per member. The pods carry `labels` too, because KAI reads its queue from the pod."""
     base = manifest_objects.check_metadata(STAGE, gang.check)
     meta = {**base, "labels": base["labels"] | labels, **({"annotations": notes} if notes else {})}
-    template = {"metadata": {"labels": manifest_objects.check_labels(STAGE, gang.check) | labels}, "spec": _pod(gang, spec) | pod}
+    template = {"metadata": {"labels": manifest_objects.check_labels(STAGE, gang.check) | labels}, "spec": pod | fields}
     return {
         "apiVersion": "batch/v1",
         "kind": "Job",
@@ -140,14 +147,16 @@ def _cluster_queue(gang: Gang, spec: ClusterSpec) -> Object:
     }
 
 
-def _pod(gang: Gang, spec: ClusterSpec) -> Object:
+def _pod(gang: Gang, spec: ClusterSpec, *, within: bool) -> Object:
     """Return the pod spec of a gang member on a node of the GPU groups.
 
-    The pod requests its units of the resource; a member that is spread one a node has an anti-affinity instead.
+    The pod requests its units of the resource, and with `within` a node of these groups; a member that is spread one a node has an
+    anti-affinity instead.
     """
-    groups = sorted(name.replace("_", "-") for name, group in spec.hosts.items() if group.gpu)
+    groups = _group_labels(spec)
     apart, limits = gang.sizes.apart, {gang.sizes.resource: gang.units}
-    spread = {"affinity": manifest_objects.one_a_node({manifest_objects.CHECK_LABEL: gang.check}, GROUP_LABEL, groups)}
+    spread = manifest_objects.one_a_node({manifest_objects.CHECK_LABEL: gang.check}, GROUP_LABEL, groups)
+    affinity = spread if apart else {"nodeAffinity": spread["nodeAffinity"]} if within else {}
     resources: Object = {} if apart else {"resources": {"limits": limits}}
     taints = sorted({taint for group in spec.hosts.values() if group.gpu for taint in group.taints})
     keys = [*own_taints(spec), "nvidia.com/gpu"]
@@ -157,9 +166,14 @@ def _pod(gang: Gang, spec: ClusterSpec) -> Object:
         "terminationGracePeriodSeconds": 0,
         "activeDeadlineSeconds": gang.seconds,
         "tolerations": [*map(toleration, taints), *({"key": key, "operator": "Exists"} for key in keys)],
-        **(spread if apart else {}),
+        **({"affinity": affinity} if affinity else {}),
         "containers": [_container(gang, spec, resources)],
     }
+
+
+def _group_labels(spec: ClusterSpec) -> list[str]:
+    """Return the values of the label `bringup/group` on GPU nodes."""
+    return sorted(node_labels(spec, name)[GROUP_LABEL] for name in gpu_groups(spec))
 
 
 def _container(gang: Gang, spec: ClusterSpec, resources: Object) -> Object:
@@ -234,29 +248,62 @@ def build(site: Site) -> Stage | None:
         return None
     quota_objects = _quota_objects(spec, chosen)
     # quota objects need a task of their own between the charts and the gate on everything
-    gates = {"charts": CONTROL, "control": CONTROL} if quota_objects else {"control": CONTROL}
+    gates: dict[str, str | Object] = {"charts": CONTROL} if quota_objects else {}
     steps = [
         # the gate for reuse leaves out the objects that a later task applies
         manifest_objects.apply_step(site, STAGE, chosen, CONTROL, _expectations(site, chosen, []), _CONTROL),
         *_configure(site, chosen, quota_objects),
         _wait(site, chosen, "control", "configure" if quota_objects else "apply", _expectations(site, chosen, quota_objects)),
     ]
-    sizes = gang_sizes(site)
-    oversize = Gang(check="gang-oversize", count=sizes.oversize, seconds=CHECK_SECONDS + MARGIN_SECONDS, sizes=sizes)
-    fit = Gang(check="gang-fit", count=sizes.fit, seconds=RUN_SECONDS + MARGIN_SECONDS, sizes=sizes, runs=True)
-    # one after the other: the second gang needs the room that a failing first one would hold
-    steps += [_nodes(spec, sizes), _check(spec, oversize, "oversize", OVERSIZE, "nodes")]
-    steps += [_check(spec, fit, "functional", FIT, "oversize")]
-    gates |= {"nodes": NODES, "oversize": OVERSIZE, "functional": FIT}
+    gates |= {"control": CONTROL}
+    for part in _parts(site):
+        for step in _proofs(part, steps[-1].name, under_quota=part.gpu_select == _tenants(site).gpu_select):
+            steps.append(step)
+            gate = str(step.task.arguments["gate"])
+            gates[step.name] = manifest_objects.pool_check(site, part, STAGE, gate) if gate == NODES else gate
     return Stage(
         id=STAGE,
         title="Gang scheduling and quota",
-        steps=(*steps, manifest_objects.judge(site, STAGE, gates)),
-        gates=tuple(dict.fromkeys(gates.values())),
+        steps=(*steps, manifest_objects.judge(site, STAGE, gates, members=_members(site))),
+        gates=tuple(dict.fromkeys(str(step.task.arguments["gate"]) for step in steps if step.name not in ("apply", "configure"))),
         changes=_changes(chosen, quota_objects),
         rollback=manifest_objects.rollback(chosen),
         releases=tuple(release.id for release in chosen),
     )
+
+
+def _parts(site: Site) -> tuple[Site, ...]:
+    """Return a site for each pool whose GPUs gangs get: all pools; with Kueue alone the one whose GPUs are under quota."""
+    if len(site.pools) < 2 or site.spec.scheduler.gang != "none":
+        return site.pools
+    return (_tenants(site),)
+
+
+def _tenants(site: Site) -> Site:
+    """Return the site of the pool whose GPUs are under quota; the site itself if there is one pool."""
+    pool = quota_pool(site.spec)
+    return next((part for part in site.pools if part.pool and pool and part.pool.groups == pool.groups), site)
+
+
+def _members(site: Site) -> str:
+    """Return the selector of the machines of which the quorum counts: those that take part in the gangs."""
+    parts = _parts(site)
+    return "gpu" if len(parts) == len(site.pools) else parts[0].gpu_select
+
+
+def _proofs(site: Site, after: str, *, under_quota: bool) -> list[Step]:
+    """Return the tasks that prove the scheduler on one pool, one after the other, the first after the task `after`.
+
+    The second gang needs the room that a failing first one would hold.
+    """
+    sizes = gang_sizes(site)
+    oversize = Gang(check="gang-oversize", count=sizes.oversize, seconds=CHECK_SECONDS + MARGIN_SECONDS, sizes=sizes)
+    fit = Gang(check="gang-fit", count=sizes.fit, seconds=RUN_SECONDS + MARGIN_SECONDS, sizes=sizes, runs=True)
+    return [
+        _nodes(site, sizes, _flavors(site.spec) if under_quota else {}, after),
+        _check(site, oversize, "oversize", OVERSIZE, site.named("nodes")),
+        _check(site, fit, "functional", FIT, site.named("oversize")),
+    ]
 
 
 def scheduler(spec: ClusterSpec) -> str:
@@ -299,7 +346,6 @@ def _quota_objects(spec: ClusterSpec, chosen: tuple[PlannedRelease, ...]) -> lis
 
 
 def _expectations(site: Site, chosen: tuple[PlannedRelease, ...], made: list[Object]) -> Object:
-    spec = site.spec
     expectations: Object = {
         "releases": [manifest_objects.expected_release(site, release) for release in chosen],
         "deployments": [f"{release.namespace}/{name}" for release in chosen for name in DEPLOYMENTS.get(release.id, ())],
@@ -310,14 +356,15 @@ def _expectations(site: Site, chosen: tuple[PlannedRelease, ...], made: list[Obj
         for queue in (item for item in made if item["kind"] in ("ClusterQueue", "LocalQueue")):
             space, name = queue["metadata"].get("namespace"), queue["metadata"]["name"]
             expectations["queues"].append(f"{queue['kind']} {f'{space}/{name}' if space else name}")
-        counted = {"spare": _spare_units(site)} if advertised(spec) else {"claims": True}
-        expectations |= {"flavors": _flavors(spec), "covered": list(advertised(spec) or (GPU,)), **counted}
+        tenants = _tenants(site).spec
+        counted = {"spare": _spare_units(site)} if advertised(tenants) else {"claims": True}
+        expectations |= {"flavors": _flavors(tenants), "covered": list(advertised(tenants) or (GPU,)), **counted}
     return expectations
 
 
 def _spare_units(site: Site) -> int:
     """Return how many units the nodes advertise that the stage's quorum forgives, if they are the largest ones."""
-    units = max(allocatable(site.spec).values(), default=0)
+    units = max(allocatable(_tenants(site).spec).values(), default=0)
     return manifest_objects.spare_nodes(site, STAGE) * units
 
 
@@ -396,19 +443,20 @@ _WORLD = (Rule(groups=("",), resources=("nodes", "pods"), verbs=("list",)),)
 """Rights to read every node and every pod, from which the free units are counted."""
 
 
-def _nodes(spec: ClusterSpec, sizes: Sizes) -> Step:
-    flavors, resource = _flavors(spec), sizes.resource
+def _nodes(site: Site, sizes: Sizes, flavors: dict[str, dict[str, str]], after: str) -> Step:
+    resource = sizes.resource
     labels = sorted({key for node_labels in flavors.values() for key in node_labels})
-    arguments = {"gate": NODES, "select": "gpu", "decides": False, "resource": resource, "labels": labels}
+    arguments = {"gate": NODES, "select": site.gpu_select, "decides": False, "resource": resource, "labels": labels}
     expectations = {"resource": resource, "flavors": flavors}
     return Step(
-        task=task(STAGE, "nodes", Verb.WAIT, deadline=NODES_SECONDS, arguments=arguments, expectations=expectations),
-        after=("control",),
+        task=task(STAGE, site.named("nodes"), Verb.WAIT, deadline=NODES_SECONDS, arguments=arguments, expectations=expectations),
+        after=(after,),
         rules=(*_WORLD, *rights.DIAGNOSE),
     )
 
 
-def _check(spec: ClusterSpec, gang: Gang, name: str, gate: str, after: str) -> Step:
+def _check(site: Site, gang: Gang, name: str, gate: str, after: str) -> Step:
+    spec = site.spec
     expectations: Object = {"scheduler": scheduler(spec), "count": gang.count, "units": gang.units}
     if gang.sizes.apart:
         expectations["quota"] = gang.quota
@@ -418,13 +466,15 @@ def _check(spec: ClusterSpec, gang: Gang, name: str, gate: str, after: str) -> S
         STAGE,
         gate,
         gang.check,
-        check_objects(gang, spec),
+        check_objects(gang, spec, within=site.pool is not None),
         deadline=RUN_SECONDS if gang.runs else CHECK_SECONDS,
         expectations=expectations,
-        name=name,
+        name=site.named(name),
         waits_for=(after,),
+        passed=(site.named("nodes"),),
         rules=(*RULES[scheduler(spec)], *_WORLD, *_READS),
-        select="gpu",
+        select=site.gpu_select,
         scheduler=scheduler(spec),
         resource=gang.sizes.resource,
+        **({"within": {GROUP_LABEL: _group_labels(spec)}} if site.pool else {}),
     )

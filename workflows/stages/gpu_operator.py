@@ -7,6 +7,7 @@ from workflows.catalog import PlannedRelease
 from workflows.spec.accelerators import numbers
 from workflows.spec.cluster_spec import GPU, ClusterSpec, allocatable, has_gpu_cluster, product_label
 from workflows.spec.document import value_at
+from workflows.spec.gpu_pools import gpu_pools
 from workflows.stage_names import StageName
 from workflows.stages import manifest_objects, rights
 from workflows.stages.stage import Change, Object, Rule, Site, Stage, Step, task
@@ -99,7 +100,7 @@ EXPORTER, EXPORTER_DRA, EXPORTER_PORT = "nvidia-dcgm-exporter", "nvidia-dcgm-exp
 
 def _runs(spec: ClusterSpec, release: PlannedRelease, part: str) -> bool:
     """Return True if the values switch a part of the operator on, and the GPUs can have it: not all can be split by MIG."""
-    if part == "migManager" and not (spec.accelerator and spec.accelerator.facts.mig):
+    if part == "migManager" and not any(pool.accelerator.facts.mig for pool in gpu_pools(spec)):
         return False
     enabled = value_at(release.values, f"{part}.enabled")
     return enabled is True or (enabled is not False and part not in _OFF_BY_DEFAULT)
@@ -170,10 +171,8 @@ def _nodes(site: Site, release: PlannedRelease) -> Step:
         "namespaces": ["gpu-operator"],
         **mode,
     }
-    expectations: Object = {**manifest_objects.gpu_counts(site), **mode, "shapes": _shapes(spec), "products": []}
-    if spec.accelerator:
-        expectations["products"] = list(dict.fromkeys((spec.accelerator.label, product_label(spec))))
-        expectations |= {"driver": spec.accelerator.driver_version} if spec.accelerator.driver_version else {}
+    expectations: Object = {**manifest_objects.pool_fields(site, lambda part: _shapes(part.spec) | _products(part.spec)), **mode}
+    expectations |= {"driver": spec.accelerator.driver_version} if spec.accelerator and spec.accelerator.driver_version else {}
     further: Object = {
         "host_driver": _host_driver(site),
         "unused": [label for part, labels in _LABELS.items() if not _runs(spec, release, part) for label in labels],
@@ -188,15 +187,26 @@ def _nodes(site: Site, release: PlannedRelease) -> Step:
     )
 
 
-def _shapes(spec: ClusterSpec) -> list[dict[str, int]]:
-    """Return the sets of resources that a node may advertise per GPU; empty with DRA.
+def _shapes(spec: ClusterSpec) -> Object:
+    """Return the sets of resources that a node may advertise per GPU; an empty list with DRA.
 
     A first run sees whole GPUs; a second run may see the resources of the stage sharing.
     """
     if spec.sharing.mode == "dra" or has_gpu_cluster(spec):
-        return []
+        return {"shapes": []}
     whole, shared = {GPU: 1}, allocatable(spec, 1)
-    return [whole] if shared == whole else [whole, shared]
+    return {"shapes": [whole] if shared == whole else [whole, shared]}
+
+
+def _products(spec: ClusterSpec) -> Object:
+    """Return the accepted product labels, that of whole GPUs first."""
+    label = spec.accelerator.label if spec.accelerator else ""
+    return {"products": list(dict.fromkeys((label, product_label(spec))))}
+
+
+def _smoke_fields(site: Site) -> Object:
+    """Return the number of GPUs that the check must see; by pool also the product, in which alone firmware is compared."""
+    return manifest_objects.pool_fields(site, lambda part: _products(part.spec) if part.pool else {})
 
 
 def _functional(site: Site, release: PlannedRelease) -> Step:
@@ -213,7 +223,7 @@ def _functional(site: Site, release: PlannedRelease) -> Step:
         [*claims, manifest_objects.per_node_job(STAGE, CHECK, pod, seconds=840)],
         deadline=900,
         expectations={
-            **manifest_objects.gpu_counts(site),
+            **_smoke_fields(site),
             **({} if exporter else {"exporter": False}),
             **({"may_differ": allowed} if (allowed := site.spec.validation.allowed_differences) else {}),
         },

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -179,6 +179,29 @@ def gpu_counts(site: Site) -> Object:
     return {"gpus": usual, **({"others": others} if others else {})}
 
 
+def pool_fields(site: Site, of_pool: Callable[[Site], Object] = lambda _: {}) -> Object:
+    """Return the fields about numbers of GPUs in the expectation of a gate that judges all GPU nodes at once.
+
+    If host groups differ these are `pools`, each with its groups. `of_pool` returns further fields of a pool.
+    """
+    if len(site.pools) < 2:
+        return {**gpu_counts(site), **of_pool(site)}
+    pools = [{"groups": list(part.pool.groups), **gpu_counts(part), **of_pool(part)} for part in site.pools if part.pool]
+    return {"pools": pools}
+
+
+def pool_check(site: Site, part: Site, stage: StageName, gate: str, **fields: object) -> Object:
+    """Return the fields of a judged check of one pool: its gate, its hosts, and how many of them must pass.
+
+    Each pool must have passing nodes, however many fail elsewhere; it may lack as many as the quorum of the stage forgives.
+    """
+    if part.pool is None:
+        return {"gate": gate, **fields}
+    count = part.count("gpu")
+    forgiven = site.count("gpu") - site.needed(stage, "gpu")
+    return {"gate": gate, "select": part.gpu_select, "needed": max(count - forgiven, 1), **fields}
+
+
 def check_namespace() -> Object:
     """Return the Namespace of all check objects, which stays after the checks."""
     return namespace(CHECK_NAMESPACE, privileged=True)
@@ -231,15 +254,16 @@ def gpu_pod(site: Site, container: Object, check: str, *, fabric: bool = False) 
     The pod requests GPUs if they are whole, free, and equally many on every node. If sharing or Slurm's node pods have taken them
     (on a second run), or machines differ, it gets them by the runtime class, since nothing else runs on the GPUs during a check.
     """
-    spec, counts = site.spec, gpu_counts(site)
+    spec, counts, parts = site.spec, gpu_counts(site), site.pools
+    # one Job has one request: machines with another number of GPUs would not fit it
+    whole = all(part.spec.sharing.mode == "none" for part in parts) and "others" not in counts
     limits = _fabric_limits(spec) if fabric else {}
     requested = {"resources": {"limits": limits}} if limits else {}
     # RDMA registers locked memory: without IPC_LOCK ibv_reg_mr fails
     secured = {"securityContext": {"capabilities": {"add": ["IPC_LOCK"]}}} if fabric and spec.fabric.kind != "none" else {}
     if has_gpu_cluster(spec):
         return pod_with_claim(check, {**container, **secured, **requested})
-    # one Job has one request: machines with another number of GPUs would not fit it
-    if spec.sharing.mode == "none" and spec.slurm.kind == "none" and "others" not in counts:
+    if whole and spec.slurm.kind == "none":
         return {"containers": [{**container, **secured, "resources": {"limits": {**limits, GPU: counts["gpus"]}}}]}
     env = [*container.get("env", ()), {"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}]
     opened = {**container, "env": env, "securityContext": {"privileged": True}, **requested}
@@ -379,11 +403,12 @@ def check_step(
     )
 
 
-def judge(site: Site, stage: StageName, gates: Mapping[str, str], *, members: str = "gpu", cordon: bool = True) -> Step:
+def judge(site: Site, stage: StageName, gates: Mapping[str, str | Object], *, members: str = "gpu", cordon: bool = True) -> Step:
     """Return the task that decides the stage by quorum. `gates` maps task names to gate ids, in running order.
 
-    `members` selects the machines that the quorum counts; with `cordon` the judge cordons nodes that failed.
+    For a gate of one pool it has the fields of `pool_check` instead. `members` selects the machines that the quorum counts; with
+    `cordon` the judge cordons nodes that failed.
     """
-    checks = [{"task": name, "gate": gate} for name, gate in gates.items()]
+    checks = [{"task": name, **({"gate": gate} if isinstance(gate, str) else gate)} for name, gate in gates.items()]
     rules = rights.CORDON if cordon else ()
     return judge_step(stage, checks, rules=rules, needed=site.needed(stage, members), members=members)

@@ -8,8 +8,8 @@ from typing import Any
 from steps.contract.task import Verb
 from workflows.catalog import PlannedRelease
 from workflows.catalog.criteria import multus_owner
-from workflows.spec.cluster_spec import ib_write_bw_floor
 from workflows.spec.document import value_at
+from workflows.spec.gpu_pools import ports_floor
 from workflows.stage_names import StageName
 from workflows.stages import manifest_objects, rights
 from workflows.stages.stage import Change, Object, Rule, Site, Stage, Step, task
@@ -197,7 +197,7 @@ def _functional(site: Site) -> Step:
     job = manifest_objects.per_node_job(STAGE, CHECK, _pod(site), seconds=FUNCTIONAL_SECONDS - 60, annotations=annotations)
     expectations: Object = {
         "rails": fabric.nics_per_node,
-        "floor": ib_write_bw_floor(site.spec) or 0.0,
+        "floor": ports_floor(site.spec) or 0.0,
         "partners": PARTNERS,
         "link": _LINK[fabric.kind],
     }
@@ -233,7 +233,7 @@ def _pod(site: Site) -> Object:
         {"name": "LINK", "value": _LINK[fabric.kind]},
         {"name": "RING", "value": CHECK},
         {"name": "COUNT", "value": "@count_text"},
-        {"name": "FLOOR", "value": f"{ib_write_bw_floor(site.spec) or 0:g}"},
+        {"name": "FLOOR", "value": f"{ports_floor(site.spec) or 0:g}"},
     ]
     if fabric.rails:
         env.append({"name": "RAILS", "value": " ".join(fabric.rails)})

@@ -7,6 +7,8 @@ selects one. So only the stage gpu_operator installs the chart, and installing i
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from steps.contract.task import Verb
 from workflows.catalog import PlannedRelease
 from workflows.spec.cluster_spec import (
@@ -19,6 +21,7 @@ from workflows.spec.cluster_spec import (
     sharing_label,
 )
 from workflows.spec.document import value_at
+from workflows.spec.gpu_pools import mig_strategy
 from workflows.stage_names import StageName
 from workflows.stages import manifest_objects, rights
 from workflows.stages.stage import Change, Object, Rule, Site, Stage, Step, task
@@ -55,23 +58,36 @@ def build(site: Site) -> Stage | None:
     if spec.accelerator is None:
         return None
     chosen = manifest_objects.releases(site, STAGE)
-    gates = {"control": CONTROL, "nodes": NODES}
-    steps = [*_apply(site, chosen), _control(site, chosen), _nodes(site)]
-    if _pair_fits(site):
-        steps.append(_functional(spec))
-        gates["functional"] = FUNCTIONAL
-        if units := _limited_units(site):
-            steps.append(_limit(spec, units))
-            gates["limit"] = LIMIT
+    steps, gates = [*_apply(site, chosen), _control(site, chosen)], dict[str, str | Object](control=CONTROL)
+    for part in site.pools:
+        steps.append(_nodes(part))
+        gates[part.named("nodes")] = manifest_objects.pool_check(
+            site, part, STAGE, NODES, **({"per_node": True} if part.pool else {})
+        )
+    # one pool after the other: the checks have the same names
+    for part in site.pools:
+        for step, gate in _checks(part, steps[-1].name):
+            steps.append(step)
+            gates[step.name] = manifest_objects.pool_check(site, part, STAGE, gate) if gate == FUNCTIONAL else gate
     return Stage(
         id=STAGE,
         title="GPU sharing",
         steps=(*steps, manifest_objects.judge(site, STAGE, gates)),
-        gates=tuple(gates.values()),
+        gates=tuple(dict.fromkeys(str(step.task.arguments["gate"]) for step in steps if step.name != "apply")),
         changes=_changes(site, chosen),
-        rollback=_rollback(spec, chosen),
+        rollback=_rollback(site, chosen),
         releases=tuple(release.id for release in chosen),
     )
+
+
+def _checks(site: Site, after: str) -> list[tuple[Step, str]]:
+    """Return the tasks that prove the sharing of one pool, the first after the task `after`, each with its gate."""
+    if not _pair_fits(site):
+        return []
+    checks = [(_functional(site, after), FUNCTIONAL)]
+    if units := _limited_units(site):
+        checks.append((_limit(site, units), LIMIT))
+    return checks
 
 
 def _pair_fits(site: Site) -> bool:
@@ -81,35 +97,44 @@ def _pair_fits(site: Site) -> bool:
     return least * max(units.values(), default=1) >= 2
 
 
-def _labels(spec: ClusterSpec) -> dict[str, str]:
-    label = sharing_label(spec)
+def _labels(site: Site) -> dict[str, str]:
+    """Return the labels of the GPU nodes of one pool that turn its sharing on."""
+    if site.pool is not None:
+        return dict(site.pool.labels)
+    label = sharing_label(site.spec)
     return {label[0]: label[1]} if label else {}
 
 
 def _changes(site: Site, chosen: tuple[PlannedRelease, ...]) -> tuple[Change, ...]:
-    where = f"{site.count('gpu')} GPU nodes"
-    labels = (Change(what=f"label {key}={value}", where=where) for key, value in _labels(site.spec).items())
+    labels = (
+        Change(what=f"label {key}={value}", where=f"{part.count('gpu')} GPU nodes{f' ({part.pool.shown})' if part.pool else ''}")
+        for part in site.pools
+        for key, value in _labels(part).items()
+    )
     return (*manifest_objects.installs(chosen), *labels)
 
 
-def _rollback(spec: ClusterSpec, chosen: tuple[PlannedRelease, ...]) -> str:
+def _rollback(site: Site, chosen: tuple[PlannedRelease, ...]) -> str:
     removal = "remove the label nvidia.com/device-plugin.config from every GPU node, after its pods are gone"
     undo = {
         "mig": "set the label nvidia.com/mig.config to all-disabled on every GPU node, after its pods are gone",
         "time_slicing": removal,
         "mps": removal,
     }
-    parts = (undo.get(spec.sharing.mode), manifest_objects.rollback(chosen))
-    return "; ".join(filter(None, parts)) or "nothing is changed"
+    undone = dict.fromkeys(undo.get(part.spec.sharing.mode) for part in site.pools)
+    return "; ".join(filter(None, (*undone, manifest_objects.rollback(chosen)))) or "nothing is changed"
 
 
 def _apply(site: Site, chosen: tuple[PlannedRelease, ...]) -> tuple[Step, ...]:
-    labels = _labels(site.spec)
-    if not labels and not chosen:
+    if not _has_labels(site) and not chosen:
         return ()
+    if site.pools == (site,):
+        labels: Object = {"node_labels": _labels(site)}
+    else:
+        labels = {"group_labels": {group: _labels(part) for part in site.pools if part.pool for group in part.pool.groups}}
     arguments: Object = {
         "objects": manifest_objects.release_objects(site, chosen),
-        "node_labels": labels,
+        **labels,
         "select": "gpu",
         "gate": CONTROL,
         "gate_expectations": _control_expectations(site, chosen),
@@ -126,23 +151,37 @@ def _apply(site: Site, chosen: tuple[PlannedRelease, ...]) -> tuple[Step, ...]:
     )
 
 
+def _has_labels(site: Site) -> bool:
+    return any(map(_labels, site.pools))
+
+
 def _control_expectations(site: Site, chosen: tuple[PlannedRelease, ...]) -> Object:
     spec = site.spec
-    mode = _effective_mode(spec)
+    modes = tuple(dict.fromkeys(_effective_mode(part.spec) for part in site.pools))
+    # nodes without a label get the device plugin's default, whole GPUs
+    mode = modes[0] if len(modes) == 1 else "none"
     expectations: Object = {"mode": mode, "spare": manifest_objects.spare_nodes(site, STAGE)}
     if chosen:
         expectations["releases"] = [manifest_objects.expected_release(site, release) for release in chosen]
         expectations |= manifest_objects.root_app(site, chosen)
     if has_gpu_cluster(spec):
         expectations["root"] = "GPUCluster"
-    if mode in ("time_slicing", "mps"):
-        expectations |= {"key": _labels(spec)["nvidia.com/device-plugin.config"], "shares": _shares(spec)}
-    if mode == "mig":
-        expectations["mig_strategy"] = spec.sharing.strategy
+    if site.pools == (site,) and mode in ("time_slicing", "mps"):
+        expectations |= {"key": _labels(site)["nvidia.com/device-plugin.config"], "shares": _shares(spec)}
+    elif configs := _configs(site):
+        expectations["configs"] = configs
+    if strategy := mig_strategy(spec):
+        expectations["mig_strategy"] = strategy
     if mode == "dra":
         expectations["device_classes"] = ["gpu.nvidia.com"]
-    daemons = _daemons(site, mode)
+    daemons = _daemons(site, modes)
     return expectations | ({"daemons": daemons} if daemons and not has_gpu_cluster(spec) else {})
+
+
+def _configs(site: Site) -> dict[str, Object]:
+    """Return the shares of all pools by their key in the device plugin's ConfigMap."""
+    parts = [part for part in site.pools if part.pool and part.spec.sharing.mode in ("time_slicing", "mps")]
+    return {part.pool.key: _shares(part.spec) for part in parts if part.pool}
 
 
 def _shares(spec: ClusterSpec) -> Object:
@@ -153,12 +192,12 @@ def _shares(spec: ClusterSpec) -> Object:
     return shares | {"refuse_two": sharing.fail_requests_greater_than_one}
 
 
-def _daemons(site: Site, mode: str) -> list[str]:
-    """Return the GPU Operator's DaemonSets that the mode needs; DRA's standalone driver is not one, but a release of its own."""
+def _daemons(site: Site, modes: Iterable[str]) -> list[str]:
+    """Return the GPU Operator's DaemonSets that the modes need; DRA's standalone driver is not one, but a release of its own."""
     operator = site.releases.get("gpu_operator")
     plugin = operator is None or value_at(operator.values, "devicePlugin.enabled") is not False
     by_mode = {"mps": ["nvidia-device-plugin-mps-control-daemon"], "mig": ["nvidia-mig-manager"]}
-    return [*(["nvidia-device-plugin-daemonset"] if plugin else []), *by_mode.get(mode, [])]
+    return [*(["nvidia-device-plugin-daemonset"] if plugin else []), *(name for mode in modes for name in by_mode.get(mode, []))]
 
 
 def _control(site: Site, chosen: tuple[PlannedRelease, ...]) -> Step:
@@ -167,7 +206,7 @@ def _control(site: Site, chosen: tuple[PlannedRelease, ...]) -> Step:
     arguments: Object = {"gate": CONTROL, "select": "gpu", "stable_seconds": 10, "namespaces": ["gpu-operator"], **compared}
     return Step(
         task=task(STAGE, "control", Verb.WAIT, deadline=CONTROL_SECONDS, arguments=arguments, expectations=expectations),
-        after=("apply",) if chosen or _labels(site.spec) else (),
+        after=("apply",) if chosen or _has_labels(site) else (),
         rules=(*rights.gate_rules(site, chosen), *_READS),
     )
 
@@ -184,9 +223,11 @@ _READS = (
 def _nodes(site: Site) -> Step:
     mode = site.spec.sharing.mode
     deadline = NODES_SECONDS.get(mode, OTHER_NODES_SECONDS)
-    arguments = {"gate": NODES, "select": "gpu", "decides": False, "stable_seconds": 10, "namespaces": ["gpu-operator"]}
+    arguments = {"gate": NODES, "select": site.gpu_select, "decides": False, "stable_seconds": 10, "namespaces": ["gpu-operator"]}
     return Step(
-        task=task(STAGE, "nodes", Verb.WAIT, deadline=deadline, arguments=arguments, expectations=_nodes_expectations(site)),
+        task=task(
+            STAGE, site.named("nodes"), Verb.WAIT, deadline=deadline, arguments=arguments, expectations=_nodes_expectations(site)
+        ),
         after=("control",),
         rules=(Rule(groups=("",), resources=("nodes",), verbs=("list",)), *_READS[-1:], *rights.DIAGNOSE),
     )
@@ -198,9 +239,9 @@ def _nodes_expectations(site: Site) -> Object:
     expectations: Object = {"mode": mode, **manifest_objects.gpu_counts(site)}
     names = advertised(spec)
     if mode == "dra":
-        return expectations | {"labels": _labels(spec)}
-    expectations |= {"resource": names[0], "units": allocatable(spec, 1)[names[0]], "labels": _expected_labels(spec)}
-    return expectations | ({"mig": _labels(spec)["nvidia.com/mig.config"]} if mode == "mig" else {})
+        return expectations | {"labels": _labels(site)}
+    expectations |= {"resource": names[0], "units": allocatable(spec, 1)[names[0]], "labels": _expected_labels(site)}
+    return expectations | ({"mig": _labels(site)["nvidia.com/mig.config"]} if mode == "mig" else {})
 
 
 def _effective_mode(spec: ClusterSpec) -> str:
@@ -208,21 +249,21 @@ def _effective_mode(spec: ClusterSpec) -> str:
     return "dra" if has_gpu_cluster(spec) else spec.sharing.mode
 
 
-def _expected_labels(spec: ClusterSpec) -> dict[str, str]:
+def _expected_labels(site: Site) -> dict[str, str]:
     """Return the node labels that turn sharing on, and those that GPU feature discovery must then set.
 
     Quotas and schedulers select nodes by these labels.
     """
-    mode = spec.sharing.mode
-    labels = {**_labels(spec), PRODUCT_LABEL: product_label(spec)}
+    spec, mode = site.spec, site.spec.sharing.mode
+    labels = {**_labels(site), PRODUCT_LABEL: product_label(spec)}
     if mode in STRATEGY_LABELS:
         labels["nvidia.com/gpu.sharing-strategy"] = STRATEGY_LABELS[mode]
         labels["nvidia.com/gpu.replicas"] = str(spec.sharing.replicas or 1)
     return labels
 
 
-def _functional(spec: ClusterSpec) -> Step:
-    sharing = spec.sharing
+def _functional(site: Site, after: str) -> Step:
+    spec, sharing = site.spec, site.spec.sharing
     refuse_two = sharing.mode == "time_slicing" and sharing.fail_requests_greater_than_one
     roles = ["sharing-first", "sharing-second", *(["sharing-two"] if refuse_two else [])]
     expectations: Object = {"mode": _effective_mode(spec), "exclusive": sharing.mode not in ("time_slicing", "mps")}
@@ -237,7 +278,10 @@ def _functional(spec: ClusterSpec) -> Step:
         deadline=CHECK_SECONDS,
         expectations=expectations,
         rules=(maps, rights.GPU_CLAIMS) if _claims(spec) else (maps,),
-        select="gpu",
+        name=site.named("functional"),
+        waits_for=(after,),
+        passed=(site.named("nodes"),),
+        select=site.gpu_select,
         namespaces=["gpu-operator"],
     )
 
@@ -255,8 +299,9 @@ def _limited_units(site: Site) -> int:
     return units if len(counts) == 1 and units <= MOST_UNITS else 0
 
 
-def _limit(spec: ClusterSpec, units: int) -> Step:
+def _limit(site: Site, units: int) -> Step:
     """Return the task that asks one node for one unit more than it has: the pods of one Job must all run on one node."""
+    spec = site.spec
     beside = {
         "labelSelector": {"matchLabels": {manifest_objects.CHECK_LABEL: LIMIT_CHECK}},
         "topologyKey": manifest_objects.HOSTNAME,
@@ -272,10 +317,10 @@ def _limit(spec: ClusterSpec, units: int) -> Step:
         [job],
         deadline=CHECK_SECONDS,
         expectations={"mode": _effective_mode(spec), "units": units},
-        name="limit",
-        waits_for=("functional",),
-        passed=("nodes", "functional"),
-        select="gpu",
+        name=site.named("limit"),
+        waits_for=(site.named("functional"),),
+        passed=(site.named("nodes"), site.named("functional")),
+        select=site.gpu_select,
         namespaces=["gpu-operator"],
     )
 

@@ -125,7 +125,8 @@ def node_selector(site: Site) -> str:
 
 def _installed(site: Site) -> dict[str, int]:
     """Return each machine of Slurm with the number of its GPUs; 0 if they are shared, so that Slurm does not manage them."""
-    return {machine.name: machine.gpus if site.spec.sharing.mode == "none" else 0 for machine in machines(site)}
+    whole = {machine.name for part in site.pools if part.spec.sharing.mode == "none" for machine in part.machines if machine.gpu}
+    return {machine.name: machine.gpus if machine.name in whole else 0 for machine in machines(site)}
 
 
 def gpus_of(site: Site) -> dict[str, int]:

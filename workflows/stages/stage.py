@@ -1,7 +1,7 @@
 """Types of stages as plain data (tasks and their order, gates, changes, rollback), and `Site`, the input of a stage's builder."""
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
 from functools import cached_property
 from typing import Any
@@ -14,6 +14,7 @@ from steps.contract.task import Task, Verb
 from workflows.catalog import PlannedRelease
 from workflows.gitops import repository_tree
 from workflows.spec.cluster_spec import ClusterSpec
+from workflows.spec.gpu_pools import GpuPool, gpu_pools
 from workflows.spec.machines import Machine
 from workflows.stage_names import StageName
 
@@ -23,13 +24,42 @@ class Site:
     """A resolved spec, from which the builders of stages take everything they need.
 
     `releases` are the planned releases by id, in catalog order; `machines` are all hosts of the spec; `operation` is what the run
-    does.
+    does. `pool` is set in the sites of `pools` if there are several.
     """
 
     spec: ClusterSpec
     machines: tuple[Machine, ...]
     releases: Mapping[str, PlannedRelease]
     operation: Operation = BRINGUP
+    pool: GpuPool | None = None
+
+    @cached_property
+    def pools(self) -> tuple["Site", ...]:
+        """Return a site for each pool of GPU machines, with the other GPU machines left out; the site itself if there is one pool.
+
+        The builders of GPU stages ask these sites what differs between pools, and make tasks of their own for each.
+        """
+        pools = gpu_pools(self.spec) if self.pool is None else ()
+        if len(pools) < 2:
+            return (self,)
+        return tuple(
+            replace(
+                self,
+                spec=pool.spec,
+                machines=tuple(machine for machine in self.machines if not machine.gpu or machine.group in pool.groups),
+                pool=pool,
+            )
+            for pool in pools
+        )
+
+    @property
+    def gpu_select(self) -> str:
+        """Return the selector that takes exactly the GPU machines of this site."""
+        return self.pool.selector if self.pool else "gpu"
+
+    def named(self, task: str) -> str:
+        """Return the name of a task about the GPU machines of this site: `task`, and the pool's name where there are several."""
+        return f"{task}_{self.pool.name}" if self.pool else task
 
     def count(self, select: str) -> int:
         """Return the number of machines that a selector (`all`, `gpu`, `server`, `agent` or `group-NAME,NAME`) matches."""

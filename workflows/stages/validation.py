@@ -6,10 +6,13 @@ A Job in the target cluster applies the upstream MPI operator. Facts: `steps/doc
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 from steps.contract.task import Verb
 from workflows.catalog import PlannedRelease
 from workflows.spec.cluster_spec import ClusterSpec, intra_node_floor
+from workflows.spec.untested import whole_pools
 from workflows.stage_names import StageName
 from workflows.stages import manifest_objects, rights
 from workflows.stages.stage import Change, Object, Rule, Site, Stage, Step, task
@@ -198,14 +201,18 @@ def build(site: Site) -> Stage | None:
     release = site.releases.get(RELEASE)
     if release is None or site.spec.accelerator is None or not site.count("gpu"):
         return None
-    between = _whole(site.spec) and site.count("gpu") > 1
-    steps = [*([apply(site, release), control(release)] if between else []), *_checks(site, between)]
-    gates = {step.name: str(step.task.arguments["gate"]) for step in steps if step.name != "apply"}
+    parts = _parts(site)
+    between = any(map(_measures_between, parts))
+    steps, gates = [*([apply(site, release), control(release)] if between else [])], dict[str, str | Object]()
+    gates |= {"control": GATE} if between else {}
+    for part, step in _checks(parts, ("control",) if between else ()):
+        steps.append(step)
+        gates[step.name] = manifest_objects.pool_check(site, part, STAGE, str(step.task.arguments["gate"]))
     return Stage(
         id=STAGE,
         title="Validation",
         steps=(*steps, manifest_objects.judge(site, STAGE, gates)),
-        gates=tuple(gates.values()),
+        gates=tuple(dict.fromkeys(str(step.task.arguments["gate"]) for step in steps if step.name != "apply")),
         changes=(
             *([Change(what=f"install mpi-operator {release.version}", where=release.namespace)] if between else []),
             Change(what="load every GPU and fabric port for some minutes", where=f"{site.count('gpu')} GPU nodes"),
@@ -220,19 +227,41 @@ def _whole(spec: ClusterSpec) -> bool:
     return spec.sharing.mode != "mig"
 
 
-def _checks(site: Site, between: bool) -> list[Step]:
-    """Return the tasks of the checks, each after the one before, since each needs all GPUs of a node.
+def _parts(site: Site) -> list[Site]:
+    """Return a site for each set of machines that are measured alike: those with the same whole GPUs, and each pool with MIG.
 
-    A node that fails a check is left out of the next. `between` adds the NCCL test over all nodes.
+    Pools that differ only in how pods share whole GPUs are one set.
     """
-    spec, after = site.spec, ["control"] if between else []
-    steps: list[Step] = []
-    if _whole(spec) and spec.accelerator and spec.accelerator.per_node > 1:
-        steps.append(_intra(site, tuple(after)))
-    steps.append(_dcgm(site, tuple(step.name for step in steps) or tuple(after)))
-    if between:
-        steps.append(_functional(site, tuple(step.name for step in steps)))
-    return steps
+    if len(site.pools) < 2:
+        return [site]
+    parts = []
+    for together in whole_pools(site.spec):
+        groups = tuple(name for pool in together for name in pool.groups)
+        machines = tuple(machine for machine in site.machines if not machine.gpu or machine.group in groups)
+        # pods can request whole GPUs only if they are shared nowhere in the set
+        shared = next((pool.spec for pool in together if pool.sharing.mode != "none"), together[0].spec)
+        parts.append(replace(site, spec=shared, machines=machines, pool=replace(together[0], groups=groups)))
+    return [*parts, *(part for part in site.pools if not _whole(part.spec))]
+
+
+def _measures_between(part: Site) -> bool:
+    return _whole(part.spec) and part.count("gpu") > 1
+
+
+def _checks(parts: Iterable[Site], after: tuple[str, ...]) -> Iterator[tuple[Site, Step]]:
+    """Yield the tasks of the checks, each after the one before, since each needs all GPUs of a node; the first after `after`.
+
+    A node that fails a check is left out of the next. The checks of different parts follow each other, since they have the same
+    names.
+    """
+    for part in parts:
+        spec, passed = part.spec, list[str]()
+        steps = [_intra] if _whole(spec) and spec.accelerator and spec.accelerator.per_node > 1 else []
+        for make in (*steps, _dcgm, *([_functional] if _measures_between(part) else [])):
+            step = make(part, after, tuple(passed))
+            yield part, step
+            passed.append(step.name)
+            after = (step.name,)
 
 
 def _seconds(site: Site) -> int:
@@ -251,11 +280,15 @@ def _check(
     items: list[Object],
     *,
     after: tuple[str, ...],
+    passed: tuple[str, ...],
     seconds: int,
     expectations: Object,
     rules: tuple[Rule, ...] = (),
 ) -> Step:
-    """Return the task of one check, on the nodes that passed the earlier checks `after`; `seconds` is its time limit."""
+    """Return the task of one check after the task `after`, on the nodes that passed the checks `passed`.
+
+    `seconds` is its time limit.
+    """
     claims = manifest_objects.node_claims(site.spec, STAGE, check)
     return manifest_objects.check_step(
         STAGE,
@@ -264,11 +297,11 @@ def _check(
         [*claims, *items],
         deadline=seconds,
         expectations=expectations,
-        name=name,
-        waits_for=after[-1:],
-        passed=[step for step in after if step != "control"],
+        name=site.named(name),
+        waits_for=after,
+        passed=passed,
         rules=(*rules, *((rights.GPU_CLAIMS,) if claims else ())),
-        select="gpu",
+        select=site.gpu_select,
         **({"least": 2} if gate == FUNCTIONAL else {}),
     )
 
@@ -278,7 +311,7 @@ def _want(site: Site, *, floor: float | None, spread: float, **more: bool | int)
     return {"runs": site.spec.validation.runs, "spread": spread, **({"floor": floor} if floor else {}), **more}
 
 
-def _intra(site: Site, after: tuple[str, ...]) -> Step:
+def _intra(site: Site, after: tuple[str, ...], passed: tuple[str, ...]) -> Step:
     spec, seconds = site.spec, _seconds(site)
     script, env = manifest_objects.script("nccl_intra.sh"), sizes(site, spec.validation.runs, seconds)
     pod = manifest_objects.gpu_pod(site, manifest_objects.container(spec.validation.image, script, env=env), INTRA_CHECK)
@@ -289,12 +322,13 @@ def _intra(site: Site, after: tuple[str, ...]) -> Step:
         INTRA_CHECK,
         [manifest_objects.per_node_job(STAGE, INTRA_CHECK, pod, seconds=seconds - 30)],
         after=after,
+        passed=passed,
         seconds=seconds,
         expectations={**manifest_objects.gpu_counts(site), "want": _want(site, floor=intra_node_floor(spec), spread=SPREAD_INTRA)},
     )
 
 
-def _dcgm(site: Site, after: tuple[str, ...]) -> Step:
+def _dcgm(site: Site, after: tuple[str, ...], passed: tuple[str, ...]) -> Step:
     spec = site.spec
     # with MIG, pods hold no whole GPU, which the hardware tests of higher levels need
     level = spec.validation.dcgm_level if _whole(spec) else 1
@@ -313,12 +347,13 @@ def _dcgm(site: Site, after: tuple[str, ...]) -> Step:
         DCGM_CHECK,
         [manifest_objects.per_node_job(STAGE, DCGM_CHECK, pod, seconds=seconds - 30)],
         after=after,
+        passed=passed,
         seconds=seconds,
         expectations={**manifest_objects.gpu_counts(site), "level": level},
     )
 
 
-def _functional(site: Site, after: tuple[str, ...]) -> Step:
+def _functional(site: Site, after: tuple[str, ...], passed: tuple[str, ...]) -> Step:
     spec, seconds = site.spec, _seconds(site)
     rdma = spec.fabric.kind != "none"
     want = _want(
@@ -340,6 +375,7 @@ def _functional(site: Site, after: tuple[str, ...]) -> Step:
         INTER_CHECK,
         [mpi_job(site, seconds)],
         after=after,
+        passed=passed,
         seconds=seconds,
         expectations={"gpus": slots(site), "want": want},
         rules=(jobs,),

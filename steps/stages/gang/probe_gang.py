@@ -118,21 +118,26 @@ class _RawEvent(Struct, frozen=True, rename="camel"):
 
 
 def read(kube: KubeReader, scope: Scope, check: str) -> GangObservation:
-    """Return the gang of a check: its group, queue, pods, bindings and events. The task's arguments name scheduler and resource."""
+    """Return the gang of a check: its group, queue, pods, bindings and events. The task's arguments name scheduler and resource.
+
+    They also name node labels (`within`) if the members may run only on nodes with one of the values of each label.
+    """
     scheduler, resource = Scheduler(scope.arguments["scheduler"]), str(scope.arguments["resource"])
     groups = kube.list(_GROUPS[scheduler], _RawGroup) or ()
     checked = (group for group in groups if group.metadata.namespace == CHECK_NAMESPACE)
     # names of groups differ by scheduler, so the owner tells
     own = next((group for group in checked if any(owner.name == check for owner in group.metadata.owner_references)), None)
     others = (group for group in groups if group is not own and _waits(scheduler, group))
-    nodes = probe_world.nodes(kube, resource)
+    within: dict[str, list[str]] = scope.arguments.get("within", {})
+    nodes = probe_world.nodes(kube, resource, within)
+    open_to_it = [node for node in nodes if all(node.labels.get(key) in values for key, values in within.items())]
     job = kube.get(f"{_JOBS}/{check}", _VolcanoJob) if own is None and scheduler is Scheduler.VOLCANO else None
     group = _group(own) if own else _group_of_job(job)
     queue = check if scheduler is Scheduler.KUEUE else own.spec.queue if own else job.spec.queue if job else ""
     return GangObservation(
         now=scope.now,
         since=scope.since,
-        free=probe_world.free(nodes) if nodes else None,
+        free=probe_world.free(open_to_it) if nodes else None,
         group=group,
         queue=probe_queues.gang_queue(kube, scheduler, queue, resource, sum(node.units for node in nodes)) if queue else None,
         members=tuple(_member(pod) for pod in probe_workloads.pods(kube, CHECK_NAMESPACE, f"{CHECK_LABEL}={check}")),

@@ -149,6 +149,16 @@ class GpuNode(Struct, frozen=True, kw_only=True, omit_defaults=True):
     validator: Validator | None = None
 
 
+class NodePool(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """What is expected of the nodes of some host groups, where groups differ: the fields of this name in NodesExpectation."""
+
+    groups: tuple[str, ...]
+    gpus: int = 8
+    others: dict[str, int] = {}
+    shapes: tuple[dict[str, int], ...] = ()
+    products: tuple[str, ...] = ()
+
+
 class NodesObservation(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Observation of gate gpu_operator/nodes: the expected nodes that are registered in the cluster.
 
@@ -168,10 +178,13 @@ class NodesExpectation(Struct, frozen=True, kw_only=True, omit_defaults=True, fo
     physical. `driver` is a prefix of the wanted driver version; `host_driver`: the hosts bring the driver, so there is no driver
     pod. `unused` are the operands of labels `nvidia.com/gpu.deploy.*` that the plan does not run, so that their labels do not
     matter. `resources` are further GPU-like resources that other parts of the plan register. `may_differ` are facts of
-    `steps.contract.fleet_facts` that may differ between nodes, with the reason.
+    `steps.contract.fleet_facts` that may differ between nodes, with the reason. If host groups differ, `pools` say what is expected
+    of their nodes in place of `gpus`, `others`, `shapes` and `products`; `group_of` maps each node to its group.
     """
 
     nodes: tuple[str, ...] = ()
+    pools: tuple[NodePool, ...] = ()
+    group_of: dict[str, str] = {}
     gpus: int = 8
     others: dict[str, int] = {}
     mode: AdvertisingMode = AdvertisingMode.CLUSTER_POLICY
@@ -200,10 +213,12 @@ class FunctionalExpectation(Struct, frozen=True, kw_only=True, omit_defaults=Tru
     """Expectation of the gate gpu_operator/functional.
 
     Every node must show its number of GPUs, each under a UUID that no other node shows, and a CUDA kernel must run on each. With
-    `exporter`, the metrics exporter must serve them all. `may_differ` as in NodesExpectation.
+    `exporter`, the metrics exporter must serve them all. `may_differ`, `pools` and `group_of` as in NodesExpectation.
     """
 
     nodes: tuple[str, ...] = ()
+    pools: tuple[NodePool, ...] = ()
+    group_of: dict[str, str] = {}
     gpus: int = 8
     others: dict[str, int] = {}
     exporter: bool = True

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from steps.contract.fleet_facts import FleetFact
 from steps.contract.verdict import FailureClass, NodeVerdict
-from steps.stages.gpu_operator import gate_validator
+from steps.stages.gpu_operator import gate_pools, gate_validator
 from steps.stages.gpu_operator.contract import (
     GPU_LABELS,
     PRODUCT_LABEL,
@@ -35,12 +35,13 @@ MEMORY_SHARE = 0.98
 
 
 class FleetSurvey(Struct, frozen=True):
-    """Facts about all nodes together, found in one pass: usual GPU memory in MiB, whether all validators are ready, odd nodes.
+    """Facts about all nodes together, found in one pass: whether all validators are ready, odd nodes.
 
+    `usual_memory` maps the product that is expected of a node to the memory of most such GPUs in MiB.
     `values` (node → value) and `comparisons` are in the order of `COMPARED`.
     """
 
-    usual_memory: int
+    usual_memory: dict[str, int]
     validated: bool
     values: tuple[dict[str, str], ...]
     comparisons: tuple[gate_alike.Comparison, ...]
@@ -70,7 +71,10 @@ def survey(seen: NodesObservation, want: NodesExpectation) -> FleetSurvey:
     Nodes without the driver that the plan names fail by themselves; they have no say in which driver is the usual one.
     """
     right = [node for node in seen.nodes if _odd_driver(node, want) is None]
-    memory = Counter(int(text) for node in seen.nodes if (text := node.labels.get("nvidia.com/gpu.memory", "")).isdigit())
+    memory: dict[str, Counter[int]] = {}
+    for node in seen.nodes:
+        if (text := node.labels.get("nvidia.com/gpu.memory", "")).isdigit():
+            memory.setdefault(gate_pools.product(want, node.name), Counter())[int(text)] += 1
     fleets = (seen.nodes if fact is FleetFact.KERNEL else right for fact in COMPARED)
     values = tuple(
         {node.name: value for node in nodes if (value := _value(node, fact, want))}
@@ -78,7 +82,7 @@ def survey(seen: NodesObservation, want: NodesExpectation) -> FleetSurvey:
     )
     comparisons = (gate_alike.compare(fact, shown, want.may_differ) for fact, shown in zip(COMPARED, values, strict=True))
     return FleetSurvey(
-        usual_memory=max(memory, key=lambda size: (memory[size], size)) if memory else 0,
+        usual_memory={name: max(sizes, key=lambda size: (sizes[size], size)) for name, sizes in memory.items()},
         validated=gate_validator.all_ready(seen, want),
         values=values,
         comparisons=tuple(comparisons),
@@ -90,7 +94,9 @@ def judge_node(name: str, node: GpuNode | None, want: NodesExpectation, fleet: F
     if node is None:
         step = "see stage rke2: the agent has not joined, or was deleted"
         return fail(FailureClass.DEPENDENCY, "no such node in the cluster", "a registered node", step).of_node(name)
-    look = Look(node, want, fleet)
+    if (finding := gate_pools.stranger(want, name)) is not None:
+        return finding.of_node(name)
+    look = Look(node, gate_pools.of_node(want, name), fleet)
     checks = _DRA_CHECKS if _uses_dra(want) else _CHECKS
     problem = next((finding for check in checks if (finding := check(look)) is not None), None)
     return node_verdict(name, problem, f"{look.gpus} GPUs")
@@ -196,9 +202,10 @@ def _count(look: Look) -> Finding | None:
         return fail(FailureClass.HARDWARE, f"feature discovery counts {counted or 'no'} GPUs", str(look.gpus), step)
     if not memory.isdigit():
         return unknown(FailureClass.HEALTH, "no label nvidia.com/gpu.memory", "MiB per GPU", "log of gpu-feature-discovery")
-    if int(memory) < look.fleet.usual_memory * MEMORY_SHARE:
+    usual = look.fleet.usual_memory.get(gate_pools.product(look.want, look.node.name), 0)
+    if int(memory) < usual * MEMORY_SHARE:
         step = "nvidia-smi -q: remapped rows, ECC, a GPU of another kind"
-        return fail(FailureClass.HARDWARE, f"GPU memory is {memory} MiB", f"{look.fleet.usual_memory} MiB as on most nodes", step)
+        return fail(FailureClass.HARDWARE, f"GPU memory is {memory} MiB", f"{usual} MiB as on most nodes", step)
     return None
 
 

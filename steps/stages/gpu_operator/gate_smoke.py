@@ -6,6 +6,7 @@ from typing import NamedTuple
 from steps.contract.checks import CheckPod
 from steps.contract.fleet_facts import FleetFact
 from steps.contract.verdict import FailureClass, NodeVerdict
+from steps.stages.gpu_operator import gate_pools
 from steps.stages.gpu_operator.contract import FunctionalExpectation
 from steps.stages.shared import gate_alike, gate_checks
 from steps.stages.shared.finding import Finding, fail, node_verdict, unknown
@@ -29,14 +30,28 @@ Owners = Mapping[str, list[str]]
 def survey(pods: Mapping[str, CheckPod], want: FunctionalExpectation) -> Survey:
     """Compare the facts in the reports of all nodes, in one pass for each fact."""
     shown = {fact: {name: value for name, pod in pods.items() if (value := _value(pod, fact))} for fact in COMPARED}
-    return {fact: Compared(values, gate_alike.compare(fact, values, want.may_differ)) for fact, values in shown.items()}
+    return {fact: Compared(values, _compare(fact, values, want)) for fact, values in shown.items()}
+
+
+def _compare(fact: FleetFact, values: Mapping[str, str], want: FunctionalExpectation) -> gate_alike.Comparison:
+    """Compare a fact of all nodes; firmware only between GPUs of one product, since another product has other firmware."""
+    if fact is not FleetFact.VBIOS or not want.pools:
+        return gate_alike.compare(fact, values, want.may_differ)
+    by_product: dict[str, dict[str, str]] = {}
+    for name, value in values.items():
+        by_product.setdefault(gate_pools.product(want, name), {})[name] = value
+    parts = [gate_alike.compare(fact, same, want.may_differ) for same in by_product.values()]
+    findings = {name: finding for part in parts for name, finding in part.findings.items()}
+    return gate_alike.Comparison(findings, "; ".join(part.note for part in parts if part.note))
 
 
 def judge_node(
     name: str, pod: CheckPod | None, pending: Iterable[CheckPod], want: FunctionalExpectation, owners: Owners, fleet: Survey
 ) -> NodeVerdict:
     """Return the verdict on one expected node. `pending` are pods of the check without a node."""
-    expected = want.others.get(name, want.gpus)
+    if (strange := gate_pools.stranger(want, name)) is not None:
+        return strange.of_node(name)
+    expected = gate_pools.gpus(want, name)
     goal = f"{expected} GPUs visible and a CUDA kernel on each"
     if pod is None or not pod.report:
         return gate_checks.silent(pod, pending, goal).of_node(name)

@@ -68,10 +68,12 @@ class ControlExpectation(Struct, frozen=True, kw_only=True, omit_defaults=True, 
     """Expectation of the gate sharing/control.
 
     `root` is the kind of the operator's root object, `key` the key of the plugin's ConfigMap that must hold `shares`. `daemons` are
-    DaemonSets that the mode needs, each on all nodes but `spare`. `device_classes` are DRA classes.
+    DaemonSets that the mode needs, each on all nodes but `spare`. `device_classes` are DRA classes. If host groups share
+    differently, `mode` is `none`, which holds for nodes without a label, and `configs` are the shares of the groups by key.
     """
 
     mode: SharingMode
+    configs: dict[str, Shares] = {}
     root: str = "ClusterPolicy"
     releases: tuple[Release, ...] = ()
     root_app: RootApplication | None = None

@@ -38,7 +38,8 @@ def control(seen: ControlObservation, want: ControlExpectation) -> Verdict:
     releases = gate_charts.problem(seen.releases, want.releases, seen.root_app, want.root_app)
     if finding := releases or next(findings, None):
         return finding.verdict(CONTROL)
-    return passed(CONTROL, f"{want.root} is ready and set up for sharing mode {want.mode.value}")
+    mode = f"sharing by host group ({', '.join(want.configs)})" if want.configs else f"sharing mode {want.mode.value}"
+    return passed(CONTROL, f"{want.root} is ready and set up for {mode}")
 
 
 def nodes(seen: NodesObservation, want: NodesExpectation) -> Verdict:
@@ -81,8 +82,10 @@ def _root(seen: ControlObservation, want: ControlExpectation) -> Iterator[Findin
 
 def _configuration(seen: ControlObservation, want: ControlExpectation) -> Iterator[Finding]:
     policy = seen.policy or SharingRoot(kind="")
+    wanted = want.configs | ({want.key: want.shares} if want.shares else {})
     if want.shares is None:
         yield from _no_sharing(seen, policy)
+    if not wanted:
         return
     if not policy.config:
         yield _fail("ClusterPolicy names no device-plugin ConfigMap", "devicePlugin.config.name", _VALUES)
@@ -92,12 +95,13 @@ def _configuration(seen: ControlObservation, want: ControlExpectation) -> Iterat
         return
     if seen.unreadable:
         yield _fail(f"keys {', '.join(seen.unreadable)} of {policy.config} hold no configuration", "YAML with `version`", _VALUES)
-    shares = seen.configs.get(want.key)
-    if shares is None:
-        keys = ", ".join(sorted(seen.configs)) or "none"
-        yield _fail(f"ConfigMap {policy.config} has the keys {keys}", f"key {want.key}", _VALUES)
-    elif not _same(shares, want.shares):
-        yield _fail(f"{policy.config}/{want.key} says {_text(shares)}", _text(want.shares), _VALUES)
+    for key, expected in wanted.items():
+        shares = seen.configs.get(key)
+        if shares is None:
+            keys = ", ".join(sorted(seen.configs)) or "none"
+            yield _fail(f"ConfigMap {policy.config} has the keys {keys}", f"key {key}", _VALUES)
+        elif not _same(shares, expected):
+            yield _fail(f"{policy.config}/{key} says {_text(shares)}", _text(expected), _VALUES)
     if seen.stale:
         step = "kubectl -n gpu-operator rollout restart ds/nvidia-device-plugin-daemonset ds/gpu-feature-discovery"
         seen_as = f"{len(seen.stale)} plugin pods are older than the last change of {policy.config}, first {seen.stale[0]}"

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from workflows.spec.accelerators import DRIVER_BRANCHES, numbers
 from workflows.spec.cluster_spec import PRODUCT_LABEL, advertised, has_gpu_cluster, product_label
 from workflows.spec.compat.rule_table import Platform, RuleFinding, rule
+from workflows.spec.gpu_pools import gpu_pools, group_path, mig_strategy, quota_pool, uses_dra
 
 _GPU_CLUSTER_LEAST = (26, 7)
 _BAD_MIXED_MIG = ((570, 124, 6), (570, 158, 1))
@@ -32,7 +33,7 @@ def dra_mode(platform: Platform) -> Iterator[RuleFinding]:
         if operator.value("clusterPolicy.deployCR") is not False:
             problem = "GPUCluster and ClusterPolicy exclude each other"
             yield RuleFinding("overrides.gpu_operator.values.clusterPolicy.deployCR", problem, "write deployCR: false")
-    elif platform.spec.sharing.mode == "dra" and version >= _GPU_CLUSTER_LEAST:
+    elif uses_dra(platform.spec) and version >= _GPU_CLUSTER_LEAST:
         problem = (
             f"{operator.version} does DRA by GPUCluster; a separate DRA driver beside ClusterPolicy is documented up to 26.3 only"
         )
@@ -67,7 +68,7 @@ def one_driver(platform: Platform) -> Iterator[RuleFinding]:
 )
 def driver_branch(platform: Platform) -> Iterator[RuleFinding]:
     """The GPU Operator carries the driver branch, and the GPU product supports the driver."""
-    gpu, sharing = platform.spec.accelerator, platform.spec.sharing
+    gpu, pools = platform.spec.accelerator, gpu_pools(platform.spec)
     if gpu is None or gpu.driver_version is None:
         return
     path, version = "accelerator.driver_version", numbers(gpu.driver_version)
@@ -75,14 +76,16 @@ def driver_branch(platform: Platform) -> Iterator[RuleFinding]:
         branches = ", ".join(map(str, DRIVER_BRANCHES))
         problem = f"{gpu.driver_version} belongs to no branch that GPU Operator 26 carries ({branches})"
         yield RuleFinding(path, problem, "use a 580 driver", "error" if gpu.driver == "operator" else "warning")
-    if version < gpu.facts.least_driver:
-        least = ".".join(map(str, gpu.facts.least_driver))
-        yield RuleFinding(path, f"{gpu.product} needs driver {least} or later", f"use {least} or later")
-    if sharing.mode == "mig" and sharing.strategy == "mixed" and _BAD_MIXED_MIG[0] <= version <= _BAD_MIXED_MIG[1]:
+    for accelerator in {pool.accelerator.product: pool.accelerator for pool in pools}.values():
+        if version < accelerator.facts.least_driver:
+            least = ".".join(map(str, accelerator.facts.least_driver))
+            yield RuleFinding(path, f"{accelerator.product} needs driver {least} or later", f"use {least} or later")
+    strategy = mig_strategy(platform.spec)
+    if strategy == "mixed" and _BAD_MIXED_MIG[0] <= version <= _BAD_MIXED_MIG[1]:
         yield RuleFinding(
             path, f"with {gpu.driver_version} and mixed MIG, pods that request whole GPUs stay pending", "use a 580 driver"
         )
-    if sharing.mode == "mig" and version[0] == 535:
+    if strategy and version[0] == 535:
         problem = (
             "with a 535 driver MIG profiles come from a static list, whose device filter may skip the GPU and still report success"
         )
@@ -97,15 +100,17 @@ def driver_branch(platform: Platform) -> Iterator[RuleFinding]:
 )
 def mig_profile(platform: Platform) -> Iterator[RuleFinding]:
     """The GPU product has the MIG profile."""
-    gpu, sharing = platform.spec.accelerator, platform.spec.sharing
-    if gpu is None or sharing.mode != "mig" or sharing.profile is None:
-        return
-    profiles = gpu.facts.mig
-    if not profiles:
-        yield RuleFinding("sharing.mode", f"{gpu.product} has no MIG", "use time_slicing or mps, or no sharing")
-    elif sharing.profile not in profiles:
-        problem = f"{gpu.product} has no profile {sharing.profile}"
-        yield RuleFinding("sharing.profile", problem, f"choose from {', '.join(profiles)}")
+    for pool in gpu_pools(platform.spec):
+        gpu, sharing = pool.accelerator, pool.sharing
+        if sharing.mode != "mig" or sharing.profile is None:
+            continue
+        profiles = gpu.facts.mig
+        if not profiles:
+            path = group_path(platform.spec, pool, "sharing.mode")
+            yield RuleFinding(path, f"{gpu.product} has no MIG", "use time_slicing or mps, or no sharing")
+        elif sharing.profile not in profiles:
+            path = group_path(platform.spec, pool, "sharing.profile")
+            yield RuleFinding(path, f"{gpu.product} has no profile {sharing.profile}", f"choose from {', '.join(profiles)}")
 
 
 @rule("P10", "error", source="https://kueue.sigs.k8s.io/docs/concepts/cluster_queue/", later=("gang/control", "gang/nodes"))
@@ -114,19 +119,33 @@ def quota_covers(platform: Platform) -> Iterator[RuleFinding]:
     scheduler = platform.spec.scheduler
     if scheduler.quota == "none" or platform.spec.accelerator is None:
         return
-    expected, written = product_label(platform.spec), (scheduler.flavor.node_labels or {}).get(PRODUCT_LABEL)
+    path, tenants = "scheduler.flavor.node_labels", quota_pool(platform.spec)
+    written = (scheduler.flavor.node_labels or {}).get(PRODUCT_LABEL)
+    if tenants is None:
+        pools = gpu_pools(platform.spec)
+        problem = "GPU groups differ in product or sharing, and one flavor counts the GPUs of groups that are alike: "
+        problem += "; ".join(f"{pool.shown} carry {PRODUCT_LABEL}={product_label(pool.spec)}" for pool in pools)
+        if pools:
+            label = pools[0].name.replace("_", "-")
+            yield RuleFinding(path, problem, f"name a label that one of them has alone, as in {{bringup/group: {label}}}")
+        return
+    expected = product_label(tenants.spec)
     if written is not None and written != expected:
         problem = f"after sharing the nodes carry {PRODUCT_LABEL}={expected}, so this flavor matches none"
-        yield RuleFinding("scheduler.flavor.node_labels", problem, f"write {PRODUCT_LABEL}: {expected}, or leave node_labels out")
+        yield RuleFinding(path, problem, f"write {PRODUCT_LABEL}: {expected}, or leave node_labels out")
     # GPUCluster runs no GPU feature discovery, which writes this label
     if has_gpu_cluster(platform.spec) and (scheduler.flavor.node_labels is None or written is not None):
         problem = f"with GPUCluster no node carries {PRODUCT_LABEL}, so this flavor matches none"
-        yield RuleFinding("scheduler.flavor.node_labels", problem, "name a label of the GPU nodes, as in bringup/group: gpu")
-    names = advertised(platform.spec)
+        yield RuleFinding(path, problem, "name a label of the GPU nodes, as in bringup/group: gpu")
+    names = advertised(tenants.spec)
     for name in scheduler.flavor.covered_resources:
         if name not in names and name.startswith("nvidia.com/"):
             problem = f"quota on {name} covers nothing: the nodes advertise {', '.join(names) or 'no GPU resource (DRA)'}"
             yield RuleFinding("scheduler.flavor.covered_resources", problem, "leave it out, or name what is advertised")
+    others = [name for pool in gpu_pools(platform.spec) if pool.groups != tenants.groups for name in pool.groups]
+    if others:
+        problem = f"the flavor is for {tenants.shown}, so nothing counts who uses the GPUs of {', '.join(others)}"
+        yield RuleFinding(path, problem, "accept it, or give these groups the same product and sharing", "warning")
     if not names:
         yield RuleFinding("scheduler.quota", "Kueue's quota does not count DRA claims", "leave quota out", "warning")
     if scheduler.gang == "volcano":

@@ -9,6 +9,7 @@ from typing import Any
 from workflows.spec.accelerators import has_containerd_2_1, numbers
 from workflows.spec.cluster_spec import SUNK_LOCK, has_gpu_cluster, ingress_groups
 from workflows.spec.compat.rule_table import Platform, RuleFinding, releases_outside_range, rule
+from workflows.spec.gpu_pools import gpu_pools, uses_dra
 from workflows.spec.infrastructure import Rke2Settings
 
 LEAST, MOST = (1, 33, 0), (1, 36)
@@ -76,7 +77,7 @@ def network_operator_range(platform: Platform) -> Iterator[RuleFinding]:
 
 def _uses_dra(platform: Platform) -> bool:
     spec = platform.spec
-    return spec.accelerator is not None and (spec.sharing.mode == "dra" or has_gpu_cluster(spec))
+    return spec.accelerator is not None and (uses_dra(spec) or has_gpu_cluster(spec))
 
 
 @rule(
@@ -190,7 +191,8 @@ def _reserves(flag: str, value: Any) -> bool:
 def _across_numa(platform: Platform) -> Iterator[RuleFinding]:
     # The Topology Manager aligns devices of device plugins only, never those of DRA. A spec does not say how many NUMA nodes a
     # machine has; boards with eight GPUs, and GB200, have two.
-    spec, gpu = platform.spec, platform.spec.accelerator
+    spec = platform.spec
+    gpu = max((pool.accelerator for pool in gpu_pools(spec)), key=lambda accelerator: accelerator.per_node, default=None)
     asking = [stage for stage in spec.enabled_stages() if stage in _WHOLE_NODE]
     path, policy = _of_kubelet(spec.rke2, "topology-manager-policy")
     if policy != "single-numa-node" or gpu is None or gpu.per_node < 2 or not asking or _uses_dra(platform):

@@ -43,39 +43,51 @@ class _Used:
     text: str
 
 
-def _reserved(spec: ClusterSpec) -> list[_Reserved]:
-    rke2, pool = spec.rke2, spec.fabric.ip_pool
-    networks = [
-        _Reserved("rke2.cluster_cidr", "the pod network", "pods", ipaddress.ip_network(rke2.cluster_cidr)),
-        _Reserved("rke2.service_cidr", "the Service network", "Services", ipaddress.ip_network(rke2.service_cidr)),
-    ]
+def _reserved(platform: Platform) -> list[_Reserved]:
+    return list(platform.parts(_of_cluster(platform.spec), _of_pool(platform.spec)))
+
+
+def _of_cluster(spec: ClusterSpec) -> Iterator[_Reserved]:
+    rke2 = spec.rke2
+    yield _Reserved("rke2.cluster_cidr", "the pod network", "pods", ipaddress.ip_network(rke2.cluster_cidr))
+    yield _Reserved("rke2.service_cidr", "the Service network", "Services", ipaddress.ip_network(rke2.service_cidr))
+
+
+def _of_pool(spec: ClusterSpec) -> Iterator[_Reserved]:
+    pool = spec.fabric.ip_pool
     if spec.fabric.has_network and pool is not None:
-        of_pool = ipaddress.ip_network(pool.subnet)
-        networks.append(_Reserved("fabric.ip_pool.subnet", "the pods' address pool on the fabric", "pods", of_pool))
-    return networks
+        network = ipaddress.ip_network(pool.subnet)
+        yield _Reserved("fabric.ip_pool.subnet", "the pods' address pool on the fabric", "pods", network)
 
 
 @rule("P25", "error", source="https://docs.rke2.io/networking/basic_network_options")
 def networks_stand_apart(platform: Platform) -> Iterator[RuleFinding]:
     """No address or network of the site lies in a network of pods, Services or the fabric's pool, and these do not overlap."""
     spec = platform.spec
-    reserved = _reserved(spec)
-    yield from _apart(reserved)
+    reserved = _reserved(platform)
+    yield from platform.parts(
+        _apart(reserved),
+        _outside(platform, reserved),
+        _of_routes(spec, reserved),
+        _of_firewall(spec, reserved),
+        _wrong_resolvers(spec),
+        _wrong_registration(spec),
+    )
+
+
+def _outside(platform: Platform, reserved: list[_Reserved]) -> Iterator[RuleFinding]:
     reported: set[tuple[str, str]] = set()
-    for used in _addresses(spec):
+    for used in _addresses(platform):
         if not is_address(used.text):
             continue
         address = ipaddress.ip_address(used.text)
         for network in (entry for entry in reserved if address in entry.network):
-            if (used.path, network.path) not in reported and not _is_allowed(spec, used, network):
+            if (used.path, network.path) not in reported and not _is_allowed(platform.spec, used, network):
                 reported.add((used.path, network.path))
                 problem = (
                     f"{used.name} ({address}) lies in {network.name} ({network.network}), so {network.gives} could have it too"
                 )
                 yield RuleFinding(used.path, problem, f"give another address, or move {network.path}")
-    yield from _of_routes(spec, reserved)
-    yield from _of_firewall(spec, reserved)
-    yield from _unreachable(spec)
 
 
 def _apart(reserved: list[_Reserved]) -> Iterator[RuleFinding]:
@@ -94,41 +106,65 @@ def _apart(reserved: list[_Reserved]) -> Iterator[RuleFinding]:
 
 def _is_allowed(spec: ClusterSpec, used: _Used, network: _Reserved) -> bool:
     """Return True for addresses that may lie in a network: a database that is a Service, and the pool's own gateway."""
-    if used.path == "slurm.accounting.host":
-        return network.path == "rke2.service_cidr"
+    if used.path == "slurm.accounting.host" or network.path != "fabric.ip_pool.subnet":
+        return used.path == "slurm.accounting.host" and network.path == "rke2.service_cidr"
     pool = spec.fabric.ip_pool
-    return network.path == "fabric.ip_pool.subnet" and pool is not None and pool.gateway == used.text
+    return pool is not None and pool.gateway == used.text
 
 
-def _addresses(spec: ClusterSpec) -> Iterator[_Used]:
+def _addresses(platform: Platform) -> Iterator[_Used]:
     """Yield every address of a spec that machines, pods or the run itself must reach; names too, which the caller skips."""
+    spec = platform.spec
+    sections = (_of_hosts, _of_rke2, _of_os, _of_slurm, _of_proxy, _of_site_servers, _of_delivery, _on_the_way)
+    yield from platform.parts(*(section(spec) for section in sections))
+
+
+def _of_hosts(spec: ClusterSpec) -> Iterator[_Used]:
     yield from (_Used(f"hosts.{host.group}.addresses", host.name, host.address) for host in spec.machines)
-    if spec.rke2.registration_address:
-        yield _Used("rke2.registration_address", "the servers' common address", spec.rke2.registration_address)
+
+
+def _of_rke2(spec: ClusterSpec) -> Iterator[_Used]:
+    rke2 = spec.rke2
+    if rke2.registration_address:
+        yield _Used("rke2.registration_address", "the servers' common address", rke2.registration_address)
+    if rke2.source:
+        yield _Used("rke2.source", "a server of the site", _host(rke2.source))
+    for name, entry in rke2.registries.items():
+        yield from (_Used(f"rke2.registries.{name}.endpoints", "a server of the site", _host(url)) for url in entry.endpoints)
+    if rke2.registry_mirror:
+        yield _Used("rke2.registry_mirror", "the registry", _host(f"//{rke2.registry_mirror}"))
+
+
+def _of_os(spec: ClusterSpec) -> Iterator[_Used]:
     dns = spec.os.dns.servers if spec.os.dns else ()
     yield from (_Used("os.dns.servers", "a DNS server", server) for server in dns)
     yield from (_Used("os.time_servers", "a time server", server) for server in spec.os.time_servers)
     yield from (_Used(f"os.routes[{index}].via", "a gateway", route.via or "") for index, route in enumerate(spec.os.routes))
+
+
+def _of_slurm(spec: ClusterSpec) -> Iterator[_Used]:
     if spec.slurm.accounting:
         yield _Used("slurm.accounting.host", "the accounting database", spec.slurm.accounting.host)
-    yield from _by_url(spec)
-    yield from _on_the_way(spec)
+    if spec.slurm.repo:
+        yield _Used("slurm.repo", "a server of the site", _host(spec.slurm.repo))
 
 
-def _by_url(spec: ClusterSpec) -> Iterator[_Used]:
-    proxy = spec.proxy
-    urls = {"proxy.http": proxy.http if proxy else None, "proxy.https": proxy.https if proxy else None}
-    urls |= {"rke2.source": spec.rke2.source, "slurm.repo": spec.slurm.repo}
-    urls |= {"airgap.charts": spec.airgap.charts} if spec.airgap else {}
-    argo = spec.delivery.argo_cd
-    urls |= {"delivery.argo_cd.repo": argo.repo} if argo else {}
-    for name, entry in spec.rke2.registries.items():
-        urls |= {f"rke2.registries.{name}.endpoints": url for url in entry.endpoints}
-    for path, url in urls.items():
-        if url:
-            yield _Used(path, "the proxy" if path.startswith("proxy") else "a server of the site", _host(url))
-    mirrors = {"rke2.registry_mirror": spec.rke2.registry_mirror, "airgap.registry": spec.airgap.registry if spec.airgap else None}
-    yield from (_Used(path, "the registry", _host(f"//{mirror}")) for path, mirror in mirrors.items() if mirror)
+def _of_proxy(spec: ClusterSpec) -> Iterator[_Used]:
+    if spec.proxy:
+        for path, url in (("proxy.http", spec.proxy.http), ("proxy.https", spec.proxy.https)):
+            if url:
+                yield _Used(path, "the proxy", _host(url))
+
+
+def _of_site_servers(spec: ClusterSpec) -> Iterator[_Used]:
+    if spec.airgap:
+        yield _Used("airgap.charts", "a server of the site", _host(spec.airgap.charts or ""))
+        yield _Used("airgap.registry", "the registry", _host(f"//{spec.airgap.registry or ''}"))
+
+
+def _of_delivery(spec: ClusterSpec) -> Iterator[_Used]:
+    if spec.delivery.argo_cd:
+        yield _Used("delivery.argo_cd.repo", "a server of the site", _host(spec.delivery.argo_cd.repo))
 
 
 def _on_the_way(spec: ClusterSpec) -> Iterator[_Used]:
@@ -176,27 +212,33 @@ def _inside(inner: IpNetwork, outer: IpNetwork) -> bool:
     return inner.version == outer.version and inner.overlaps(outer) and inner.prefixlen >= outer.prefixlen
 
 
-def _unreachable(spec: ClusterSpec) -> Iterator[RuleFinding]:
-    """Yield addresses that mean another machine on each machine, and one that a single server of several holds."""
+def _wrong_resolvers(spec: ClusterSpec) -> Iterator[RuleFinding]:
+    """Yield DNS servers that are another machine on each machine."""
     for server in spec.os.dns.servers if spec.os.dns else ():
         address = ipaddress.ip_address(server)
         if address.is_loopback or address.is_link_local or address.is_unspecified:
             problem = f"{server} is another resolver on every machine, and none in a pod: CoreDNS would ask itself"
             yield RuleFinding("os.dns.servers", problem, "name the site's own DNS servers, as in 10.10.0.53")
-    joined = spec.rke2.registration_address or ""
+
+
+def _wrong_registration(spec: ClusterSpec) -> Iterator[RuleFinding]:
+    """Yield a registration address that is every machine's own, an agent's, or that of one server among several."""
+    joined, path = spec.rke2.registration_address or "", "rke2.registration_address"
     if is_address(joined) and ipaddress.ip_address(joined).is_loopback and len(spec.machines) > 1:
         problem = f"{joined} is every machine itself, so no agent finds the servers there"
-        yield RuleFinding("rke2.registration_address", problem, "write an address that all machines reach")
+        yield RuleFinding(path, problem, "write an address that all machines reach")
+    if agent := next((machine for machine in spec.machines if machine.role == "agent" and machine.address == joined), None):
+        problem = f"{joined} is the agent {agent.name}, and no server listens there"
+        yield RuleFinding(path, problem, "write the address in front of the servers")
     if len(spec.servers) > 1 and joined in {server.address for server in spec.servers}:
         problem = f"{joined} is one server alone: while it is down, no machine joins and none that restarts comes back"
-        yield RuleFinding("rke2.registration_address", problem, "write an address in front of all servers", "warning")
+        yield RuleFinding(path, problem, "write an address in front of all servers", "warning")
 
 
 @rule("P26", "error", source="https://github.com/Mellanox/nvidia-k8s-ipam")
 def networks_are_large_enough(platform: Platform) -> Iterator[RuleFinding]:
     """The fabric's pool has a block for each node and an address for each attachment; pods and Services have enough addresses."""
-    yield from _pool_size(platform.spec)
-    yield from _cluster_sizes(platform.spec)
+    yield from platform.parts(_pool_size(platform.spec), _cluster_sizes(platform.spec))
 
 
 def _pool_size(spec: ClusterSpec) -> Iterator[RuleFinding]:

@@ -10,6 +10,7 @@ from workflows.spec.compat.rule_table import Platform, ReleaseFacts, RuleFinding
 from workflows.spec.compat.value_shapes import ShapeComparison, ValueFlaw
 from workflows.spec.document import value_at
 from workflows.spec.errors import Severity
+from workflows.spec.gpu_pools import mig_strategy, sharing_modes
 
 _WORDS = {
     "bool": "true or false without quotes (a template takes any text for true)",
@@ -155,7 +156,7 @@ def _containerd(operator: ReleaseFacts) -> Iterator[RuleFinding]:
 
 def _needed(spec: ClusterSpec) -> Iterator[tuple[str, str, Any, str]]:
     """Yield component, Helm value, the content that it must have, and why."""
-    mode, storage = spec.sharing.mode, spec.base_services.storage
+    modes, storage = sharing_modes(spec), spec.base_services.storage
     yield "cert_manager", "crds.enabled", True, "without its CRDs cert-manager does not start"
     yield "argo_cd", "crds.install", True, "without its CRDs nothing can be delivered"
     yield "local_path_provisioner", "storageClass.create", True, "later stages claim volumes of its class"
@@ -164,10 +165,10 @@ def _needed(spec: ClusterSpec) -> Iterator[tuple[str, str, Any, str]]:
     yield "dra_driver", "resources.gpus.enabled", True, "without it no GPU is a DRA device, and sharing.mode is dra"
     if "validation" in spec.enabled_stages():
         yield "gpu_operator", "dcgm.enabled", True, "stage validation asks its host engine for the diagnostics"
-    if mode == "mig":
-        yield "gpu_operator", "mig.strategy", spec.sharing.strategy, "the spec says it in sharing.strategy"
+    if (strategy := mig_strategy(spec)) is not None:
+        yield "gpu_operator", "mig.strategy", strategy, "the spec says it in sharing.strategy"
         yield "gpu_operator", "migManager.enabled", True, "it cuts the GPUs"
-    if mode in ("time_slicing", "mps"):
+    if {"time_slicing", "mps"} & set(modes):
         yield "gpu_operator", "devicePlugin.config.name", "device-plugin-config", "stage sharing turns on the shares that it holds"
         yield "gpu_operator", "devicePlugin.config.default", "whole", "shares are turned on by stage sharing, node by node"
 

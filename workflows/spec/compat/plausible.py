@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from workflows.spec.accelerators import NEWEST_PATCH, is_prerelease, numbers
 from workflows.spec.cluster_spec import ClusterSpec, allocatable
 from workflows.spec.compat.rule_table import Platform, RuleFinding, rule
-from workflows.spec.untested import NCCL_INTER, NCCL_INTRA, PORTS, runs, untested
+from workflows.spec.gpu_pools import gpu_pools, quota_pool
+from workflows.spec.untested import NCCL_INTER, NCCL_INTRA, PORTS, runs, shares_by_mig, untested
 
 _RHEL = tuple(f"{major}.{minor}" for major, most in ((8, 10), (9, 8), (10, 2)) for minor in range(most + 1))
 KNOWN_SYSTEMS = {
@@ -67,7 +68,7 @@ def floors_can_be_met(platform: Platform) -> Iterator[RuleFinding]:
 
 
 def _why_not(spec: ClusterSpec, test: str) -> str:
-    part = next((part for part in untested(spec) if part.test == test), None)
+    part = next((part for part in untested(spec) if part.test.startswith(test)), None)
     if part is not None:
         return f"{test} does not run, since {part.reason}"
     return f"{test} belongs to stage {_stage(test)}, which this spec gives no work"
@@ -78,9 +79,12 @@ def _stage(test: str) -> str:
 
 
 def _above_links(spec: ClusterSpec) -> Iterator[RuleFinding]:
-    gpu, nccl, fabric = spec.accelerator, spec.validation.nccl, spec.fabric
-    if gpu is None:
+    nccl, fabric = spec.validation.nccl, spec.fabric
+    if spec.accelerator is None:
         return
+    # the floors hold for all products, so the slowest one limits them
+    measured = [pool.accelerator for pool in gpu_pools(spec) if not shares_by_mig(pool.spec)] or [spec.accelerator]
+    gpu = min(measured, key=lambda accelerator: accelerator.facts.link_gb_s)
     limit = gpu.facts.link_gb_s
     if nccl.intra_node_floor_gb_s is not None and nccl.intra_node_floor_gb_s > limit:
         problem = f"all links of one {gpu.product} carry {limit:g} GB/s in both directions together, so no run reaches this floor"
@@ -119,9 +123,12 @@ def quotas_exist(platform: Platform) -> Iterator[RuleFinding]:
     spec = platform.spec
     if spec.scheduler.quota == "none" or spec.accelerator is None or not spec.scheduler.queues:
         return
-    per_node = spec.accelerator.per_node
+    tenants = quota_pool(spec)
+    if tenants is None:  # rule P10 says why
+        return
+    per_node = tenants.accelerator.per_node
     # machines with a GPU out count as whole: the quorum forgives what they lack
-    whole = [allocatable(spec, max(per_node, machine.gpus)) for machine in spec.gpu_machines]
+    whole = [allocatable(tenants.spec, max(per_node, machine.gpus)) for machine in tenants.spec.gpu_machines]
     promised = sum(queue.gpus for queue in spec.scheduler.queues)
     for name in dict.fromkeys(name for counts in whole for name, count in counts.items() if count):
         exists = sum(counts.get(name, 0) for counts in whole)

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from workflows.spec.accelerators import numbers
 from workflows.spec.compat.rule_table import Platform, RuleFinding, rule
 from workflows.spec.fields import is_floating
+from workflows.spec.gpu_pools import uses_dra
 from workflows.spec.image_references import floating_images, is_floating_image
 
 _SHORT_COMMIT = re.compile(r"(?=[0-9a-f]*[0-9])(?=[0-9a-f]*[a-f])[0-9a-f]{7,39}\Z")
@@ -34,7 +35,7 @@ def exactly_one(platform: Platform) -> Iterator[RuleFinding]:
     if len(plugins) > 1:
         problem = f"{', '.join(plugins)} would advertise the same GPUs twice"
         yield RuleFinding("overrides", problem, "keep one device plugin")
-    elif not plugins and platform.spec.sharing.mode != "dra":
+    elif not plugins and not uses_dra(platform.spec):
         yield RuleFinding("overrides", "nobody would advertise the GPUs", "keep gpu_operator devicePlugin.enabled: true")
     yield from _one_multus(platform)
 

@@ -6,14 +6,19 @@ releases down as `ReleaseFacts`, which hold the few facts that rules need.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from workflows.spec.accelerators import kubernetes
 from workflows.spec.cluster_spec import ClusterSpec
 from workflows.spec.document import value_at
 from workflows.spec.errors import Issue, Severity
+
+T = TypeVar("T")
+
+USES_BROKEN = (AttributeError, TypeError, ValueError, KeyError)
+"""Errors that the use of a broken section raises (see `validation_errors.BROKEN`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,10 +55,20 @@ class ReleaseFacts:
 
 @dataclass(frozen=True, slots=True)
 class Platform:
-    """The input of every rule: a spec and its planned releases by id."""
+    """The input of every rule: a spec and its planned releases by id. `is_whole` is False if sections of the spec are broken."""
 
     spec: ClusterSpec
     releases: Mapping[str, ReleaseFacts]
+    is_whole: bool = True
+
+    def parts(self, *parts: Iterable[T]) -> Iterator[T]:
+        """Yield from parts of a rule that read different sections; a part that meets a broken section ends, and the next begins."""
+        for part in parts:
+            try:
+                yield from part
+            except USES_BROKEN:
+                if self.is_whole:
+                    raise
 
     @property
     def kubernetes(self) -> tuple[int, int, int]:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from workflows.spec.cluster_spec import ClusterSpec, slurm_groups
 from workflows.spec.compat.rule_table import Platform, RuleFinding, rule
+from workflows.spec.gpu_pools import gpu_pools
 
 _WHY = {
     "time_slicing": "pods may not request all shares of a node, and a share is no GPU",
@@ -19,11 +20,18 @@ _WHY = {
 def slurm_has_whole_gpus(platform: Platform) -> Iterator[RuleFinding]:
     """Slurm's node pods hold all GPUs of their machines, which are whole there."""
     spec = platform.spec
-    groups = [name for name in slurm_groups(spec) if spec.hosts[name].gpu]
-    if spec.slurm.kind == "none" or spec.accelerator is None or spec.sharing.mode == "none" or not groups:
+    if spec.slurm.kind == "none" or spec.accelerator is None:
         return
-    problem = f"Slurm takes all GPUs of group {', '.join(groups)}, which {spec.sharing.mode} shares: {_WHY[spec.sharing.mode]}"
-    yield RuleFinding("slurm.kind", problem, "give Slurm partitions of groups without GPUs, or leave slurm or sharing out")
+    chosen = set(slurm_groups(spec))
+    for pool in gpu_pools(spec):
+        groups, mode = [name for name in pool.groups if name in chosen], pool.sharing.mode
+        if mode == "none" or not groups:
+            continue
+        problem = f"Slurm takes all GPUs of group {', '.join(groups)}, which {mode} shares: {_WHY[mode]}"
+        fix = "give Slurm partitions of groups without GPUs, or leave slurm or sharing out"
+        if len(gpu_pools(spec)) > 1:
+            fix = "give Slurm partitions of groups without GPUs or with whole ones, or leave slurm or sharing out"
+        yield RuleFinding("slurm.kind", problem, fix)
 
 
 @rule("P32", "error", source="https://github.com/SlinkyProject/slurm-operator", later=())

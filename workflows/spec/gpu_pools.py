@@ -1,0 +1,216 @@
+"""Pools of GPU machines: the host groups that have the same product and the same sharing, each as a spec of its own.
+
+Most specs have one pool. With several, the questions of `cluster_spec` about GPUs (what a node advertises, its labels, floors) have
+an answer for each pool, and are asked with the pool's spec.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import yaml
+
+from steps.contract import fleet
+from workflows.spec.cluster_spec import (
+    GPU,
+    PRODUCT_LABEL,
+    ClusterSpec,
+    ib_write_bw_floor,
+    node_labels,
+    product_label,
+    sharing_label,
+)
+from workflows.spec.gpus import Accelerator, GpuSharing
+from workflows.spec.hosts import HostGroup
+
+PLUGIN_CONFIG, MIG_CONFIG = "nvidia.com/device-plugin.config", "nvidia.com/mig.config"
+WHOLE = "whole"
+"""Key of the device plugin's configuration without sharing, which holds for nodes without a label."""
+
+
+@dataclass(frozen=True)
+class GpuPool:
+    """GPU machines with one product and one sharing.
+
+    `groups` are their host groups. `spec` is the cluster's spec without other GPU groups, with the product and sharing of these in
+    its sections. `key` names their configuration in the device plugin's ConfigMap. `labels` are the node labels that turn their
+    sharing on, and those that keep the sharing of other pools off.
+    """
+
+    groups: tuple[str, ...]
+    spec: ClusterSpec
+    key: str = WHOLE
+    labels: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        """Return the name of the pool's first host group, which names its tasks."""
+        return self.groups[0]
+
+    @property
+    def accelerator(self) -> Accelerator:
+        """Return the section `accelerator` as it is for these machines."""
+        if self.spec.accelerator is None:
+            raise ValueError(f"pool {self.name} has no accelerator")
+        return self.spec.accelerator
+
+    @property
+    def sharing(self) -> GpuSharing:
+        """Return the section `sharing` as it is for these machines."""
+        return self.spec.sharing
+
+    @property
+    def selector(self) -> str:
+        """Return the selector that takes exactly the hosts of this pool."""
+        return f"{fleet.GROUP}{','.join(self.groups)}"
+
+    @property
+    def shown(self) -> str:
+        """Return the words for the pool in a sentence."""
+        return f"group {self.name}" if len(self.groups) == 1 else f"groups {', '.join(self.groups)}"
+
+
+def gpu_pools(spec: ClusterSpec) -> tuple[GpuPool, ...]:
+    """Return the pools of a spec in the order of their first groups; empty without an accelerator or GPU groups."""
+    groups = [name for name, group in spec.hosts.items() if group.gpu]
+    if spec.accelerator is None or not groups:
+        return ()
+    if all(spec.hosts[name].accelerator is None and spec.hosts[name].sharing is None for name in groups):
+        return (GpuPool(tuple(groups), spec, *_switches(spec, {}, False)),)
+    members: dict[tuple[str, str], list[str]] = {}
+    for name in groups:
+        accelerator, sharing = _own(spec, name)
+        members.setdefault((accelerator.model_dump_json(), sharing.model_dump_json()), []).append(name)
+    specs = [(tuple(names), _narrowed(spec, names)) for names in members.values()]
+    keys = _share_keys([narrowed.sharing for _, narrowed in specs])
+    cuts = len(specs) > 1 and any(narrowed.sharing.mode == "mig" for _, narrowed in specs)
+    return tuple(GpuPool(names, narrowed, *_switches(narrowed, keys if len(specs) > 1 else {}, cuts)) for names, narrowed in specs)
+
+
+def uniform(spec: ClusterSpec) -> ClusterSpec:
+    """Return the spec with the product and the sharing in which all its GPU groups agree in its sections; else unchanged."""
+    pools, update = gpu_pools(spec), dict[str, object]()
+    for section in ("accelerator", "sharing"):
+        values = [getattr(pool.spec, section) for pool in pools]
+        if values and all(value == values[0] for value in values) and values[0] != getattr(spec, section):
+            update[section] = values[0]
+    return spec.model_copy(update=update) if update else spec
+
+
+def pool_of(spec: ClusterSpec, group: str) -> GpuPool | None:
+    """Return the pool of a host group; None for a group without GPUs."""
+    return next((pool for pool in gpu_pools(spec) if group in pool.groups), None)
+
+
+def group_path(spec: ClusterSpec, pool: GpuPool, key: str) -> str:
+    """Return the path of a key such as `sharing.profile` where it holds for a pool: in its first group if that has the section."""
+    section = key.partition(".")[0]
+    return f"hosts.{pool.name}.{key}" if getattr(spec.hosts[pool.name], section, None) is not None else key
+
+
+def sharing_modes(spec: ClusterSpec) -> tuple[str, ...]:
+    """Return the sharing modes of all pools, each once; that of the section `sharing` for a spec without GPU groups."""
+    return tuple(dict.fromkeys(pool.sharing.mode for pool in gpu_pools(spec))) or (spec.sharing.mode,)
+
+
+def uses_dra(spec: ClusterSpec) -> bool:
+    """Return True if GPUs are DRA devices."""
+    return "dra" in sharing_modes(spec)
+
+
+def mig_strategy(spec: ClusterSpec) -> str | None:
+    """Return the MIG strategy of the pools that are cut into MIG instances; None without one."""
+    return next((pool.sharing.strategy for pool in gpu_pools(spec) if pool.sharing.mode == "mig"), None)
+
+
+def ports_floor(spec: ClusterSpec) -> float | None:
+    """Return the ib_write_bw floor per port in Gbit/s: the lowest of all pools, since ports of different pools are measured too."""
+    floors = [floor for pool in gpu_pools(spec) if (floor := ib_write_bw_floor(pool.spec)) is not None]
+    return min(floors, default=None)
+
+
+def quota_pool(spec: ClusterSpec) -> GpuPool | None:
+    """Return the pool whose nodes the flavor of Kueue's quotas selects; None if it selects none, or nodes of several pools.
+
+    Without labels the flavor selects by the product after sharing, which pools with one product and sharing have alone.
+    """
+    pools, written = gpu_pools(spec), spec.scheduler.flavor.node_labels
+    if len(pools) < 2:
+        return pools[0] if pools else None
+    if not written:
+        return None
+    chosen = [pool for pool in pools if any(_carries(pool, group, written) for group in pool.groups)]
+    return chosen[0] if len(chosen) == 1 else None
+
+
+def _carries(pool: GpuPool, group: str, labels: Mapping[str, str]) -> bool:
+    """Return True if the nodes of a group carry all these labels, as far as a spec tells; other labels are taken to be there."""
+    known = {**node_labels(pool.spec, group), PRODUCT_LABEL: product_label(pool.spec)}
+    return all(known.get(key, value) == value for key, value in labels.items())
+
+
+def plugin_configs(spec: ClusterSpec) -> dict[str, str]:
+    """Return the content of the device plugin's ConfigMap: key → YAML text, for each sharing configuration and for whole GPUs."""
+    shared = {pool.key: pool.sharing for pool in gpu_pools(spec) if pool.sharing.mode in ("time_slicing", "mps")}
+    return {WHOLE: "version: v1", **{key: _config(sharing) for key, sharing in shared.items()}}
+
+
+def _config(sharing: GpuSharing) -> str:
+    part: dict[str, object] = {"renameByDefault": sharing.rename}
+    if sharing.mode == "time_slicing":
+        part["failRequestsGreaterThanOne"] = sharing.fail_requests_greater_than_one
+    part["resources"] = [{"name": GPU, "replicas": sharing.replicas}]
+    strategy = "timeSlicing" if sharing.mode == "time_slicing" else "mps"
+    return yaml.safe_dump({"version": "v1", "sharing": {strategy: part}}, sort_keys=False).rstrip("\n")
+
+
+def _own(spec: ClusterSpec, name: str) -> tuple[Accelerator, GpuSharing]:
+    """Return product and sharing of a GPU group."""
+    group = spec.hosts[name]
+    if spec.accelerator is None:
+        raise ValueError("the spec has no accelerator")
+    accelerator = group.accelerator.merged(spec.accelerator) if group.accelerator else spec.accelerator
+    return accelerator, group.sharing or spec.sharing
+
+
+def _narrowed(spec: ClusterSpec, names: list[str]) -> ClusterSpec:
+    """Return the spec without the GPU groups other than `names`, whose product and sharing become those of the whole spec."""
+    accelerator, sharing = _own(spec, names[0])
+    plain: dict[str, object] = {"accelerator": None, "sharing": None}
+    hosts: dict[str, HostGroup] = {
+        name: group.model_copy(update=plain) for name, group in spec.hosts.items() if name in names or not group.gpu
+    }
+    narrowed = spec.model_copy(update={"hosts": hosts, "accelerator": accelerator, "sharing": sharing})
+    narrowed.__dict__["machines"] = tuple(machine for machine in spec.machines if machine.group in hosts)
+    return narrowed
+
+
+def _share_keys(sharings: list[GpuSharing]) -> dict[str, str]:
+    """Return the key of each time-slicing or MPS configuration (as JSON): `shared` for a single one, else made of its settings."""
+    shared = {sharing.model_dump_json(): sharing for sharing in sharings if sharing.mode in ("time_slicing", "mps")}
+    if len(shared) == 1:
+        return dict.fromkeys(shared, "shared")
+    return {text: _share_key(sharing) for text, sharing in shared.items()}
+
+
+def _share_key(sharing: GpuSharing) -> str:
+    name = f"{sharing.mode.replace('_', '-')}-{sharing.replicas}"
+    several = sharing.mode == "time_slicing" and not sharing.fail_requests_greater_than_one
+    return f"{name}{'' if sharing.rename else '-as-gpus'}{'-several' if several else ''}"
+
+
+def _switches(spec: ClusterSpec, keys: Mapping[str, str], cuts: bool) -> tuple[str, Mapping[str, str]]:
+    """Return a pool's key in the device plugin's ConfigMap, and its node labels.
+
+    `keys` are those of all pools; with several pools every node is told its configuration, so that a machine that changes its group
+    does not keep the one before. With `cuts` some pool has MIG instances.
+    """
+    label = sharing_label(spec)
+    labels = dict([label]) if label else {}
+    key = keys.get(spec.sharing.model_dump_json(), WHOLE) if keys else labels.get(PLUGIN_CONFIG, WHOLE)
+    if keys:
+        labels[PLUGIN_CONFIG] = key
+    if cuts and spec.accelerator is not None and spec.accelerator.facts.mig:
+        labels.setdefault(MIG_CONFIG, "all-disabled")
+    return key, labels
