@@ -6,6 +6,7 @@ overrides. References are filled before the overrides are merged, so values that
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -259,9 +260,36 @@ def further_errors(errors: SpecErrors, catalog: Catalog) -> tuple[Issue, ...]:
     spec = errors.sound
     if not isinstance(spec, ClusterSpec):
         return ()
-    # what is planned may depend on a broken section
-    releases = () if errors.broken else tuple(map(_planned, _attempt(spec, catalog)[0]))
-    return tuple(issue for issue in compat.check_sound(spec, releases) if issue.severity == "error")
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", UserWarning)  # pydantic warns of a broken section that it writes out
+            releases, rules = tuple(map(_planned, _attempt(spec, catalog)[0])), tuple(compat.RULES)
+    except (*compat.USES_BROKEN, UserWarning):
+        # what is planned depends on a broken section; keys of overrides can still be compared with their charts
+        releases, rules = (), tuple(name for name in compat.RULES if name != _VALUES_FIT)
+    issues = compat.check_sound(spec, releases, rules)
+    if not releases and "overrides" not in errors.broken:
+        issues += compat.check_sound(spec, _overridden(spec, catalog), (_VALUES_FIT,))
+    return tuple(issue for issue in issues if issue.severity == "error")
+
+
+_VALUES_FIT = "P33"
+"""Rule that compares overrides with the schemas of their charts."""
+
+
+def _overridden(spec: ClusterSpec, catalog: Catalog) -> Iterator[compat.ReleaseFacts]:
+    """Yield a release for each component that a broken spec overrides, with the values of the override alone."""
+    for name, override in spec.overrides.items():
+        if component := catalog.components.get(name):
+            version, schema = override.version or component.version or "", chart_schema(name)
+            yield compat.ReleaseFacts(
+                id=name,
+                version=version,
+                values=override.values,
+                schema=schema.values if schema else {},
+                schema_source=schema.source if schema else "",
+                is_pinned=schema is None or version in schema.pins,
+            )
 
 
 def require(spec: ClusterSpec, catalog: Catalog) -> tuple[Issue, ...]:

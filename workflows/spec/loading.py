@@ -157,7 +157,7 @@ def _single_fields(sound: ClusterSpec, paths: set[str], of_models: set[str]) -> 
 
 
 def _marked(sound: ClusterSpec, broken: set[str], fields: dict[str, set[str]]) -> ClusterSpec:
-    """Return the spec with stand-ins for its broken sections or single fields, so that compatibility rules about them are skipped."""
+    """Return the spec with stand-ins for its broken sections or fields, so that compatibility rules about them are skipped."""
     update = dict.fromkeys(broken, BROKEN)
     for section, names in fields.items():
         update[section] = getattr(sound, section).model_copy(update=dict.fromkeys(names, BROKEN))

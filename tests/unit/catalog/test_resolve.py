@@ -204,6 +204,30 @@ def test_rules_check_the_valid_sections_of_a_spec_with_errors() -> None:
     assert catalog.further_errors(caught.value, catalog.load()) == ()
 
 
+def test_a_broken_section_hides_no_error_of_another() -> None:
+    further = broken_further(
+        accelerator={"product": "MI300X"},
+        fabric={"kind": "infiniband", "rate_gbit": "fast"},
+        rke2=BASE["rke2"] | {"cluster_cidr": "10.10.0.0/16"},
+        os={"dns": {"servers": ["10.43.0.10"]}},
+        overrides={"gpu_operator": {"values": {"drver": {"enabled": True}}}},
+    )
+    networks = {"hosts.servers.addresses", "hosts.gpu.addresses", "rke2.registration_address", "os.dns.servers"}
+    assert further >= networks | {"overrides.gpu_operator.values.drver"}
+
+
+def test_a_field_that_breaks_a_rule_between_sections_hides_no_error_of_its_section() -> None:
+    overlapping = BASE["rke2"] | {"cluster_cidr": "10.43.0.0/16"}
+    assert "os.dns.servers" in broken_further(rke2=overlapping, os={"dns": {"servers": ["10.43.0.10"]}})
+
+
+def broken_further(**sections: Any) -> set[str]:
+    """Return the keys at fault that compatibility rules find in a spec that cannot be loaded."""
+    with pytest.raises(spec.SpecErrors) as caught:
+        load(**sections)
+    return {issue.path for issue in catalog.further_errors(caught.value, catalog.load())}
+
+
 def test_a_floating_version_is_an_error() -> None:
     with pytest.raises(spec.SpecErrors, match="P13"):
         releases(overrides={"gpu_operator": {"version": "26.x"}})

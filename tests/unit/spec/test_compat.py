@@ -64,6 +64,8 @@ CNIS = ("canal", "calico", "cilium", "flannel")
 ENFORCED = {"distribution": "rocky", "version": "9.5", "selinux": "enforcing"}
 MIRRORED = {"baseurl": "https://mirror.example.org/el9", "gpgkey": "https://mirror.example.org/public.key"}
 NARROW = {"firewall": "keep", "firewall_networks": ["10.10.0.0/16"]}
+AGENT_AT = BASE["hosts"] | {"gpu": BASE["hosts"]["gpu"] | {"addresses": {"start": "10.20.0.2"}}}
+TWO_ENDPOINTS = {"docker.io": {"endpoints": ["https://10.42.3.3:5000", "https://m.example.org"]}}
 FLOORS = {"intra_node_floor_gb_s": 10, "inter_node_floor_gb_s": 10}
 
 
@@ -514,6 +516,8 @@ REFUSED: list[tuple[str, dict[str, Any], tuple[str, str]]] = [
     ("P25", pooled("10.42.0.0/15"), ("error", "fabric.ip_pool.subnet")),
     ("P25", pooled("10.10.0.0/16") | {"hosts": dialled("10.10.0.11")}, ("error", "hosts.sv.addresses")),
     ("P25", HIGHLY_AVAILABLE, ("warning", "rke2.registration_address")),
+    ("P25", {"rke2": {"registration_address": "10.20.0.2"}, "hosts": AGENT_AT}, ("error", "rke2.registration_address")),
+    ("P25", {"rke2": {"registries": TWO_ENDPOINTS}}, ("error", "rke2.registries.docker.io.endpoints")),
     ("P26", pooled("192.168.0.0/27"), ("error", "fabric.ip_pool.subnet")),
     ("P26", pooled("192.168.0.0/16", mode="host_device", per_node_block=4), ("error", "fabric.ip_pool.per_node_block")),
     ("P26", pooled("192.168.0.0/16", gateway="192.168.255.255"), ("error", "fabric.ip_pool.gateway")),
@@ -684,6 +688,7 @@ ACCEPTED: list[tuple[str, dict[str, Any]]] = [
         "P25",
         {"os": {"routes": [{"to": "192.168.64.0/18", "via": "192.168.0.1"}]}} | pooled("192.168.0.0/16", gateway="192.168.0.1"),
     ),
+    ("P25", {"rke2": {"registration_address": "10.20.0.1"}, "hosts": AGENT_AT}),
     ("P25", {"slurm": {"kind": "slinky", "accounting": DATABASE | {"host": "10.43.0.77"}}}),
     ("P25", pooled("192.168.0.0/16") | {"hosts": dialled("10.10.0.11"), "os": NARROW}),
     ("P25", {"fabric": {"kind": "none", "ip_pool": {"subnet": "10.42.0.0/16"}}}),
