@@ -70,7 +70,7 @@ def plan(graph: BuildGraph, cached: Iterable[str] = (), measured: Mapping[str, f
         elif hash_ in available:
             rest["cached"].append(hash_)
         else:
-            size = classes.of(node.name)
+            size = classes.of(node.name.lower())  # EasyBuild writes HDF5
             seconds = known.get(hash_, known.get(node.name))
             builds[hash_] = PlannedBuild(node, size, size.seconds if seconds is None else seconds, seconds is not None)
     return StackPlan(graph, builds, tuple(rest["external"]), tuple(rest["cached"]), tuple(rest["unneeded"]))

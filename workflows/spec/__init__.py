@@ -13,7 +13,7 @@ from workflows.spec.fields import SecretRef
 from workflows.spec.loading import load, load_as
 from workflows.spec.machines import Machine
 from workflows.spec.out_of_scope import OUT_OF_SCOPE, OutOfScope
-from workflows.spec.pipeline_specs import FactorySpec, StackSpec, load_factory, load_stack
+from workflows.spec.pipeline_specs import FactorySpec, load_factory
 from workflows.spec.range_syntax import BadRange, expand
 from workflows.spec.starter import starter
 
@@ -28,12 +28,10 @@ __all__ = [
     "SecretRef",
     "SpecError",
     "SpecErrors",
-    "StackSpec",
     "expand",
     "json_schema",
     "load",
     "load_as",
     "load_factory",
-    "load_stack",
     "starter",
 ]

@@ -1,8 +1,4 @@
-"""The models of `factory.yaml` and `stack.yaml`, and the base that they share with `image.yaml`.
-
-Each file names its target, its sources, where results go and when it runs. The content of a build is described in those sources
-(`spack.yaml`, an image recipe).
-"""
+"""The model of `factory.yaml`, and the base that it shares with `image.yaml` and `stack.yaml`."""
 
 from pathlib import Path
 from typing import Annotated, Literal
@@ -11,16 +7,10 @@ from pydantic import AfterValidator, Field, StringConstraints, model_validator
 
 from workflows.spec.fields import (
     AbsolutePath,
-    Argument,
     ChartVersion,
     ClusterName,
-    Duration,
-    Listed,
     Section,
-    SnakeId,
     Text,
-    Url,
-    is_floating,
     problem,
 )
 from workflows.spec.hosts import Hosts
@@ -93,53 +83,6 @@ class FactorySpec(PipelineSpec):
         return self
 
 
-class PinnedRepository(Section):
-    """A Git repository at one commit or tag."""
-
-    url: Url = Field(description="Repository.", examples=["https://github.com/spack/spack.git"])
-    revision: Argument = Field(description="Tag or commit; branches are refused.", examples=["v1.1.0"])
-
-    @model_validator(mode="after")
-    def _fixed(self) -> "PinnedRepository":
-        if is_floating(self.revision) or self.revision.startswith("develop"):
-            raise problem(f"revision {self.revision} means different things at different times", "write a tag or a commit")
-        return self
-
-
-class StackTest(Section):
-    """A command that must succeed in the finished Spack view before the view is promoted."""
-
-    name: SnakeId = Field(description="Name.", examples=["mpi_hello"])
-    command: Annotated[tuple[Argument, ...], Listed, Field(min_length=1)] = Field(
-        description="Command and arguments; no shell.", examples=[["mpirun", "-n", "2", "hello"]]
-    )
-    timeout: Duration = Field(default="10m", validate_default=True, description="Longest time.", examples=["10m"])
-
-
-class StackSpec(PipelineSpec):
-    """The content of `stack.yaml`: a Spack environment that is built by hash, cached, tested and promoted atomically."""
-
-    kind: Literal["Stack"] = Field(description="What the file describes.", examples=["Stack"])
-    environment: RelativePath = Field(description="The spack.yaml.", examples=["spack.yaml"])
-    lock: RelativePath | None = Field(
-        default=None, description="The spack.lock; default: concretized in the run.", examples=["spack.lock"]
-    )
-    spack: PinnedRepository = Field(description="The Spack release that builds.")
-    target: Annotated[str, StringConstraints(pattern=r"^[a-z0-9_]{2,30}$")] = Field(
-        default="x86_64_v3", description="CPU target of all packages.", examples=["zen4"]
-    )
-    builder: Argument = Field(description="Builder image with its tag.", examples=["registry.example.org/builder:2026.11"])
-    jobs: Annotated[int, Field(ge=1, le=256)] = Field(default=8, description="Make jobs for each package.", examples=[16])
-    cache: Url | AbsolutePath = Field(description="Build cache: a folder or an OCI registry.", examples=["/srv/bringup/buildcache"])
-    tests: Annotated[tuple[StackTest, ...], Listed] = Field(default=(), description="Tests of the view before it is promoted.")
-    publish: Publish = Field(description="Target folder of the view.")
-
-
 def load_factory(source: Path | str) -> FactorySpec:
     """Load `factory.yaml`. Raises `SpecErrors` with all its errors."""
     return load_as(FactorySpec, source)
-
-
-def load_stack(source: Path | str) -> StackSpec:
-    """Load `stack.yaml`. Raises `SpecErrors` with all its errors."""
-    return load_as(StackSpec, source)

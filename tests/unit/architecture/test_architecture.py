@@ -290,6 +290,7 @@ STARTERS = {
     "workflows/podimage/downloads.py",
     "workflows/rehearsal/simulated_cluster.py",
     "workflows/rehearsal/step_forks.py",
+    "workflows/softwarestack/easybuild_resolution.py",
 }
 """Modules that start programs. Another one needs a reason, because each start may run what data names."""
 _START = re.compile(r"(os\.(exec|spawn|posix_spawn|system|popen)|subprocess\.(run|Popen|call|check_\w+|getoutput))\w*\(|pty\.spawn")

@@ -14,8 +14,7 @@ kind: Stack
 name: tools
 owner: hpc@example.org
 revision: "1"
-environment: spack.yaml
-spack: {url: https://github.com/spack/spack.git, revision: v0.23.0}
+spack: {url: https://github.com/spack/spack.git, revision: v0.23.0, environment: spack.yaml}
 builder: registry.example.org/builder:2026.11
 cache: /srv/buildcache
 publish: {root: /srv/stacks}
@@ -48,8 +47,8 @@ def test_measured_durations_and_the_cache_change_the_plan(machine: Machine) -> N
     assert [build["package"] for build in plan["order"]] == ["base@1.0", "lib@1.0", "tool@1.0", "app@1.0"]
 
 
-def test_the_lock_that_a_spec_names_is_planned(machine: Machine) -> None:
-    (machine.folder / "stack.yaml").write_text(SPEC + "lock: spack.lock\n")
+def test_the_lock_beside_a_spec_is_planned(machine: Machine) -> None:
+    (machine.folder / "stack.yaml").write_text(SPEC)
     assert json.loads(machine.call("stack", "plan", "-o", "json").out)["builds"] == 4
 
 
@@ -65,7 +64,7 @@ def test_trees_and_graphs_have_every_package(machine: Machine) -> None:
     ("arguments", "sentence"),
     [
         (["none.lock"], "none.lock: cannot be read: No such file or directory"),
-        (["spec.yaml"], "spec.yaml: it names no lock"),
+        (["spec.yaml"], "spec.yaml: its lock none.lock is not there"),
         (["spack.lock", "--cache", "none"], "none: it is no folder"),
         (["spack.lock", "--durations", "list.json"], "list.json: it is no JSON object"),
         (["spack.lock", "--durations", "words.json"], "words.json: the duration of 'app' is no number of seconds"),
@@ -74,7 +73,7 @@ def test_trees_and_graphs_have_every_package(machine: Machine) -> None:
     ids=["missing", "no-lock", "no-cache", "list", "words", "no-slots"],
 )
 def test_unusable_files_are_one_sentence_and_a_hint(machine: Machine, arguments: list[str], sentence: str) -> None:
-    (machine.folder / "spec.yaml").write_text(SPEC)
+    (machine.folder / "spec.yaml").write_text(SPEC + "lock: none.lock\n")
     (machine.folder / "list.json").write_text("[]")
     (machine.folder / "words.json").write_text('{"app": "long"}')
     done = machine.call("stack", "plan", *arguments)

@@ -4,6 +4,7 @@ import pytest
 
 from workflows import spec
 from workflows.nodeimage import image_spec
+from workflows.softwarestack import stack_spec
 from workflows.spec.out_of_scope import find
 
 FACTORY = """
@@ -24,9 +25,8 @@ kind: Stack
 name: stack
 owner: hpc-software@example.org
 revision: "1"
-environment: spack.yaml
 lock: spack.lock
-spack: {url: https://github.com/spack/spack.git, revision: v1.1.0}
+spack: {url: https://github.com/spack/spack.git, revision: v1.1.0, environment: spack.yaml}
 builder: registry.example.org/builder:2026.11
 cache: /srv/bringup/buildcache
 tests: [{name: mpi_hello, command: [mpirun, -n, "2", hello]}]
@@ -46,7 +46,7 @@ publish: {root: /srv/bringup/images, url: "http://boot.example.org/images", keep
 
 def test_they_load() -> None:
     assert spec.load_factory(FACTORY).hosts["nodes"].names() == ("f1", "f2", "f3")
-    assert spec.load_stack(STACK).tests[0].command == ("mpirun", "-n", "2", "hello")
+    assert stack_spec.load_stack(STACK).tests[0].command == ("mpirun", "-n", "2", "hello")
     assert image_spec.load_image(IMAGE).boot.firmware == ("uefi",)
 
 
@@ -75,7 +75,7 @@ def test_they_load() -> None:
     ],
 )
 def test_their_errors_are_of_the_same_kind(text: str, sentence: str) -> None:
-    load = {"Factory": spec.load_factory, "Stack": spec.load_stack, "Image": image_spec.load_image}
+    load = {"Factory": spec.load_factory, "Stack": stack_spec.load_stack, "Image": image_spec.load_image}
     name = next(
         kind
         for kind, good in (("Factory", FACTORY), ("Stack", STACK), ("Image", IMAGE))

@@ -6,10 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from workflows.softwarestack import build_tasks, stack_plan
+from workflows.softwarestack import build_tasks, easybuild_lock, spack_lock, stack_plan
 from workflows.softwarestack.build_graph import BuildGraph, LockError, PackageNode
 from workflows.softwarestack.spack_cache import cached_hashes
-from workflows.softwarestack.spack_lock import read
 from workflows.softwarestack.stack_plan import StackPlan
 
 SLOTS: Final = (4, 16, 64)
@@ -115,7 +114,7 @@ def prepare(source: str, cache: Path | None, durations: Path | None, slots: Sequ
     `cache` is the folder of a build cache, `durations` a JSON object of seconds by hash or package name. Raises `LockError` for
     unusable files, `SpecErrors` for an unusable spec.
     """
-    graph = read(_lock_of(Path(source)))
+    graph = _graph(_lock_of(Path(source)))
     available = cached_hashes(cache) if cache else frozenset[str]()
     measured = _durations(durations) if durations else {}
     return PlannedStack(stack_plan.plan(graph, available, measured), tuple(slots or SLOTS))
@@ -160,6 +159,15 @@ def _state(node: PackageNode, builds: Mapping[str, Any]) -> str:
     return "" if node.hash in builds else " (cached)"
 
 
+def _graph(path: Path) -> BuildGraph:
+    """Return the graph of a lock of either kind: EasyBuild's names its kind in its first lines, Spack's has a `_meta` section."""
+    with path.open("rb") as file:
+        start = file.read(200)
+    if b'"kind"' in start:
+        return easybuild_lock.graph(easybuild_lock.read(path), str(path))
+    return spack_lock.read(path)
+
+
 def _lock_of(path: Path) -> Path:
     """Return the path of the lock that is meant: the file itself if it holds JSON, else the lock that it names as a stack spec."""
     try:
@@ -169,14 +177,14 @@ def _lock_of(path: Path) -> Path:
         raise LockError(f"{path}: cannot be read: {error.strerror}", "give the path of a stack.yaml or a spack.lock") from error
     if start.startswith(_LOCK_STARTS):
         return path
-    from workflows.spec.pipeline_specs import load_stack
+    from workflows.softwarestack.stack_spec import load_stack
 
     spec = load_stack(path)
-    if spec.lock is None:
-        raise LockError(
-            f"{path}: it names no lock", "run `spack concretize` in the environment, and add `lock: spack.lock` to the spec"
-        )
-    return path.parent / spec.lock
+    lock = path.parent / spec.lock_path
+    if not lock.is_file():
+        maker = "`spack -e . concretize -f` in the environment" if spec.spack else "`bringup stack lock`"
+        raise LockError(f"{path}: its lock {lock} is not there", f"make it: {maker}")
+    return lock
 
 
 def _durations(path: Path) -> dict[str, float]:

@@ -42,13 +42,30 @@ PlanOutput = Annotated[PlanFormat, typer.Option("--output", "-o", help="Form of 
 def register(app: typer.Typer) -> None:
     """Add the group `stack` with all its commands to the application."""
     stack = typer.Typer(no_args_is_help=True, cls=SectionedGroup)
-    stack.callback()(_group)  # keeps typer from making a single command the group itself
+    stack.command(name="lock")(lock)
     stack.command(name="plan")(plan)
-    app.add_typer(stack, name="stack", help="Plan software stacks (Spack).")
+    app.add_typer(stack, name="stack", help="Lock and plan software stacks (Spack, EasyBuild).")
 
 
-def _group() -> None:
-    """Plan software stacks."""
+def lock(
+    source: Annotated[str, typer.Argument(metavar="STACK", help="Stack spec.", autocompletion=completion.specs)] = "stack.yaml",
+    write: Annotated[bool, typer.Option("--write/--no-write", help="Write the lock; else only tell what would change.")] = True,
+) -> int:
+    """Resolve the easyconfigs of a stack with EasyBuild, lock them by content and checksums, and tell what changes.
+
+    Easyconfigs are Python, which EasyBuild executes on this machine as you, as `eb` does.
+    """
+    from workflows.app.stacks import stack_locks
+
+    made = stack_locks.make(source)
+    output.lines(made.changes)
+    if not made.changes:
+        output.lines([f"{made.path}: unchanged, {made.packages} packages"])
+        return ExitCode.OK
+    if write:
+        made.write()
+    output.lines([f"{made.path}: {len(made.changes)} of {made.packages} packages {'locked' if write else 'would change'}"])
+    return ExitCode.OK
 
 
 def plan(

@@ -1,0 +1,85 @@
+"""The use case of `bringup stack lock`: make the lock of a stack, and tell what it changes."""
+
+import os
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from workflows.softwarestack import easybuild_lock, easybuild_resolution
+from workflows.softwarestack.build_graph import LockError
+from workflows.softwarestack.easybuild_lock import EasyBuildLock, LockedEasyconfig
+from workflows.softwarestack.easybuild_resolution import EasyBuildSettings
+from workflows.softwarestack.stack_spec import EasyBuildSection, StackSpec, load_stack
+
+
+@dataclass(frozen=True)
+class MadeLock:
+    """A lock that was made, the file that it belongs to, and one line for each package that differs from the lock before."""
+
+    path: Path
+    packages: int
+    changes: tuple[str, ...]
+    text: str
+
+    def write(self) -> None:
+        """Write the lock by renaming a temporary file, so that no reader sees a part of it."""
+        handle, name = tempfile.mkstemp(dir=self.path.parent, prefix=f".{self.path.name}.")
+        try:
+            with os.fdopen(handle, "w") as file:
+                file.write(self.text)
+            Path(name).chmod(0o644)
+            Path(name).replace(self.path)
+        except BaseException:
+            Path(name).unlink(missing_ok=True)
+            raise
+
+
+def make(source: str) -> MadeLock:
+    """Return a new lock for a stack spec. Raises `SpecErrors` for the spec, `LockError` if it cannot be locked."""
+    spec = load_stack(Path(source))
+    folder = Path(source).resolve().parent
+    if spec.easybuild is None:
+        raise LockError(
+            f"{source}: locks of Spack are made by Spack",
+            f"run `spack -e . concretize -f` where {spec.spack.environment if spec.spack else 'spack.yaml'} lies",
+        )
+    made = easybuild_resolution.lock(_settings(spec, spec.easybuild, folder))
+    path = folder / spec.lock_path
+    earlier = easybuild_lock.read(path) if path.exists() else None
+    return MadeLock(path, len(made.packages), changes(earlier, made), easybuild_lock.text(made))
+
+
+def changes(earlier: EasyBuildLock | None, made: EasyBuildLock) -> tuple[str, ...]:
+    """Return one line for each package that is new, gone, or another one than before, by module."""
+    before = {package.module: package for package in earlier.packages} if earlier else {}
+    after = {package.module: package for package in made.packages}
+    lines = [f"- {module}" for module in before if module not in after]
+    for module, package in after.items():
+        if module not in before:
+            lines.append(f"+ {module}")
+        elif before[module].hash != package.hash:
+            lines.append(f"~ {module}: {_reason(before[module], package, earlier, made)}")
+    return tuple(lines)
+
+
+def _reason(before: LockedEasyconfig, after: LockedEasyconfig, earlier: EasyBuildLock | None, made: EasyBuildLock) -> str:
+    if before.sha256 != after.sha256:
+        return "its easyconfig changed"
+    if before.patches != after.patches:
+        return "its patches changed"
+    if earlier is not None and earlier.builder != made.builder:
+        return "EasyBuild's release, the naming scheme or the CPU target changed"
+    return "something that it needs changed"
+
+
+def _settings(spec: StackSpec, section: EasyBuildSection, folder: Path) -> EasyBuildSettings:
+    missing = [path for path in (*section.robot, *section.easyconfigs) if not (folder / path).exists()]
+    if missing:
+        raise LockError(f"{folder / missing[0]} is not there", "correct easybuild.easyconfigs or easybuild.robot")
+    return EasyBuildSettings(
+        release=section.release,
+        easyconfigs=tuple(folder / path for path in section.easyconfigs),
+        robot=tuple(folder / path for path in section.robot),
+        naming=section.naming,
+        target=spec.target,
+    )

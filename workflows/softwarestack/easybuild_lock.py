@@ -1,0 +1,188 @@
+"""The lock of an EasyBuild stack: every easyconfig of the resolved set by its content, with checksums of its sources.
+
+EasyBuild has no lock file of its own. This one has a package a line, for review. A package's hash covers its easyconfig, its
+patches, the release of EasyBuild, the CPU target, and the hashes of all that it needs: if one changes, it is another package.
+"""
+
+import base64
+import hashlib
+import json
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Final
+
+import msgspec
+from msgspec import Struct
+
+from steps.contract.canonical import canonical
+from workflows.softwarestack.build_graph import MOST_NODES, BuildGraph, LockError, PackageNode
+
+KIND: Final = "easybuild"
+SCHEMA: Final = 1
+NAMING_SCHEMES: Final = ("EasyBuildMNS", "HierarchicalMNS")
+"""Names of modules: all in one folder, or by compiler and MPI."""
+LARGEST_BYTES: Final = 64 << 20
+_HASH_CHARACTERS: Final = 32
+
+
+class LockedSource(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A source archive or patch: its file name and SHA-256."""
+
+    name: str
+    sha256: str
+
+
+class LockedEasyconfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One package: its easyconfig's path in the robot folders and SHA-256, its module, and hashes of what it needs.
+
+    `runtime` and `build` are as in `PackageNode`. An `external` is a module that the site provides; it has no easyconfig.
+    """
+
+    hash: str
+    name: str
+    version: str
+    module: str
+    toolchain: str = ""
+    easyconfig: str = ""
+    sha256: str = ""
+    external: bool = False
+    runtime: tuple[str, ...] = ()
+    build: tuple[str, ...] = ()
+    sources: tuple[LockedSource, ...] = ()
+    patches: tuple[LockedSource, ...] = ()
+
+
+class EasyBuildLock(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The content of a lock file: the builder, hashes of the roots, and packages after what they need.
+
+    The builder is the release of EasyBuild, the naming scheme of modules, and the CPU target.
+    """
+
+    kind: str
+    schema: int
+    easybuild: str
+    naming: str
+    target: str
+    roots: tuple[str, ...]
+    packages: tuple[LockedEasyconfig, ...]
+
+    @property
+    def builder(self) -> tuple[str, str, str]:
+        """Release of EasyBuild, naming scheme and CPU target, as hashes of packages cover them."""
+        return (self.easybuild, self.naming, self.target)
+
+
+def package_hash(builder: Iterable[str], sha256: str, patches: Iterable[str], needed: Iterable[str]) -> str:
+    """Return the hash of a package as 32 lower-case letters and digits.
+
+    It covers the builder (release of EasyBuild, module naming scheme, CPU target), the digests of its easyconfig and patches, and
+    the hashes of what it needs.
+    """
+    content = canonical([KIND, list(builder), sha256, sorted(patches), sorted(needed)])
+    return base64.b32encode(hashlib.sha256(content).digest()).decode().lower()[:_HASH_CHARACTERS]
+
+
+def parse(content: bytes, source: str) -> EasyBuildLock:
+    """Return the lock in a file's content; `source` names it in messages. Raises `LockError`."""
+    hint = "make it again with `bringup stack lock`"
+    if len(content) > LARGEST_BYTES:
+        raise LockError(f"{source}: it has more than {LARGEST_BYTES >> 20} MiB", hint)
+    try:
+        lock = msgspec.json.decode(content, type=EasyBuildLock)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise LockError(f"{source}: it is no lock of an EasyBuild stack: {error}", hint) from error
+    if lock.kind != KIND or lock.schema != SCHEMA:
+        raise LockError(
+            f"{source}: it has kind {lock.kind[:40]!r}, schema {lock.schema}; this version reads {KIND}, {SCHEMA}", hint
+        )
+    if len(lock.packages) > MOST_NODES:
+        raise LockError(f"{source}: it lists {len(lock.packages)} packages, at most {MOST_NODES} are planned", hint)
+    if problem := next(_problems(lock), ""):
+        raise LockError(f"{source}: {problem}", hint)
+    return lock
+
+
+def graph(lock: EasyBuildLock, source: str) -> BuildGraph:
+    """Return the graph of a lock. Raises `LockError` if it cannot be planned."""
+    nodes = {
+        package.hash: PackageNode(
+            hash=package.hash,
+            name=package.name,
+            version=package.version,
+            compiler=package.toolchain,
+            target=lock.target,
+            external=package.external,
+            runtime=package.runtime,
+            build=package.build,
+        )
+        for package in lock.packages
+    }
+    return BuildGraph(source, nodes, lock.roots)
+
+
+def text(lock: EasyBuildLock) -> str:
+    """Return the JSON text of a lock file, a package a line; equal locks give equal bytes."""
+    fields = {"kind": lock.kind, "schema": lock.schema, "easybuild": lock.easybuild}
+    fields |= {"naming": lock.naming, "target": lock.target, "roots": lock.roots}
+    head = [f" {json.dumps(key)}: {json.dumps(value)}," for key, value in fields.items()]
+    packages = ",\n".join(f"  {json.dumps(_without_defaults(package))}" for package in lock.packages)
+    return "\n".join(["{", *head, f' "packages": [\n{packages}\n ]', "}", ""])
+
+
+def read(path: Path) -> EasyBuildLock:
+    """Return the lock in a file. Raises `LockError`."""
+    try:
+        with path.open("rb") as file:
+            content = file.read(LARGEST_BYTES + 1)
+    except OSError as error:
+        raise LockError(f"{path}: cannot be read: {error.strerror}", "make it with `bringup stack lock`") from error
+    return parse(content, str(path))
+
+
+def _without_defaults(package: LockedEasyconfig) -> dict[str, object]:
+    return {key: value for key, value in msgspec.to_builtins(package).items() if value not in ("", False, (), [])}
+
+
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+_FILE = re.compile(r"[A-Za-z0-9][A-Za-z0-9+._~-]{0,199}")
+_EASYCONFIG = re.compile(r"(?:[A-Za-z0-9][A-Za-z0-9+._-]*/)*[A-Za-z0-9][A-Za-z0-9+._-]*\.eb")
+_MODULE = re.compile(r"[A-Za-z0-9][A-Za-z0-9+._-]*(?:/[A-Za-z0-9][A-Za-z0-9+._-]*)*")
+_RELEASE = re.compile(r"[0-9][0-9A-Za-z.]{0,31}")
+_TARGET = re.compile(r"[a-z0-9_]{2,30}")
+
+
+def _problems(lock: EasyBuildLock) -> Iterator[str]:
+    """Yield what in a lock cannot be: it may come from outside, and its names become paths and arguments."""
+    if not _RELEASE.fullmatch(lock.easybuild):
+        yield f"easybuild {lock.easybuild[:60]!r} is no release"
+    if lock.naming not in NAMING_SCHEMES:
+        yield f"naming {lock.naming[:60]!r} is none of {', '.join(NAMING_SCHEMES)}"
+    if not _TARGET.fullmatch(lock.target):
+        yield f"target {lock.target[:60]!r} is no CPU target"
+    modules = set[str]()
+    for package in lock.packages:
+        yield from (f"package {package.name[:100]!r}: {problem}" for problem in _package_problems(package))
+        if package.module in modules:
+            yield f"module {package.module} is made by two packages"
+        modules.add(package.module)
+        patches, needed = [patch.sha256 for patch in package.patches], [*package.runtime, *package.build]
+        expected = package_hash(lock.builder, package.sha256, patches, needed)
+        if not package.external and package.hash != expected:
+            yield f"package {package.name}: its hash is {package.hash[:40]!r}, its content has {expected}"
+
+
+def _package_problems(package: LockedEasyconfig) -> Iterator[str]:
+    if not _MODULE.fullmatch(package.module):
+        yield f"module {package.module[:100]!r} is no module name"
+    if package.external:
+        return
+    if not _EASYCONFIG.fullmatch(package.easyconfig):
+        yield f"easyconfig {package.easyconfig[:100]!r} is no relative path of plain names that ends with .eb"
+    if not _SHA256.fullmatch(package.sha256):
+        yield f"sha256 {package.sha256[:80]!r} is no digest of 64 hexadecimal digits"
+    for file in (*package.sources, *package.patches):
+        if not _FILE.fullmatch(file.name):
+            yield f"{file.name[:100]!r} is no file name"
+        if not _SHA256.fullmatch(file.sha256):
+            yield f"{file.name} has the sha256 {file.sha256[:80]!r}, which is no digest of 64 hexadecimal digits"
