@@ -53,8 +53,8 @@ def build(site: Site) -> Stage | None:
     crds = [name for release in operator for name in release.crds]
     charts: Object = {"releases": _expected(site, operator), **({"crds": crds} if crds else {})}
     control = _control_expectations(site, releases)
-    reads = _reads(cluster.namespace)
-    further: Object = {"select": node_selector(site), "slurm_namespace": cluster.namespace, **_secrets(site, cluster)}
+    reads = _reads(site, cluster.namespace)
+    further: Object = {"select": node_selector(site), **_place(site, cluster), **_secrets(site, cluster)}
     writes = (_writes_secrets(cluster.namespace),) if "secrets" in further else ()
     if manifest_objects.by_argo_cd(site, releases):
         # one root Application over all charts, which syncs the cluster once the operator is healthy
@@ -83,10 +83,22 @@ def build(site: Site) -> Stage | None:
         changes=(
             *manifest_objects.installs(releases),
             Change(what="run slurmd, which holds the node's GPUs", where=f"{len(machines(site))} nodes"),
+            *(() if slinky else _by_hand(site)),
         ),
         rollback=cluster.rollback,
         releases=tuple(release.id for release in releases),
     )
+
+
+def _by_hand(site: Site) -> tuple[Change, ...]:
+    """Return what a person must do between SUNK's installation and its gates; no value of its charts does it.
+
+    The chart's gres.conf has `AutoDetect=nvml`, and the images lack NVML (`steps/docs/facts/slurm.md`, SUNK).
+    """
+    if not any(gpus_of(site).values()):
+        return ()
+    what = "wait until a person has corrected gres.conf (AutoDetect=off, a File= line for each node) and restarted the slurmd pods"
+    return (Change(what=what, where="ConfigMap slurm-slurm-conf"),)
 
 
 def _secrets(site: Site, cluster: PlannedRelease) -> Object:
@@ -192,12 +204,18 @@ def _writes_secrets(namespace: str) -> Rule:
     return Rule(groups=("",), resources=("secrets",), verbs=("get", "create", "patch"), namespaces=(namespace,))
 
 
-def _reads(namespace: str) -> tuple[Rule, ...]:
+def _place(site: Site, cluster: PlannedRelease) -> Object:
+    """Return the arguments by which probes find Slurm: its namespace, and its operator if that is not Slinky."""
+    return {"slurm_namespace": cluster.namespace, **({} if site.spec.slurm.kind == "slinky" else {"operator": "sunk"})}
+
+
+def _reads(site: Site, namespace: str) -> tuple[Rule, ...]:
     space = (namespace,)
     kinds = ("controllers", "restapis", "loginsets", "accountings", "nodesets")
+    slinky = Rule(groups=("slinky.slurm.net",), resources=kinds, verbs=("list",), namespaces=space)
+    sunk = Rule(groups=("sunk.coreweave.com",), resources=("nodesets",), verbs=("list",), namespaces=space)
     return (
-        Rule(groups=("slinky.slurm.net",), resources=kinds, verbs=("list",), namespaces=space),
-        Rule(groups=("sunk.coreweave.com",), resources=("nodesets",), verbs=("list",), namespaces=space),
+        slinky if site.spec.slurm.kind == "slinky" else sunk,
         Rule(groups=("apps",), resources=("deployments", "statefulsets"), verbs=("list",), namespaces=space),
         Rule(groups=("",), resources=("nodes",), verbs=("list",)),
         *rights.DIAGNOSE,
@@ -210,14 +228,14 @@ def _control(site: Site, releases: tuple[PlannedRelease, ...], cluster: PlannedR
         "select": node_selector(site),
         "stable_seconds": 20,
         "namespaces": [cluster.namespace],
-        "slurm_namespace": cluster.namespace,
+        **_place(site, cluster),
         "releases": expectations["releases"],
         **manifest_objects.root_app(site, releases),
     }
     return Step(
         task=task(STAGE, "control", Verb.WAIT, deadline=CONTROL_SECONDS, arguments=arguments, expectations=expectations),
         after=(after,),
-        rules=(*rights.gate_rules(site, releases), *_reads(cluster.namespace)),
+        rules=(*rights.gate_rules(site, releases), *_reads(site, cluster.namespace)),
     )
 
 
@@ -230,7 +248,7 @@ def _nodes(site: Site, cluster: PlannedRelease) -> Step:
         "decides": False,
         "stable_seconds": 10,
         "namespaces": [cluster.namespace],
-        "slurm_namespace": cluster.namespace,
+        **_place(site, cluster),
     }
     installed = {name: count for name, count in _installed(site).items() if count != gpus_of(site)[name]}
     expectations: Object = {**_gpu_counts(site), "states": True, "promised": slinky}
@@ -238,7 +256,7 @@ def _nodes(site: Site, cluster: PlannedRelease) -> Step:
     return Step(
         task=task(STAGE, "nodes", Verb.WAIT, deadline=NODES_SECONDS, arguments=arguments, expectations=expectations),
         after=("control",),
-        rules=_reads(cluster.namespace),
+        rules=_reads(site, cluster.namespace),
     )
 
 
@@ -258,7 +276,7 @@ def _functional(site: Site, cluster: PlannedRelease) -> Step:
         "namespace": cluster.namespace,
         "select": node_selector(site),
         "after": ["nodes"],
-        "slurm_namespace": cluster.namespace,
+        **_place(site, cluster),
     }
     return Step(
         task=task(
@@ -274,7 +292,7 @@ def _functional(site: Site, cluster: PlannedRelease) -> Step:
             *rights.CLAIM,
             Rule(groups=("batch",), resources=("jobs",), verbs=("create", "delete"), namespaces=space),
             Rule(groups=("",), resources=("pods",), verbs=("list", "deletecollection"), namespaces=space),
-            *_reads(cluster.namespace),
+            *_reads(site, cluster.namespace),
         ),
     )
 

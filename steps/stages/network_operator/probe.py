@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from msgspec import Struct
 
 from steps.contract.charts import ChartsObservation
-from steps.stages.network_operator import probe_instances
+from steps.stages.network_operator import probe_nic_parts
 from steps.stages.network_operator.contract import (
     NETWORK_STATUS,
     AppliedState,
@@ -98,8 +98,8 @@ def control(kube: KubeReader, scope: Scope) -> ControlObservation:
         operands=operands,
         trouble=() if settled else probe_workloads.troubles(probe_workloads.pods(kube, NAMESPACE)),
         nfd=named_daemon_sets(kube, is_nfd_worker),
-        multus=named_daemon_sets(kube, probe_instances.is_multus),  # in all namespaces: RKE2 brings its own in kube-system
-        others=probe_instances.others(kube, NAMESPACE),
+        multus=named_daemon_sets(kube, probe_nic_parts.is_multus),  # in all namespaces: RKE2 brings its own in kube-system
+        others=probe_nic_parts.others(kube, NAMESPACE),
     )
 
 

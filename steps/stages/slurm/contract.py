@@ -62,7 +62,7 @@ class SlurmPod(Struct, frozen=True, kw_only=True, omit_defaults=True):
 class ControlObservation(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Observation of gate slurm/control: charts, Slinky's custom resources with their workloads, and NodeSets of Slinky or SUNK.
 
-    Of the pods that run slurmd, only those that Slurm cannot use are in it.
+    Of the pods that run slurmd, only those that Slurm cannot use are in it. `served`: the API serves NodeSets.
     """
 
     releases: tuple[ReleaseState, ...] = ()

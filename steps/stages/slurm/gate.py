@@ -127,7 +127,13 @@ def _next_step(pod: SlurmPod | None) -> str:
     if pod is None:
         return "look at the NodeSets' pods and events"
     if pod.states:
-        return f"remove the cause on {pod.node or pod.name}, then scontrol update nodename={pod.name} state=resume"
+        cause = f"remove the cause on {pod.node or pod.name}"
+        if "lower than configured (0 <" in pod.reason:
+            cause = (
+                "slurmd finds no GPU: see gres.conf (that of SUNK, in ConfigMap slurm-slurm-conf, has AutoDetect=nvml, and its "
+                "images lack NVML: write AutoDetect=off and a File= line for each node, and restart the slurmd pods)"
+            )
+        return f"{cause}, then scontrol update nodename={pod.name} state=resume"
     return f"look at pod {pod.pod} on {pod.node or 'no node'}"
 
 

@@ -81,9 +81,10 @@ def charts(kube: KubeReader, scope: Scope) -> ChartsObservation:
 
 def control(kube: KubeReader, scope: Scope) -> ControlObservation:
     """Return charts, Slinky's custom resources and their workloads, NodeSets, and the slurmd pods that Slurm cannot use now."""
-    space = _namespace(scope)
-    raw_parts = {kind: kube.list(f"{API}/namespaces/{space}/{plural}", Conditioned) for kind, plural in PARTS.items()}
-    nodesets = kube.list(f"{API}/namespaces/{space}/nodesets", _RawNodeSet)
+    space, sunk = _namespace(scope), _is_sunk(scope)
+    kinds = {} if sunk else PARTS
+    raw_parts = {kind: kube.list(f"{API}/namespaces/{space}/{plural}", Conditioned) for kind, plural in kinds.items()}
+    nodesets = _sunk_nodesets(kube, space) if sunk else _nodesets(kube, space)
     pods = _pods(kube, space)
     return ControlObservation(
         releases=probe_charts.observe(kube, probe_charts.scoped_releases(scope)),
@@ -91,7 +92,7 @@ def control(kube: KubeReader, scope: Scope) -> ControlObservation:
         served=nodesets is not None,
         parts=tuple(_part(kind, raw) for kind, raws in raw_parts.items() for raw in raws or ()),
         workloads=probe_workloads.read(kube, space, _of_a_part, kinds=("Deployment", "StatefulSet")),
-        nodesets=tuple(_nodeset(raw) for raw in nodesets or ()) or _sunk_nodesets(kube, space),
+        nodesets=nodesets or (),
         troubled=tuple(pod for pod in pods if _is_troubled(pod))[:MOST_TROUBLED],
     )
 
@@ -99,10 +100,10 @@ def control(kube: KubeReader, scope: Scope) -> ControlObservation:
 def nodes(kube: KubeReader, scope: Scope) -> NodesObservation:
     """Return every pod that runs slurmd, every NodeSet's promised GPUs, and Kubernetes' allocatable GPUs by node."""
     space = _namespace(scope)
-    nodesets = kube.list(f"{API}/namespaces/{space}/nodesets", _RawNodeSet) or ()
     return NodesObservation(
         pods=_pods(kube, space),
-        nodesets=tuple(_nodeset(raw) for raw in nodesets),
+        # SUNK's NodeSets promise no number of GPUs
+        nodesets=() if _is_sunk(scope) else _nodesets(kube, space) or (),
         allocatable={raw.metadata.name: _gpus(raw.status.allocatable) for raw in probe_workloads.nodes(kube)},
     )
 
@@ -156,6 +157,11 @@ def _namespace(scope: Scope) -> str:
     return str(scope.arguments.get("slurm_namespace") or NAMESPACE)
 
 
+def _is_sunk(scope: Scope) -> bool:
+    """Return True if the task is about SUNK: its account may not list Slinky's kinds, nor that of Slinky those of SUNK."""
+    return scope.arguments.get("operator") == "sunk"
+
+
 def _part(kind: str, raw: Conditioned) -> Part:
     bad = (entry for entry in raw.status.conditions if entry.status != "True")
     return Part(kind=kind, name=raw.metadata.name, bad=tuple(f"{entry.type}: {entry.message}"[:300] for entry in bad))
@@ -183,6 +189,12 @@ def _nodeset(raw: _RawNodeSet) -> NodeSet:
         drain=status.slurm_drain,
         gpus=reader.gpus(gres),
     )
+
+
+def _nodesets(kube: KubeReader, space: str) -> tuple[NodeSet, ...] | None:
+    """Return Slinky's NodeSets; None if the API does not serve them."""
+    raw_sets = kube.list(f"{API}/namespaces/{space}/nodesets", _RawNodeSet)
+    return None if raw_sets is None else tuple(map(_nodeset, raw_sets))
 
 
 def _sunk_nodesets(kube: KubeReader, space: str) -> tuple[NodeSet, ...]:

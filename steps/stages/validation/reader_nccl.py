@@ -52,9 +52,10 @@ def read(text: str) -> NcclLog:
 
 
 def _last_words(text: str) -> str:
-    """Return the last line that is neither NCCL's chatter, a comment of nccl-tests nor a frame; empty if the last lines have none."""
+    """Return the last line that is no chatter of NCCL, comment of nccl-tests or frame; empty if the last lines have none."""
     lines = (line.strip() for line in reversed(text[-LAST_CHARACTERS:].splitlines()))
-    return next((short(line) for line in lines if line.strip("-=* ") and " NCCL INFO " not in line and not line.startswith("#")), "")
+    telling = (line for line in lines if line.strip("-=* ") and " NCCL INFO " not in line and not line.startswith("#"))
+    return next(map(short, telling), "")
 
 
 def runs(text: str) -> tuple[NcclRun, ...]:

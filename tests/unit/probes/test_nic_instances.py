@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from steps.stages.network_operator import probe_instances
+from steps.stages.network_operator import probe_nic_parts
 from steps.stages.shared.probe_workloads import Raw
 
 NAMESPACE = "nvidia-network-operator"
@@ -40,11 +40,11 @@ def workload(place: str, image: str, **meta: Any) -> dict[str, Any]:
     ],
 )
 def test_multus_is_known_by_its_image(image: str, multus: bool) -> None:
-    assert probe_instances.is_multus(msgspec.convert(workload("a/agent", image), Raw)) is multus
+    assert probe_nic_parts.is_multus(msgspec.convert(workload("a/agent", image), Raw)) is multus
 
 
 def test_multus_is_known_by_its_name_too() -> None:
-    assert probe_instances.is_multus(msgspec.convert(workload("kube-system/kube-multus-ds", "mirror/cni:1"), Raw))
+    assert probe_nic_parts.is_multus(msgspec.convert(workload("kube-system/kube-multus-ds", "mirror/cni:1"), Raw))
 
 
 def test_what_the_platform_brought_is_no_other_instance() -> None:
@@ -65,7 +65,7 @@ def test_what_the_platform_brought_is_no_other_instance() -> None:
             workload("openshift-network-operator/network-operator", "quay.io/openshift/origin-cluster-network-operator:1"),
         ],
     )
-    assert probe_instances.others(kube, NAMESPACE) == ()
+    assert probe_nic_parts.others(kube, NAMESPACE) == ()
 
 
 def test_others_are_found_in_any_namespace_and_under_any_name() -> None:
@@ -76,7 +76,7 @@ def test_others_are_found_in_any_namespace_and_under_any_name() -> None:
         ],
         deployments=[workload("mellanox/controller", "nvcr.io/nvidia/cloud-native/network-operator:v25.7.0")],
     )
-    found = [(entry.part, entry.name) for entry in probe_instances.others(kube, NAMESPACE)]
+    found = [(entry.part, entry.name) for entry in probe_nic_parts.others(kube, NAMESPACE)]
     assert found == [
         ("Network Operator", "mellanox/controller"),
         ("device plugin for NICs", "kube-system/vf-resources"),

@@ -86,6 +86,10 @@ def test_sunk_has_no_srun() -> None:
     nodes = next(step.task for step in built.steps if step.name == "nodes")
     assert nodes.expectations == {"gpus": 8, "states": True, "promised": False}
     assert nodes.arguments["slurm_namespace"] == "tenant-slurm"
+    assert nodes.arguments["operator"] == "sunk"
+    groups = {group for step in built.steps for rule in step.rules if "nodesets" in rule.resources for group in rule.groups}
+    assert groups == {"sunk.coreweave.com"}
+    assert "gres.conf" in built.changes[-1].what
 
 
 def test_no_slurm_no_stage() -> None:

@@ -334,9 +334,9 @@ def srun(world: World, pod: Obj, node: str) -> Behaviour:
 
     The report has the form that `workflows/stages/scripts/srun.sh` prints.
     """
-    given = environment(pod)
-    text, exits = _srun(world, pod["metadata"]["namespace"], int(given.get("GPUS", "0")))
-    if given.get("ACCOUNTING"):
+    variables = environment(pod)
+    text, exits = _srun(world, pod["metadata"]["namespace"], int(variables.get("GPUS", "0")))
+    if variables.get("ACCOUNTING"):
         lines, exits["accounting"] = _clusters(world, pod["metadata"]["namespace"])
         text = text.replace("@errors\n", f"@clusters\n{lines}@errors\n")
     message = {"node": node, "exits": exits, "packed": pack(text)}
