@@ -65,9 +65,11 @@ def build(site: Site) -> Stage | None:
             site, part, STAGE, NODES, **({"per_node": True} if part.pool else {})
         )
     # one pool after the other: the checks have the same names
+    after = tuple(part.named("nodes") for part in site.pools)
     for part in site.pools:
-        for step, gate in _checks(part, steps[-1].name):
+        for step, gate in _checks(part, after):
             steps.append(step)
+            after = (step.name,)
             gates[step.name] = manifest_objects.pool_check(site, part, STAGE, gate) if gate == FUNCTIONAL else gate
     return Stage(
         id=STAGE,
@@ -80,8 +82,8 @@ def build(site: Site) -> Stage | None:
     )
 
 
-def _checks(site: Site, after: str) -> list[tuple[Step, str]]:
-    """Return the tasks that prove the sharing of one pool, the first after the task `after`, each with its gate."""
+def _checks(site: Site, after: tuple[str, ...]) -> list[tuple[Step, str]]:
+    """Return the tasks that prove the sharing of one pool, the first after the tasks `after`, each with its gate."""
     if not _pair_fits(site):
         return []
     checks = [(_functional(site, after), FUNCTIONAL)]
@@ -262,7 +264,7 @@ def _expected_labels(site: Site) -> dict[str, str]:
     return labels
 
 
-def _functional(site: Site, after: str) -> Step:
+def _functional(site: Site, after: tuple[str, ...]) -> Step:
     spec, sharing = site.spec, site.spec.sharing
     refuse_two = sharing.mode == "time_slicing" and sharing.fail_requests_greater_than_one
     roles = ["sharing-first", "sharing-second", *(["sharing-two"] if refuse_two else [])]
@@ -279,7 +281,7 @@ def _functional(site: Site, after: str) -> Step:
         expectations=expectations,
         rules=(maps, rights.GPU_CLAIMS) if _claims(spec) else (maps,),
         name=site.named("functional"),
-        waits_for=(after,),
+        waits_for=after,
         passed=(site.named("nodes"),),
         select=site.gpu_select,
         namespaces=["gpu-operator"],

@@ -6,6 +6,8 @@ import difflib
 import functools
 import importlib
 import importlib.util
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from msgspec import Struct
 
@@ -34,6 +36,8 @@ class Fault(Struct, frozen=True, kw_only=True):
     """A sentence about a signal that looks healthy in spite of the fault; empty if a naive check would fail too."""
     needs: str = ""
     """A setting that the spec must have so that the fault can show, as `path=value` (`sharing.mode=mig`); empty: any spec will do.
+
+    `*` stands for any key: `hosts.*.sharing.mode=mig`.
     """
     source: str = ""
     """The public URL or upstream issue that describes the mechanism; empty if there is none."""
@@ -48,8 +52,18 @@ class Fault(Struct, frozen=True, kw_only=True):
         if not self.needs:
             return True
         path, _, wanted = self.needs.partition("=")
-        setting = functools.reduce(lambda value, name: getattr(value, name, None), path.split("."), spec)
-        return str(setting) == wanted
+        return wanted in map(str, _settings(spec, path.split(".")))
+
+
+def _settings(value: Any, path: Sequence[str]) -> Iterator[Any]:
+    """Yield the settings at a path; `*` stands for every key of a mapping."""
+    if not path:
+        yield value
+    elif path[0] == "*":
+        for inner in value.values() if isinstance(value, Mapping) else ():
+            yield from _settings(inner, path[1:])
+    else:
+        yield from _settings(getattr(value, path[0], None), path[1:])
 
 
 class UnknownFault(ValueError):

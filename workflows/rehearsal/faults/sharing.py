@@ -44,6 +44,17 @@ FAULTS = (
         source="https://docs.nvidia.com/datacenter/cloud-native/gpu-operator/latest/gpu-sharing.html",
     ),
     Fault(
+        name="sharing_of_another_group",
+        gate="sharing/nodes",
+        needs="hosts.*.sharing.mode=time_slicing",
+        node="gpus:2",
+        summary="Somebody labels two nodes with the device-plugin configuration of another host group.",
+        caught_by="Label nvidia.com/device-plugin.config of the nodes is not that of their own group.",
+        cause=r"label nvidia.com/device-plugin.config is (?!whole)\S+; expected whole",
+        false_green="The nodes advertise all their GPUs, in shares, and pods with a share run on them.",
+        source="https://docs.nvidia.com/datacenter/cloud-native/gpu-operator/latest/gpu-sharing.html",
+    ),
+    Fault(
         name="mig_config_by_hand",
         gate="sharing/nodes",
         needs="sharing.mode=none",

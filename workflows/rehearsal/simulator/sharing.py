@@ -88,6 +88,10 @@ def _look(world: World, policy: Obj | None, node: Obj) -> None:
     if world.fault("sharing_labels_left", name) and labels.get(gpu_shares.REPLICAS) == "1":
         left = {gpu_shares.REPLICAS: "4", gpu_shares.STRATEGY: "time-slicing"}
         world.patch(NODES, node, {"metadata": {"labels": left}})
+    if world.fault("sharing_of_another_group", name) and labels.get(gpu_shares.PLUGIN_CONFIG) == "whole" and policy is not None:
+        other = next((key for key in _config_map(world, policy) if key != "whole"), "")
+        world.patch(NODES, node, {"metadata": {"labels": {gpu_shares.PLUGIN_CONFIG: other}}})
+        return
     if world.fault("mig_config_by_hand", name):
         # the MIG manager hangs, so that the state stays that of before
         if labels.get(gpu_shares.MIG_CONFIG) == "all-disabled":
@@ -186,9 +190,14 @@ def _shape(world: World, policy: Obj | None, name: str, wanted: str) -> Advertis
 
 
 def _config(world: World, policy: Obj, key: str) -> str:
+    return _config_map(world, policy).get(key, "")
+
+
+def _config_map(world: World, policy: Obj) -> dict[str, str]:
+    """Return the configurations in the ConfigMap that the ClusterPolicy names for the device plugin, by key."""
     name = policy["spec"].get("devicePlugin", {}).get("config", {}).get("name", "")
     config_map = world.find(CONFIG_MAPS, name, NAMESPACE)
-    return str((config_map or {}).get("data", {}).get(key, ""))
+    return {key: str(text) for key, text in ((config_map or {}).get("data") or {}).items()}
 
 
 # ---- pods ----------------------------------------------------------------------------------------------------------------------

@@ -33,6 +33,18 @@ WITHIN = {
     "fabric.mtu=9000": {"  rate_gbit: 400": "  rate_gbit: 400\n  interfaces: [ibs1]\n  mtu: 9000"},
     "accelerator.driver=host": {"  driver: operator": '  driver: host\n  driver_version: "580.126.20"'},
     "slurm.kind=none": NO_SLURM,
+    "hosts.*.sharing.mode=time_slicing": {
+        "    ranges: gpu[001-016]\n": "    ranges: gpu[001-014]\n",
+        "\nssh:\n": """  sliced:
+    role: agent
+    ranges: gpu[015-016]
+    gpu: true
+    addresses: {pattern: "10.10.1.{1}"}
+    sharing: {mode: time_slicing, replicas: 4}
+
+ssh:
+""",
+    },
     "slurm.accounting.port=3306": {
         "  login: {replicas: 1}\n": "  login: {replicas: 1}\n  accounting: {host: mariadb.slurm.svc, password: {file: ./db_password}}\n",
     },
