@@ -55,6 +55,13 @@ def test_what_was_applied_is_said_and_recorded(desk: Any, server: RunningServer,
     assert record.changes == ("unchanged ConfigMap default/a", "unchanged labels of nodes: k=v (0 of 1 nodes)")
 
 
+def test_each_host_group_gets_its_own_labels(desk: Any, server: RunningServer, kube: Kube) -> None:
+    kube.create({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "gpu1"}})
+    code, record = attempt(desk, server, group_labels={"g": {"k": "v"}, "other": {"k": "w"}}, select="all")
+    assert code == 0
+    assert record.changes == ("changed labels of nodes: k=v (1 of 1 nodes)", "unchanged labels of nodes: k=w (0 of 0 nodes)")
+
+
 def test_a_refused_object_keeps_what_was_written_before_it(desk: Any, server: RunningServer) -> None:
     code, record = attempt(desk, server, config_map("a"), config_map("Not.A_Name"), config_map("c"))
     assert code == 65

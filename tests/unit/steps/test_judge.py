@@ -134,6 +134,27 @@ def test_checks_of_one_selection_do_not_miss_the_others() -> None:
     assert judge(seen, want).is_pass
 
 
+def test_a_group_that_must_pass_breaks_the_stage_within_the_quorum() -> None:
+    """The quorum forgives two of sixteen, but not both nodes of the only group that shares its GPUs."""
+    checks = (
+        JudgedTask(task="nodes_sliced", gate="g/nodes", select="group-sliced", needed=1),
+        JudgedTask(task="nodes_whole", gate="g/nodes", select="group-whole", needed=12),
+    )
+    about = {"group-sliced": NODES[:2], "group-whole": NODES[2:]}
+    want = StageExpectation(gate="g/judge", checks=checks, members=NODES, needed=14, about=about, kind="GPU nodes")
+
+    def judged(*bad: str) -> Verdict:
+        parts = {"nodes_sliced": rows(*bad, names=NODES[:2]), "nodes_whole": rows(*bad, names=NODES[2:])}
+        results = tuple(TaskVerdicts(task=task, verdicts=(part,)) for task, part in parts.items())
+        return judge(StageObservation(results=results), want)
+
+    assert judged("n01").is_pass
+    assert judged("n01", "n03").is_pass
+    verdict = judged("n01", "n02")
+    assert verdict.status is Status.FAIL
+    assert verdict.reason.startswith("0 of 2 GPU nodes of group sliced pass, 1 needed; n[01-02]: 7 GPUs")
+
+
 SKIPPED = Verdict(gate="g/functional", status=Status.SKIPPED, reason="not run: 1 nodes passed the gates before it, 2 are needed")
 
 
