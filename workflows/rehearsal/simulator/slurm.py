@@ -385,7 +385,7 @@ def _clusters(world: World, namespace: str) -> tuple[str, int]:
     workload = accounting and world.find(STATEFUL_SETS, f"{accounting['metadata']['name']}-accounting", namespace)
     if not workload or not (workload.get("status") or {}).get("readyReplicas"):
         return "", 1
-    controller = next(iter(world.objects(CONTROLLERS)), {"spec": {}})
+    controller: Obj = next(iter(world.objects(CONTROLLERS)), {"spec": {}})
     address = "" if world.fault("slurm_accounting_unregistered") else "10.43.0.61"
     return f"{controller['spec'].get('clusterName', '')}|{address}\n", 0
 
