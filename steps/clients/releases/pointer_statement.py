@@ -19,10 +19,14 @@ from steps.clients.releases.release_kind import ReleaseKind, TreeProblem
 from steps.clients.releases.release_tree import ReleaseTree
 from steps.contract.canonical import canonical
 from steps.contract.release_layout import ReleaseTarget
+from steps.errors import BadTask
 
 LIFETIME = 90 * 86400.0
 """Seconds for which a statement holds: longer than any sensible pause between two rebuilds."""
 _SIGNER = "publisher"
+SIGNED, KEPT, MISSING, NONE = "signed", "kept", "missing", "none"
+"""What a rollback made of the statement."""
+_MISSING = "is missing: nobody can tell if the pointer was led back to an old version; publish, or roll back to it with --sign-key"
 
 
 class PointerStatement(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -47,11 +51,21 @@ def path(tree: ReleaseTree) -> str:
 
 def make(kind: ReleaseKind, product: str, version: str, target: ReleaseTarget, secrets: Path) -> bytes:
     """Return a new statement signed with the target's key; empty bytes if it has none. Raises BadTask if the key cannot sign."""
-    if not target.key:
-        return b""
+    return sign(kind, product, version, secrets / target.key) if target.key else b""
+
+
+def sign(kind: ReleaseKind, product: str, version: str, key: Path, signers: tuple[str, ...] = ()) -> bytes:
+    """Return a new statement signed with a private key.
+
+    Raises BadTask if the key cannot sign, or if it is none of `signers` where these are given: readers would refuse its statement.
+    """
     now = round(time.time(), 3)
     statement = PointerStatement(product=product, version=version, at=now, expires=now + LIFETIME)
-    signed = signature.sign(statement.signed_bytes, secrets / target.key, kind.namespace)
+    data = statement.signed_bytes
+    signed = signature.sign(data, key, kind.namespace)
+    if signers and signature.verify(data, signed, _SIGNER, signers, kind.namespace):
+        own = signature.key_of(data, signed, kind.namespace)
+        raise BadTask(f"{key.name} signs as {own}, which is none of the trusted keys", hint="sign with the publisher's key")
     return canonical(msgspec.structs.replace(statement, signature=signed.decode()))
 
 
@@ -73,7 +87,7 @@ def problems(kind: ReleaseKind, tree: ReleaseTree, signers: tuple[str, ...], *, 
     statement = _read(tree)
     if place not in tree.entries:
         if required:
-            yield TreeProblem(place=place, why="is missing: nobody can tell if the pointer was led back to an old version")
+            yield TreeProblem(place=place, why=_MISSING)
         return
     if statement is None:
         yield TreeProblem(place=place, why="cannot be read as a statement about the pointer")

@@ -1,8 +1,10 @@
 """Rollback to a version that is still in the tree: one rename of the pointer, and a line in the history that says who did it."""
 
+from pathlib import Path
+
 from msgspec import Struct
 
-from steps.clients.releases import publication, release_lease, release_signatures, verification
+from steps.clients.releases import pointer_statement, publication, release_lease, release_signatures, verification
 from steps.clients.releases.release_kind import ReleaseKind, SharedFiles
 from steps.clients.releases.release_tree import ReleaseTree
 from steps.clients.releases.tree_operations import Remove, TreeTransport
@@ -14,7 +16,8 @@ class RollbackResult(Struct, frozen=True, kw_only=True):
     """Outcome of a rollback: the tree before it, the version that the pointer names now (`to`), and who did it.
 
     `before` is the version that the pointer named before, `signature` the state of the signature of `to`
-    (`release_signatures.state`).
+    (`release_signatures.state`). `statement` says what became of the signed statement about the pointer: `signed` anew, `kept`,
+    `missing` (one was there, or is due by the trusted keys, and this rollback had no key), or `none` where none is due.
     """
 
     tree: ReleaseTree
@@ -22,19 +25,29 @@ class RollbackResult(Struct, frozen=True, kw_only=True):
     before: str
     by: str
     signature: str
+    statement: str = pointer_statement.NONE
 
 
 def roll_back(
-    kind: ReleaseKind, transport: TreeTransport, product: str, version: str, actor: str, signers: tuple[str, ...] = ()
+    kind: ReleaseKind,
+    transport: TreeTransport,
+    product: str,
+    version: str,
+    actor: str,
+    signers: tuple[str, ...] = (),
+    key: Path | None = None,
 ) -> RollbackResult:
     """Switch the pointer to a version (name or number); without one, to the version that was current before.
 
-    Nothing is written if the version is current already: `to` and `before` are then the same. A rollback to it that was killed is
-    completed. Raises BadTask for a version that is not there, Refused for one that is not whole, or that the kind refuses.
+    `key` is the private key that signs a new statement about the pointer; without one, an old statement is taken away. Nothing is
+    written if the version is current already and needs no new statement: `to` and `before` are then the same. A rollback to it that
+    was killed is completed. Raises BadTask for a version that is not there, or a key that is not trusted; Refused for a version
+    that is not whole, or that the kind refuses.
     """
     tree = transport.look(product)
     chosen, token = _choose(kind, tree, version), release_lease.new_token()
-    if chosen == tree.current and not _is_unfinished(kind, tree):
+    is_current = chosen == tree.current and not _is_unfinished(kind, tree)
+    if is_current and (key is None or not any(pointer_statement.problems(kind, tree, signers, required=True))):
         tree = transport.look(product, (chosen,))
         _refuse_broken(kind, tree, chosen, signers)
         return _result(kind, tree, chosen, chosen, actor, signers)
@@ -43,11 +56,12 @@ def roll_back(
         tree = transport.look(product, (chosen,))
         _refuse_broken(kind, tree, chosen, signers)
         kind.refuse_rollback(tree, chosen, is_named=bool(version))
+        statement = pointer_statement.sign(kind, product, chosen, key, signers) if key else b""
         staged = f"{tree.path(release_layout.INCOMING)}/{token}"
         transport.perform(
             (
                 *publication.clear(tree, staged, token),
-                *publication.switch(tree, chosen, staged, token, actor, rollback=True),
+                *publication.switch(tree, chosen, staged, token, actor, rollback=True, statement=statement),
                 *publication.shared_operations(tree, kind.shared_files(tree, chosen), staged),
                 Remove(staged),
             )
@@ -57,12 +71,23 @@ def roll_back(
             return kind.shared_files(tree, chosen)
 
         publication.settle_shared_files(transport, shared_files, transport.look(product), token)
-    return _result(kind, tree, chosen, tree.before if tree.current == chosen else tree.current, actor, signers)
+    before = chosen if is_current else tree.before if tree.current == chosen else tree.current
+    return _result(kind, tree, chosen, before, actor, signers, is_signed=bool(statement))
 
 
-def _result(kind: ReleaseKind, tree: ReleaseTree, to: str, before: str, actor: str, signers: tuple[str, ...]) -> RollbackResult:
+def _result(
+    kind: ReleaseKind, tree: ReleaseTree, to: str, before: str, actor: str, signers: tuple[str, ...], *, is_signed: bool = False
+) -> RollbackResult:
+    """Return the outcome of a rollback; `tree` is as it was before it."""
     state = release_signatures.state(kind, tree, to, signers)
-    return RollbackResult(tree=tree, to=to, before=before, by=actor, signature=state)
+    was_there = pointer_statement.path(tree) in tree.entries
+    if is_signed:
+        statement = pointer_statement.SIGNED
+    elif was_there and tree.current == to:
+        statement = pointer_statement.KEPT
+    else:
+        statement = pointer_statement.MISSING if was_there or signers else pointer_statement.NONE
+    return RollbackResult(tree=tree, to=to, before=before, by=actor, signature=state, statement=statement)
 
 
 def _is_unfinished(kind: ReleaseKind, tree: ReleaseTree) -> bool:

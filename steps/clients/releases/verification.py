@@ -16,10 +16,8 @@ def tree_problems(kind: ReleaseKind, tree: ReleaseTree, signers: tuple[str, ...]
 
     With `signers` every version must be signed by one of these public keys.
     """
-    # who rolls back has no key of the publisher: the next publication makes the statement anew
-    rolled_back = bool(tree.history) and tree.history[-1].rollback
     problems = [*_pointer(tree), *_history(tree)]
-    problems += pointer_statement.problems(kind, tree, signers, required=bool(signers and tree.versions) and not rolled_back)
+    problems += pointer_statement.problems(kind, tree, signers, required=bool(signers and tree.versions))
     problems += [*kind.tree_problems(tree), *_strays(tree)]
     for version in tree.versions:
         problems += version_problems(kind, tree, version, signers)

@@ -75,7 +75,8 @@ def _observed(request: PublishRequest, done: PublishOutcome) -> Published:
 class ImageRollback(Struct, frozen=True, kw_only=True):
     """Outcome of a rollback: the version that is current now (`to`), the one `before`, who did it, and the state of its signature.
 
-    `elsewhere` is the address from which nodes fetch the version, if the release folder has another address now.
+    `elsewhere` is the address from which nodes fetch the version, if the release folder has another address now. `statement` is as
+    in `RollbackResult`.
     """
 
     to: str
@@ -83,15 +84,25 @@ class ImageRollback(Struct, frozen=True, kw_only=True):
     by: str
     signature: str
     elsewhere: str = ""
+    statement: str = ""
 
 
-def roll_back(transport: TreeTransport, image: str, version: str, actor: str, signers: tuple[str, ...] = ()) -> ImageRollback:
+def roll_back(
+    transport: TreeTransport, image: str, version: str, actor: str, signers: tuple[str, ...] = (), key: Path | None = None
+) -> ImageRollback:
     """Make a version current, without one that which was current before, and return the outcome (see `release_rollback.roll_back`).
 
     Raises BadTask for a version that is not there. Raises Refused for one that is not whole, that nodes of a group could not boot,
     or, if it is not named, that nodes fetch from another address.
     """
-    done = release_rollback.roll_back(image_kind.image_kind(), transport, image, version, actor, signers)
+    done = release_rollback.roll_back(image_kind.image_kind(), transport, image, version, actor, signers, key)
     address, here = external_links.version_url(done.tree, done.to), external_links.url_of(done.tree)
     elsewhere = address if address and here and address != here else ""
-    return ImageRollback(to=done.to, before=done.before, by=done.by, signature=done.signature, elsewhere=elsewhere)
+    return ImageRollback(
+        to=done.to,
+        before=done.before,
+        by=done.by,
+        signature=done.signature,
+        elsewhere=elsewhere,
+        statement=done.statement,
+    )

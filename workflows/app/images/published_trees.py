@@ -19,7 +19,7 @@ from steps.nodeimage.publishing import image_kind
 from workflows.app.images import image_specs
 from workflows.engines import run_secrets
 from workflows.nodeimage import image_plan
-from workflows.nodeimage.image_spec import PUBLISH_KEY, PUBLISH_KNOWN_HOSTS, ImageSpec, PublishSsh
+from workflows.nodeimage.image_spec import PUBLISH_KEY, PUBLISH_KNOWN_HOSTS, SIGN_KEY, ImageSpec, PublishSsh
 from workflows.stages.host_access import SecretFile, secret_file
 
 
@@ -93,16 +93,41 @@ def opened(tree: str, image: str, login: TreeLogin) -> Iterator[OpenedTree]:
 
 
 @contextmanager
+def signing_key(tree: str, own: Path | None) -> Iterator[Path | None]:
+    """Open the publisher's private key in this context: the user's own file, else that of the spec in `publish.sign`.
+
+    Yield None where there is none on this machine: a rollback in need must not wait for a key.
+    """
+    path = Path(tree)
+    if own is not None or not path.is_file():
+        yield own
+        return
+    sign = image_specs.load(path).publish.sign
+    file = secret_file(SIGN_KEY, sign) if sign else None
+    try:
+        contents = run_secrets.read_secrets([file], path.parent, os.environ) if file and not file.secret else {}
+    except run_secrets.SecretMissing:
+        contents = {}
+    with tempfile.TemporaryDirectory(prefix="bringup-") as folder:
+        yield _kept(Path(folder), SIGN_KEY, contents[SIGN_KEY]) if contents else None
+
+
+def _kept(folder: Path, name: str, data: bytes) -> Path:
+    """Write a secret to a file in a folder and return its path; the mode is set before the secret is in the file."""
+    file = folder / name
+    file.touch(mode=0o600)
+    file.write_bytes(data)
+    return file
+
+
+@contextmanager
 def _of_spec(path: Path, image: str, login: TreeLogin) -> Iterator[OpenedTree]:
     spec = image_specs.load(path)
     place = replace(image_plan.publish_target(spec), key="")
     place = replace(place, user=login.ssh_user) if place.host and login.ssh_user else place
     with tempfile.TemporaryDirectory(prefix="bringup-") as folder:
         for name, data in _secrets(spec, path.parent, login).items():
-            file = Path(folder, name)
-            # the mode is set before the secret is in the file
-            file.touch(mode=0o600)
-            file.write_bytes(data)
+            _kept(Path(folder), name, data)
         with image_kind.connect(place, Path(folder)) as transport:
             yield OpenedTree(transport=transport, place=place, image=image)
 

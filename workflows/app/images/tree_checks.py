@@ -7,6 +7,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from steps.clients.releases import pointer_statement
 from steps.clients.releases.release_signatures import UNKNOWN
 from steps.nodeimage.publishing import boot_server, external_links, image_kind, image_publication, image_versions, node_reports
 from steps.nodeimage.publishing.image_publication import ImageRollback
@@ -14,6 +15,7 @@ from steps.nodeimage.publishing.node_reports import ImageVersion, NodeRow
 from workflows.app.images import published_trees
 from workflows.app.images.published_trees import NoTree, TreeLogin
 
+UNSTATED, SIGNED = pointer_statement.MISSING, pointer_statement.SIGNED
 UNCHECKED = UNKNOWN
 """State of a signature that was not checked, because no key is trusted."""
 
@@ -58,15 +60,16 @@ def verify(tree: str, image: str, login: TreeLogin, signers: tuple[str, ...], ur
 
 
 def roll_back(
-    tree: str, image: str, login: TreeLogin, version: str, actor: str, signers: tuple[str, ...]
+    tree: str, image: str, login: TreeLogin, version: str, actor: str, signers: tuple[str, ...], sign_key: Path | None = None
 ) -> tuple[str, ImageRollback]:
     """Make an earlier version of the only or chosen image current; return the image's name and the outcome.
 
-    Without `signers`, the spec's keys are trusted. Raises NoTree, and the errors of `image_publication.roll_back`.
+    Without `signers`, the spec's keys are trusted. `sign_key` signs which version is current, else the spec's key, if it is on this
+    machine. Raises NoTree, and the errors of `image_publication.roll_back`.
     """
-    with published_trees.opened(tree, image, login) as opened_tree:
+    with published_trees.opened(tree, image, login) as opened_tree, published_trees.signing_key(tree, sign_key) as key:
         name, keys = opened_tree.only(), signers or opened_tree.place.signers
-        return name, image_publication.roll_back(opened_tree.transport, name, version, actor, keys)
+        return name, image_publication.roll_back(opened_tree.transport, name, version, actor, keys, key)
 
 
 def nodes(tree: str, image: str, login: TreeLogin, silence: float) -> tuple[NodeRow, ...]:

@@ -30,6 +30,11 @@ _SHORT = re.compile(r"\b([0-9a-f]{12})[0-9a-f]{28,}\b")
 Signer = Annotated[
     list[Path] | None, typer.Option("--signer", help="File with a trusted public key; repeat for more; default: those of the spec.")
 ]
+SignKey = Annotated[
+    Path | None,
+    typer.Option("--sign-key", metavar="FILE", help="The publisher's private key; default: the spec's, if it is here."),
+]
+_UNSTATED = "; nothing signed says that it is current, which verify finds; sign it: bringup image rollback {} --sign-key FILE"
 _UNCHECKED = "signatures not checked: name a trusted key with --signer"
 Url = Annotated[str, typer.Option("--url", help="How nodes reach the tree; default: as the spec or the tree's own scripts say.")]
 
@@ -132,25 +137,30 @@ def rollback(
     image: Image = "",
     who: Annotated[str, typer.Option("--as", metavar="NAME", help="Your name; the history keeps it.")] = "",
     signer: Signer = None,
+    sign_key: SignKey = None,
     form: Output = Format.TABLE,
     place: LoginOptions = NOBODY,
 ) -> int:
     """Go back to an earlier version, by one rename, for nodes that boot from now on.
 
-    A version is refused if it is incomplete, lacks a group, or is not signed by a key that the spec or --signer trusts.
+    A version is refused if it is incomplete, lacks a group, or is not signed by a key that the spec or --signer trusts. Without
+    the publisher's key, the signed statement which version is current is taken away; name the version and the key to sign it later.
     """
     from workflows.app.images import tree_checks
 
     actor, keys = f"rollback by {who or getpass.getuser()}", tuple(map(read_public_key, signer or ()))
-    name, switch = tree_checks.roll_back(tree, image, place, version, actor, keys)
+    name, switch = tree_checks.roll_back(tree, image, place, version, actor, keys, sign_key)
     notes = f"; {_UNCHECKED}" if switch.signature == tree_checks.UNCHECKED else ""
     notes += f"; nodes fetch it from {switch.elsewhere}, where the tree was when it was published" if switch.elsewhere else ""
+    notes += _UNSTATED.format(switch.to) if switch.statement == tree_checks.UNSTATED else ""
     if form is not Format.TABLE:
-        facts = {"image": name, "current": switch.to, "before": switch.before, "by": switch.by, "signature": switch.signature}
+        facts = {"image": name, "current": switch.to, "before": switch.before, "by": switch.by}
+        facts |= {"signature": switch.signature, "statement": switch.statement}
         facts |= {"elsewhere": switch.elsewhere} if switch.elsewhere else {}
         output.data(facts, form)
     elif switch.to == switch.before:
-        output.lines([f"{name}: {switch.to} is current already: nothing is written{notes}"])
+        written = "signed anew" if switch.statement == tree_checks.SIGNED else "nothing is written"
+        output.lines([f"{name}: {switch.to} is current already: {written}{notes}"])
     else:
         output.lines([f"{name}: {switch.to} is current, it was {switch.before}{notes}"])
     return ExitCode.OK

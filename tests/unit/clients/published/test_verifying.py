@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from steps.clients.releases import preflight
 from steps.contract.detachment import Factory
 from steps.contract.verdict import Status
+from steps.errors import BadTask
 from steps.nodeimage.contract.boot_tree import BootGroup, machine_name
 from steps.nodeimage.publishing import external_links, image_kind, image_publication
 from steps.nodeimage.publishing.image_kind import local_tree
@@ -381,14 +382,37 @@ def test_publishing_the_same_again_renews_an_old_statement_and_nothing_else(sign
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_rollback_takes_the_statement_away_and_the_next_publication_makes_one(
+def test_a_rollback_without_a_key_leaves_the_pointer_unsigned_until_somebody_signs(
     signed: tuple[Path, Path, str], tmp_path: Path, kind: str
 ) -> None:
     root, secrets, public = signed
     with transport(kind, root) as way:
-        image_publication.roll_back(way, "compute", "", "ada", (public,))
-    assert not (root / "compute/current.json").exists()
+        done = image_publication.roll_back(way, "compute", "", "ada", (public,))
+        assert done.statement == "missing"
+        assert not (root / "compute/current.json").exists()
+        assert [one for one in wrong(root, signers=(public,)) if "current.json" not in one] == []
+        assert any("led back to an old version" in one for one in wrong(root, signers=(public,))), "a line in history is no proof"
+        again = image_publication.roll_back(way, "compute", done.to, "ada", (public,), secrets / "key")
+    assert (again.to, again.before, again.statement) == (done.to, done.to, "signed")
     assert wrong(root, signers=(public,)) == []
     published(place(root, key="key", signers=(public,)), image(tmp_path / "c", "c"), kind, secrets=secrets)
-    assert (root / "compute/current.json").exists()
+    assert wrong(root, signers=(public,)) == []
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_rollback_with_the_publishers_key_signs_the_statement_anew(
+    signed: tuple[Path, Path, str], tmp_path: Path, kind: str
+) -> None:
+    root, secrets, public = signed
+    stranger = tmp_path / "stranger"
+    stranger.mkdir()
+    key_pair(stranger)
+    with transport(kind, root) as way:
+        before = (root / "compute/current.json").read_bytes()
+        with pytest.raises(BadTask, match="none of the trusted keys"):
+            image_publication.roll_back(way, "compute", "", "ada", (public,), stranger / "key")
+        assert (root / "compute/current.json").read_bytes() == before
+        done = image_publication.roll_back(way, "compute", "", "ada", (public,), secrets / "key")
+    assert done.statement == "signed"
+    assert json.loads((root / "compute/current.json").read_text())["version"] == done.to
     assert wrong(root, signers=(public,)) == []
