@@ -305,9 +305,19 @@ def _job(site: Site, cluster: PlannedRelease) -> Object:
         {"name": "SECONDS_TO_RUN", "value": str(FUNCTIONAL_SECONDS - 120)},
     ]
     env += [{"name": "ACCOUNTING", "value": "yes"}] if site.spec.slurm.accounting else []
-    mounts = [{"name": "key", "mountPath": "/key", "readOnly": True}]
+    mounts: list[Object] = [{"name": "key", "mountPath": "/key", "readOnly": True}]
+    volumes: list[Object] = [{"name": "key", "secret": {"secretName": f"{cluster.release_name}-auth-slurm"}}]
+    further: Object = {}
+    if any(gpus_of(site).values()):
+        # slurmd's image has no CUDA: jobs get a program from the image of the other checks
+        volumes.append({"name": "program", "emptyDir": {}})
+        mounts.append({"name": "program", "mountPath": "/program"})
+        builds = manifest_objects.script("cuda_add.sh", "cuda_program.sh")
+        program = manifest_objects.container(site.spec.validation.image, builds, name="program", volumeMounts=mounts[1:])
+        further = {"initContainers": [program]}
     pod = {
-        "volumes": [{"name": "key", "secret": {"secretName": f"{cluster.release_name}-auth-slurm"}}],
+        **further,
+        "volumes": volumes,
         # srun must resolve the names of Slinky's worker pods
         "dnsConfig": {"searches": [f"slurm-workers-{cluster.release_name}.{cluster.namespace}.svc.cluster.local"]},
         "containers": [manifest_objects.container(LOGIN_IMAGE, manifest_objects.script("srun.sh"), env=env, volumeMounts=mounts)],

@@ -127,12 +127,15 @@ class SlurmNode(Struct, frozen=True, kw_only=True, omit_defaults=True):
 class Srun(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Parsed output of the srun check: nodes by `sinfo`, hosts that an srun over all nodes reached, GPUs on each, and errors.
 
+    `gpus` counts those that a job saw on a node, `passed` those on which it ran a CUDA kernel; `failed` is what the kernel said.
     `clusters` are the clusters that the accounting daemon knows with the address of their controller.
     """
 
     nodes: tuple[SlurmNode, ...] = ()
     hosts: tuple[str, ...] = ()
     gpus: dict[str, int] = {}
+    passed: dict[str, int] = {}
+    failed: dict[str, str] = {}
     exits: dict[str, int] = {}
     clusters: tuple[str, ...] = ()
     errors: tuple[ToolError, ...] = ()

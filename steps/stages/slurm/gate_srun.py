@@ -103,8 +103,23 @@ def _reached(name: str, srun: Srun, reached: Set[str]) -> Finding | None:
 
 
 def _saw(name: str, srun: Srun, gpus: int) -> Finding | None:
-    if not gpus or srun.gpus.get(name, 0) == gpus:
+    if not gpus:
         return None
+    if srun.gpus.get(name, 0) == gpus:
+        return _kernels(name, srun, gpus)
     gres, failure_class = f"--gres=gpu:{gpus}", FailureClass.HARDWARE if srun.gpus.get(name) else FailureClass.RUNTIME
     seen = f"a job with {gres} saw {f'{srun.gpus[name]} GPUs' if name in srun.gpus else 'nothing'}"
     return fail(failure_class, seen, f"{gpus} GPUs", f"srun -w {name} {gres} nvidia-smi -L")
+
+
+def _kernels(name: str, srun: Srun, gpus: int) -> Finding | None:
+    """Return a finding unless the job ran a CUDA kernel on each of its GPUs: `nvidia-smi` lists devices that no program can use."""
+    expected, passed = f"a CUDA kernel on each of {gpus} GPUs", srun.passed.get(name)
+    if passed == gpus:
+        return None
+    if passed is None:
+        step = "run the check again with its own script"
+        return unknown(FailureClass.RUNTIME, "the job does not say whether a CUDA kernel ran", expected, step)
+    why = f": {srun.failed[name]}" if name in srun.failed else ""
+    step = "compare libcuda and the devices in the slurmd pod with gpu_operator/functional, and cgroup.conf (ConstrainDevices)"
+    return fail(FailureClass.RUNTIME, f"a job ran a CUDA kernel on {passed} of {gpus} GPUs{why}", expected, step)

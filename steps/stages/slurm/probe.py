@@ -124,11 +124,14 @@ def read_srun(text: str, exits: Mapping[str, int]) -> Srun:
     """Parse the check's output: sections that begin with `@sinfo`, `@reasons`, `@hosts`, `@gpus`, `@clusters` and `@errors`."""
     sections = {name: body for name, _, body in (part.partition("\n") for part in ("\n" + text).split("\n@")[1:])}
     known = reader.reasons(sections.get("reasons", ""))
+    rows = [row for line in sections.get("gpus", "").splitlines() if len(row := line.split(None, 3)) > 1]
     errors = "\n".join((sections.get("errors", ""), *sections.values()))
     return Srun(
         nodes=reader.with_reasons(reader.sinfo(sections.get("sinfo", "")), known),
         hosts=tuple(dict.fromkeys(sections.get("hosts", "").split())),
-        gpus=dict(_count_line(line) for line in sections.get("gpus", "").splitlines() if len(line.split()) == 2),
+        gpus={row[0]: _number(row[1]) for row in rows},
+        passed={row[0]: _number(row[2]) for row in rows if len(row) > 2},
+        failed={row[0]: row[3][:300] for row in rows if len(row) > 3},
         exits=dict(exits),
         clusters=_clusters(sections.get("clusters", "")),
         errors=reader_slurm_errors.read(errors),
@@ -148,9 +151,8 @@ def _clusters(text: str) -> tuple[str, ...]:
     return tuple(row[0] for row in rows if len(row) > 1 and row[0] and row[1])
 
 
-def _count_line(line: str) -> tuple[str, int]:
-    name, count = line.split()
-    return name, int(count) if count.isdigit() and len(count) < 7 else 0
+def _number(text: str) -> int:
+    return int(text) if text.isdigit() and len(text) < 7 else 0
 
 
 def _namespace(scope: Scope) -> str:

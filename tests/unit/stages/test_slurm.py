@@ -175,7 +175,12 @@ exit ${bad:-0}""",
 }
 
 
-def ran(folder: Path, **environment: str) -> dict[str, Any]:
+ADD = """#!/bin/sh
+[ -z "$NO_CUDA" ] && echo Test PASSED || echo no kernel image for $CUDA_VISIBLE_DEVICES
+"""
+
+
+def ran(folder: Path, program: str | None = ADD, **environment: str) -> dict[str, Any]:
     """The report of srun.sh with stand-ins for Slurm's tools."""
     tools = folder / "bin"
     tools.mkdir()
@@ -185,7 +190,10 @@ def ran(folder: Path, **environment: str) -> dict[str, Any]:
     script = (
         manifest_objects.script("srun.sh").replace("/tmp/", f"{folder}/").replace("/dev/termination-log", str(folder / "report"))
     )
-    script = script.replace("mkdir -p /etc/slurm /run/slurm", "mkdir -p")
+    script = script.replace("mkdir -p /etc/slurm /run/slurm", "mkdir -p").replace("/program", f"{folder}/program")
+    if program is not None:
+        (folder / "program").mkdir()
+        (folder / "program/add").write_text(program)
     env = {"PATH": f"{tools}:{os.environ['PATH']}", "NODE_NAME": "sv1", "SERVER": "s:6817", "GPUS": "8", "SECONDS_TO_RUN": "60"}
     subprocess.run(["/bin/sh", "-c", script], env=env | environment, check=True, capture_output=True, timeout=60)
     report: dict[str, Any] = json.loads((folder / "report").read_text())
@@ -199,8 +207,38 @@ def test_script_reports_what_the_gate_reads(tmp_path: Path) -> None:
     assert [(node.name, node.states, node.gpus) for node in seen.nodes][:2] == [("gpu001", ("idle",), 8), ("gpu002", ("idle",), 8)]
     assert seen.nodes[2].reason == "ECC memory error"
     assert seen.hosts == ("cpu001", "gpu001", "gpu002")
-    assert seen.gpus == {"gpu001": 8, "gpu002": 8}
+    assert seen.gpus == seen.passed == {"gpu001": 8, "gpu002": 8}
+    assert seen.failed == {}
     assert seen.errors == ()
+
+
+@pytest.mark.parametrize("program", ["", None])
+def test_script_takes_no_empty_program_for_a_pass(tmp_path: Path, program: str | None) -> None:
+    report = ran(tmp_path, program=program)
+    seen = slurm.read_srun(probe_checks.unpack_output(report), report["exits"])
+    assert (seen.gpus["gpu001"], seen.passed["gpu001"]) == (8, 0)
+    assert seen.failed["gpu001"] == (
+        "it prints nothing" if program == "" else "the check has no CUDA program, see its init container"
+    )
+
+
+def test_the_init_container_leaves_the_program_for_jobs(tmp_path: Path) -> None:
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "program").mkdir()
+    tool = tmp_path / "bin/vectorAdd"
+    tool.write_text(ADD)
+    tool.chmod(0o755)
+    script = manifest_objects.script("cuda_add.sh", "cuda_program.sh").replace("/program", f"{tmp_path}/program")
+    env = {"PATH": f"{tmp_path}/bin:{os.environ['PATH']}"}
+    subprocess.run(["/bin/sh", "-c", script], env=env, check=True, capture_output=True, timeout=60)
+    assert (tmp_path / "program/add").read_text() == ADD
+
+
+def test_script_tells_why_no_kernel_ran(tmp_path: Path) -> None:
+    report = ran(tmp_path, NO_CUDA="yes")
+    seen = slurm.read_srun(probe_checks.unpack_output(report), report["exits"])
+    assert (seen.gpus["gpu001"], seen.passed["gpu001"]) == (8, 0)
+    assert seen.failed["gpu001"] == "no kernel image for GPU-7"
 
 
 def test_script_asks_each_node_for_the_gpus_of_its_gres(tmp_path: Path) -> None:

@@ -74,6 +74,16 @@ FAULTS = (
         source="https://slurm.schedmd.com/cgroup.conf.html",
     ),
     Fault(
+        name="slurm_job_without_cuda",
+        gate="slurm/functional",
+        node="gpus:2",
+        summary="Jobs on two nodes list every GPU, and no CUDA kernel runs: the slurmd pod lacks devices that CUDA needs.",
+        caught_by="The vector addition of the job fails on all GPUs.",
+        cause="a CUDA kernel on 0 of",
+        false_green="nvidia-smi -L inside the job lists eight GPUs.",
+        source="https://slurm.schedmd.com/gres.html",
+    ),
+    Fault(
         name="sunk_gres_autodetect",
         gate="slurm/control",
         node="gpus:2",

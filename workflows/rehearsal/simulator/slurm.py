@@ -363,11 +363,18 @@ def _srun(world: World, namespace: str, gpus: int) -> tuple[str, dict[str, int]]
             if node_conditions(pod)[0].get("message")
         ),
         "hosts": hosts,
-        "gpus": (f"{name} {count}" for name, count in gpus_by_node.items()),
+        "gpus": (_kernel_line(world, name, count) for name, count in gpus_by_node.items()),
         "errors": errors,
     }
     text = "".join(f"@{name}\n" + "".join(f"{line}\n" for line in lines) for name, lines in sections.items())
     return text, {"sinfo": 0, "hosts": 1 if refused else 0, "gpus": 123 if refused and gpus else 0}
+
+
+def _kernel_line(world: World, node: str, gpus: int) -> str:
+    """Return what a job prints: its host, the GPUs that it sees, those that added vectors, and an error."""
+    if world.fault("slurm_job_without_cuda", node):
+        return f"{node} {gpus} 0 no CUDA-capable device is detected"
+    return f"{node} {gpus} {gpus}"
 
 
 def _granted(world: World, pod: Obj) -> int:

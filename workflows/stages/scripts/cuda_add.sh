@@ -1,5 +1,5 @@
 # Shell function for check scripts: `add_on DEVICE` runs a CUDA vector addition on one device and prints what it says; it fails if the
-# kernel does. Takes vectorAdd where the image has it, else builds it once with nvcc.
+# kernel does. Takes vectorAdd where the image has it, else builds it once with nvcc for CUDA_ARCH (default: that of this machine's GPUs).
 cuda_program() {
   command -v vectorAdd || ls /cuda-samples/vectorAdd 2>/dev/null && return 0
   [ -x /tmp/add ] || {
@@ -19,7 +19,7 @@ int main() {
   puts("Test PASSED");
 }
 END
-    built=$(nvcc -arch=native -o /tmp/add /tmp/add.cu 2>&1) || { echo "no vectorAdd in the image, and nvcc: $built"; return 1; }
+    built=$(nvcc -arch="${CUDA_ARCH:-native}" -o /tmp/add /tmp/add.cu 2>&1) || { echo "no vectorAdd in the image, and nvcc: $built"; return 1; }
   }
   echo /tmp/add
 }

@@ -1,5 +1,5 @@
 # Check `srun`: joins the Slurm cluster as a login host does, then asks sinfo, runs one job over all idle nodes of each partition, and one
-# job on each node with GPUs (by its Gres) that counts them; with accounting it asks for the clusters that slurmdbd knows.
+# job on each node with GPUs (by its Gres) that counts them and adds vectors on each; with accounting it asks for the clusters that slurmdbd knows.
 # In: NODE_NAME, SERVER (slurmctld's host:port), GPUS (0: none are asked for), ACCOUNTING (empty: none), SECONDS_TO_RUN; the key at
 # /key/slurm.key. Out: {"node","exits":{"sinfo","hosts","gpus","accounting"},"packed": gzip+base64 of the sections @sinfo @reasons
 # @hosts @gpus @clusters @errors}
@@ -13,7 +13,14 @@ hosts=0 gpus=0 accounting=0
 idle_nodes='$2 == "idle" { count = 0; gsub(/\([^)]*\)/, "", $3); split($3, parts, ",")
   for (at in parts) if (parts[at] ~ /^gpu(:|$)/) { n = split(parts[at], words, ":"); count += words[n] ~ /^[0-9]+$/ ? words[n] : 1 }
   print $1, count }'
-export COUNT='echo "$(hostname) $(nvidia-smi -L | grep -c "^GPU ")"'
+# Runs in the job, with the program of cuda_program.sh as its input: prints host, GPUs that it sees, GPUs that added vectors, an error.
+export ADD='program=$(mktemp); cat >"$program"; chmod 700 "$program"; seen=0; passed=0; error=
+for gpu in $(nvidia-smi -L | sed -n "s/^GPU .*UUID: \(GPU-[0-9A-Za-z-]*\)).*/\1/p"); do
+  seen=$((seen + 1))
+  said=$(CUDA_VISIBLE_DEVICES=$gpu "$program" 2>&1)
+  case $said in *"Test PASSED"*) passed=$((passed + 1));; *) error=$(echo ${said:-it prints nothing} | cut -c1-160);; esac
+done; rm -f "$program"; echo "$(hostname) $seen $passed $error"'
+[ -f /program/add ] || { mkdir -p /program; printf '#!/bin/sh\necho the check has no CUDA program, see its init container\n' >/program/add; }
 until sinfo -h -o '%T|%G|%N' >/tmp/said/sinfo 2>/tmp/said/last; do
   [ "$(left)" -gt 1 ] || break
   sleep 2
@@ -27,7 +34,7 @@ for partition in $(sinfo -h -o %R | sort -u); do
   count=$(grep -c . /tmp/said/idle) list=$(cut -d ' ' -f 1 /tmp/said/idle | paste -s -d , -)
   timeout "$(left)" srun -p "$partition" -w "$list" -N "$count" -n "$count" hostname >>/tmp/said/hosts 2>>/tmp/said/errors || hosts=$?
   [ "$GPUS" -gt 0 ] && grep -v ' 0$' /tmp/said/idle >/tmp/said/asked || continue
-  timeout "$(left)" xargs -P 16 -n 2 sh -c 'srun -p "$0" -w "$1" -N 1 -n 1 --gres="gpu:$2" sh -c "$COUNT"' "$partition" \
+  timeout "$(left)" xargs -P 16 -n 2 sh -c 'srun -p "$0" -w "$1" -N 1 -n 1 --gres="gpu:$2" sh -c "$ADD" </program/add' "$partition" \
     </tmp/said/asked >>/tmp/said/gpus 2>>/tmp/said/errors || gpus=$?
 done
 if [ -n "${ACCOUNTING:-}" ]; then
