@@ -1,8 +1,10 @@
 """Object metadata: names, labels and the fields that only the server sets (apimachinery `api/validation`)."""
 
 import datetime
+import functools
 import re
 import secrets
+import time
 import uuid
 from typing import Any
 
@@ -48,8 +50,12 @@ GENERATION = frozenset(
 
 def current_time(ahead_s: int = 0) -> str:
     """Return the time `ahead_s` seconds from now as Kubernetes writes it: `2026-01-31T12:00:00Z`."""
-    time = datetime.datetime.now(datetime.UTC) + datetime.timedelta(seconds=ahead_s)
-    return time.strftime("%Y-%m-%dT%H:%M:%SZ")
+    return _stamp(int(time.time()) + ahead_s)
+
+
+@functools.lru_cache(maxsize=8)
+def _stamp(seconds: int) -> str:
+    return datetime.datetime.fromtimestamp(seconds, datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def generated_name(prefix: str) -> str:
@@ -118,13 +124,14 @@ def problems(meta: ObjectMeta) -> list[str]:
     return errors + _owner_problems(meta)
 
 
-def _qualified_problems(key: str, path: str) -> list[str]:
+@functools.lru_cache(maxsize=4096)
+def _qualified_problems(key: str, path: str) -> tuple[str, ...]:
     prefix, slash, name = key.rpartition("/")
     valid = len(name) <= 63 and _QUALIFIED.fullmatch(name) and (not slash or (len(prefix) <= 253 and _SUBDOMAIN.fullmatch(prefix)))
     rule = (
         "name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character"
     )
-    return [] if valid else [f'{path}: Invalid value: "{key}": {rule}']
+    return () if valid else (f'{path}: Invalid value: "{key}": {rule}',)
 
 
 def _owner_problems(meta: ObjectMeta) -> list[str]:

@@ -59,7 +59,7 @@ class Write(Struct, frozen=True):
     content: str = "application/json"
 
 
-class Answer(Struct, frozen=True):
+class ServerAnswer(Struct, frozen=True):
     """The answer to a request: the request's method and path, the HTTP status, and the body."""
 
     request: str
@@ -161,15 +161,15 @@ class Api:
         target = path + (f"?{urlencode(query)}" if query else "")
         data = body if body is None or isinstance(body, bytes) else msgspec.json.encode(body)
         headers = self._headers if data is None else self._headers | {"Content-Type": content}
-        return Answer(f"{method} {path}", *self._request(method, target, data, headers)).checked()
+        return ServerAnswer(f"{method} {path}", *self._request(method, target, data, headers)).checked()
 
-    def write(self, write: Write) -> Answer:
+    def write(self, write: Write) -> ServerAnswer:
         """Send one write and return the answer, also that of a server that refuses it."""
         data = None if write.body is None else msgspec.json.encode(write.body)
         headers = self._headers if data is None else self._headers | {"Content-Type": write.content}
-        return Answer(f"{write.method} {write.path}", *self._request(write.method, write.path, data, headers))
+        return ServerAnswer(f"{write.method} {write.path}", *self._request(write.method, write.path, data, headers))
 
-    def write_all(self, writes: Sequence[Write]) -> list[Answer]:
+    def write_all(self, writes: Sequence[Write]) -> list[ServerAnswer]:
         """Send writes in order and return their answers. The emulated server takes all of them in one request."""
         if not self._batches or len(writes) == 1:
             return [self.write(write) for write in writes]
@@ -250,7 +250,7 @@ class Api:
         """Create an object and return it. Raises SimulatorApiError with status 409 if the name is taken."""
         return self.created(kind, self.write(creation(kind, obj)))
 
-    def created(self, kind: ObjectKind, answer: Answer) -> Obj:
+    def created(self, kind: ObjectKind, answer: ServerAnswer) -> Obj:
         """Return the object that a write of `creation` created. Raises SimulatorApiError with status 409 if the name is taken."""
         created: Obj = _DECODE.decode(answer.checked())
         if kind == CRDS:
@@ -320,7 +320,7 @@ def deletion(kind: ObjectKind, at: Ref) -> Write:
     return Write("DELETE", kind.path(at.namespace, at.name), {"gracePeriodSeconds": 0, "propagationPolicy": "Background"})
 
 
-def deleted(answer: Answer) -> bool:
+def deleted(answer: ServerAnswer) -> bool:
     """Return True if a write of `deletion` was accepted, False if its object was missing. Raises SimulatorApiError otherwise."""
     if answer.status == 404:
         return False
@@ -328,8 +328,8 @@ def deleted(answer: Answer) -> bool:
     return True
 
 
-def _own(write: Write, answer: _BatchedAnswer) -> Answer:
-    return Answer(f"{write.method} {write.path}", answer.status, bytes(answer.body))
+def _own(write: Write, answer: _BatchedAnswer) -> ServerAnswer:
+    return ServerAnswer(f"{write.method} {write.path}", answer.status, bytes(answer.body))
 
 
 def decode_object(raw: msgspec.Raw | bytes) -> Obj:

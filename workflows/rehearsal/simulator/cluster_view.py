@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from workflows.rehearsal.simulator import api_client
-from workflows.rehearsal.simulator.api_client import Answer, Api, ObjectHead, SimulatorApiError, Write, decode_object
+from workflows.rehearsal.simulator.api_client import Api, ObjectHead, ServerAnswer, SimulatorApiError, Write, decode_object
 from workflows.rehearsal.simulator.api_kinds import CRDS, LEASES, PODS, Obj, ObjectKind, Ref, owner_uid, ref
 
 _HEADS = msgspec.json.Decoder(ObjectHead)
@@ -234,7 +234,7 @@ class ClusterView:
         bound = pod | {"spec": pod["spec"] | {"nodeName": node}, "status": status}
         bound["metadata"] = pod["metadata"] | {"resourceVersion": ""}  # a binding returns no pod: the next LIST corrects this
 
-        def read(answer: Answer) -> Obj | None:
+        def read(answer: ServerAnswer) -> Obj | None:
             if answer.status in (404, 409):
                 return self.api.get(PODS, at.name, at.namespace)
             answer.checked()
@@ -305,7 +305,7 @@ class ClusterView:
     def _known(self, kind: ObjectKind, at: Ref) -> Obj | None:
         return self._objects.get(kind, _NONE).get(at)
 
-    def _created(self, kind: ObjectKind, obj: Obj, answer: Answer) -> Obj:
+    def _created(self, kind: ObjectKind, obj: Obj, answer: ServerAnswer) -> Obj:
         try:
             return self.api.created(kind, answer)
         except SimulatorApiError as error:
@@ -362,7 +362,7 @@ class ClusterView:
             self._served.discard(at.name)
 
 
-def _patched(answer: Answer) -> Obj | None:
+def _patched(answer: ServerAnswer) -> Obj | None:
     return None if answer.status == 404 else decode_object(answer.checked())
 
 
@@ -397,7 +397,7 @@ SEQUENTIAL_WRITES = 2
 BATCH = 500
 """Most queued writes in one request to the emulated server. While it works on one batch, the answers of the last one are read."""
 
-Read = Callable[[Answer], Obj | None]
+Read = Callable[[ServerAnswer], Obj | None]
 Done = Callable[[Obj | None], None]
 
 
