@@ -32,7 +32,7 @@ def main(arguments: list[str] | None = None) -> int:
     redacts secrets and is kept in the store.
     """
     with output_log.RedirectedOutput(os.environ) as log:
-        options = _parser().parse_args(arguments)
+        options = argument_parser().parse_args(arguments)
         try:
             return int(_run(options, log))
         except StepError as error:
@@ -48,7 +48,8 @@ def main(arguments: list[str] | None = None) -> int:
             return int(ExitCode.BUG)
 
 
-def _parser() -> argparse.ArgumentParser:
+def argument_parser() -> argparse.ArgumentParser:
+    """Return the parser of the command line."""
     parser = _Parser(prog="python -m steps", description=__doc__)
     parser.add_argument("verb", choices=[verb.value for verb in Verb])
     parser.add_argument("--task", type=Path, required=True, help="task file; a bare name lies in the tasks folder")

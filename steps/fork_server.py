@@ -15,8 +15,9 @@ import sys
 
 import msgspec
 
-from steps.__main__ import main
+from steps.__main__ import argument_parser, main
 from steps.contract.fork_request import LARGEST, ForkRequest
+from steps.stages.shared import causes
 
 PACKAGES = ("steps.verbs", "steps.runtime", "steps.stages")
 LATER = ("encodings.idna", "http.client", "jinja2", "ssl", "traceback", "urllib3", "yaml")
@@ -45,6 +46,25 @@ def _import_steps() -> None:
                 importlib.import_module(module.name)
     for name in LATER:
         importlib.import_module(name)
+    _prepare_decoders(msgspec.Struct)
+    _prepare_patterns()
+
+
+def _prepare_decoders(parent: type[msgspec.Struct]) -> None:
+    """Have msgspec look at the fields of all types of steps: it keeps what it learns, and each step would begin anew."""
+    for kind in parent.__subclasses__():
+        if kind.__module__.startswith("steps."):
+            with contextlib.suppress(Exception):  # a generic type, or one that is never decoded
+                msgspec.json.Decoder(kind)
+        _prepare_decoders(kind)
+
+
+def _prepare_patterns() -> None:
+    """Have `re` compile the patterns that most steps use: those of their command line and those that tell causes."""
+    with contextlib.suppress(SystemExit):
+        argument_parser().parse_args(["seal", "--task", "none"])
+    for table in (causes.HELM, causes.ARGO_CD):
+        causes.classify(table, [("log", "")])
 
 
 def _fork(request: ForkRequest, descriptors: list[int], connection: socket.socket) -> int:
