@@ -37,7 +37,10 @@ def host_gpu_variables(spec: ClusterSpec, machine: Machine) -> dict[str, Any]:
     """Return the inventory variables about the GPUs of one host; empty if it has none."""
     if not machine.gpu or spec.accelerator is None:
         return {}
-    return {MARK: True} | ({COUNT: machine.gpus} if machine.gpus != spec.accelerator.per_node else {})
+    own = spec.hosts[machine.group].accelerator
+    differences = own.model_dump(mode="json", exclude_none=True, exclude={"per_node"}) if own else {}
+    count = {COUNT: machine.gpus} if machine.gpus != spec.accelerator.per_node else {}
+    return {MARK: True} | count | {_FIELDS[field]: value for field, value in differences.items()}
 
 
 def accelerator(variables: Mapping[str, Any]) -> dict[str, Any]:
@@ -62,6 +65,17 @@ def gpu_override(variables: Mapping[str, Any], per_node: int) -> dict[str, Any]:
     count = variables.get(COUNT)
     is_count = isinstance(count, int) and not isinstance(count, bool) and 0 <= count <= MOST
     return {"gpus": count} if is_count and count != per_node else {}
+
+
+def group_accelerator(members: Sequence[str], hosts: Mapping[str, Mapping[str, Any]], general: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the section `accelerator` of a host group whose hosts all differ alike from the one of the spec; else empty."""
+    every = [accelerator(hosts[host]) for host in members]
+    different = {field: every[0].get(field) for field in ("product", "product_label") if every[0].get(field) != general.get(field)}
+    counts = {hosts[host].get(COUNT) for host in members}
+    if len(counts) == 1 and gpu_override(hosts[members[0]], general["per_node"]).get("gpus", 0):
+        different["per_node"] = counts.pop()
+    alike = all(part.get(field) == every[0].get(field) for part in every for field in ("product", "product_label"))
+    return {field: value for field, value in different.items() if value is not None} if alike else {}
 
 
 _TOPOLOGY_FIELDS = {"rack": "bringup_rack", "leaf": "bringup_leaf", "scalable_unit": "bringup_scalable_unit"}

@@ -251,8 +251,10 @@ def _mark_gpus(inventory: Inventory, used: grouping.GroupedHosts, groups: Mappin
     product = machine_variables.accelerator(inventory.hosts[used.groups[marked[0]][0]]) if marked else {}
     for name in marked if product else ():
         groups[name]["gpu"] = True
+        own = machine_variables.group_accelerator(used.groups[name], inventory.hosts, product)
+        groups[name] |= {"accelerator": own} if own else {}
         for host in used.groups[name]:
-            if override := machine_variables.gpu_override(inventory.hosts[host], product["per_node"]):
+            if override := machine_variables.gpu_override(inventory.hosts[host], own.get("per_node", product["per_node"])):
                 groups[name].setdefault("overrides", {}).setdefault(host, {}).update(override)
     return product
 

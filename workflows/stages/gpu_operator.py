@@ -75,13 +75,14 @@ def _operands(spec: ClusterSpec, release: PlannedRelease) -> list[str]:
     return [*(name for part, (name, _) in _PARTS.items() if _runs(spec, release, part)), "nvidia-operator-validator"]
 
 
+MIG_MANAGER = "nvidia-mig-manager"
 _PARTS = {
     "driver": ("nvidia-driver-daemonset", "driver"),
     "toolkit": ("nvidia-container-toolkit-daemonset", "container-toolkit"),
     "devicePlugin": ("nvidia-device-plugin-daemonset", "device-plugin"),
     "gfd": ("gpu-feature-discovery", "gpu-feature-discovery"),
     "dcgm": ("nvidia-dcgm", "dcgm"),
-    "migManager": ("nvidia-mig-manager", "mig-manager"),
+    "migManager": (MIG_MANAGER, "mig-manager"),
 }
 """Key in the chart's values → DaemonSet of the part, and its name in the node label `nvidia.com/gpu.deploy.NAME`.
 
@@ -124,6 +125,10 @@ def _expectations(site: Site, release: PlannedRelease) -> Object:
         "operands": _operands(site.spec, release),
         **manifest_objects.root_app(site, (release,)),
     }
+    capable = [part for part in site.pools if part.spec.accelerator and part.spec.accelerator.facts.mig]
+    if MIG_MANAGER in expectations["operands"] and len(capable) < len(site.pools):
+        forgiven = site.count("gpu") - site.needed(STAGE, "gpu")
+        expectations["least_of"] = {MIG_MANAGER: max(sum(part.count("gpu") for part in capable) - forgiven, 1)}
     if has_gpu_cluster(site.spec):
         expectations["mode"] = "gpu_cluster"
     if (exporter := _exporter(site.spec, release)) != EXPORTER:

@@ -97,12 +97,14 @@ class ControlExpectation(Struct, frozen=True, kw_only=True, omit_defaults=True, 
     """Expectation of the gate gpu_operator/control.
 
     `nodes` are the GPU nodes still in the run; every one of `operands` (DaemonSets) and the `exporter` of metrics must serve at
-    least `least` of them; `exporter` is empty if the spec switches it off. `driver` is the driver version that the operator
-    installs; empty if the chart decides, or if the hosts have their own driver (`host_driver`).
+    least `least` of them, or as many as `least_of` says of an operand that not all GPUs have; `exporter` is empty if the spec
+    switches it off. `driver` is the driver version that the operator installs; empty if the chart decides, or if the hosts have
+    their own driver (`host_driver`).
     """
 
     nodes: tuple[str, ...] = ()
     least: int = 1
+    least_of: dict[str, int] = {}
     releases: tuple[Release, ...] = ()
     root_app: RootApplication | None = None
     mode: AdvertisingMode = AdvertisingMode.CLUSTER_POLICY
@@ -150,7 +152,7 @@ class GpuNode(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class NodePool(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """What is expected of the nodes of some host groups, where groups differ: the fields of this name in NodesExpectation."""
+    """Expectations about the nodes of some host groups, where groups differ; fields as in NodesExpectation."""
 
     groups: tuple[str, ...]
     gpus: int = 8

@@ -174,7 +174,7 @@ def _within_quorum(root: OperatorRoot, message: str, seen: ControlObservation, w
     states = not_ready_states(message)
     counts = {entry.name: entry for entry in seen.operands}
     daemons = [counts.get(OPERAND_OF.get(state, "")) for state in states]
-    return bool(states) and all(daemon is not None and serves([daemon], want.least) for daemon in daemons)
+    return bool(states) and all(daemon is not None and serves([daemon], _least(daemon.name, want)) for daemon in daemons)
 
 
 def _fresh(root: OperatorRoot, seen: ControlObservation) -> Finding | None:
@@ -195,9 +195,9 @@ def _fresh(root: OperatorRoot, seen: ControlObservation) -> Finding | None:
 def _operands(root: OperatorRoot, seen: ControlObservation, want: ControlExpectation) -> Finding | None:
     for wanted in (*want.operands, *filter(None, (want.exporter,))):
         daemons = [entry for entry in seen.operands if _is_operand(entry.name, wanted)]
-        if serves(daemons, want.least):
+        if serves(daemons, _least(wanted, want)):
             continue
-        expected = f"ready on at least {want.least} nodes"
+        expected = f"ready on at least {_least(wanted, want)} nodes"
         if (off := _switched_off(wanted, root, daemons, seen, want)) is not None:
             return off
         if daemons:
@@ -214,7 +214,7 @@ def _switched_off(
 ) -> Finding | None:
     """Return a failure if the root resource or labels of nodes switch off an operand that the plan expects."""
     switch, label = SWITCHES.get(wanted, ("", ""))
-    expected = f"ready on at least {want.least} nodes"
+    expected = f"ready on at least {_least(wanted, want)} nodes"
     if switch in root.disabled:
         seen_off = f"{root.name} has {switch}.enabled: false, so the operator does not run {wanted}, which the plan expects"
         step = (
@@ -223,7 +223,7 @@ def _switched_off(
         return fail(FailureClass.COMPARISON, seen_off, expected, step)
     selected = sum(entry.desired for entry in daemons)
     nodes = seen.off.get(label, ()) or seen.off.get("operands", ())
-    if not daemons or selected >= want.least or not nodes:
+    if not daemons or selected >= _least(wanted, want) or not nodes:
         return None
     seen_off = f"{wanted} runs on {selected} nodes only: label nvidia.com/gpu.deploy.{label} is not true on {some(nodes, 3)}"
     if all(node.partition("=")[2].startswith("paused") for node in nodes):
@@ -249,6 +249,11 @@ def _driver_image(seen: ControlObservation, want: ControlExpectation) -> Finding
             step = "the operator has not acted on the new spec: read its log"
             return unknown(FailureClass.COMPARISON, image, f"driver {want.driver}", step)
     return None
+
+
+def _least(wanted: str, want: ControlExpectation) -> int:
+    """Return the number of nodes that an operand must serve: not all GPUs can be split by MIG."""
+    return want.least_of.get(wanted, want.least)
 
 
 def _is_operand(name: str, wanted: str) -> bool:
