@@ -1,7 +1,7 @@
 """Findings about a spec as rows for scripts: errors that hinder reading it, and breaches of compatibility rules."""
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +9,7 @@ from workflows import catalog
 from workflows.app.specs import sources
 from workflows.nodeimage import recipe_spec
 from workflows.spec import Issue, SpecError, SpecErrors, announcement_rule, key_files
+from workflows.spec.document import YamlDocument
 from workflows.spec.loading import read
 from workflows.spec.validation_errors import line_of
 
@@ -52,10 +53,21 @@ def check(source: str, image_issues: Callable[[Path], Iterable[Issue]]) -> Check
 
 def _with_rules(errors: SpecErrors, path: Path) -> SpecErrors:
     """Return the errors of a spec, with those that compatibility rules find in its valid sections."""
-    further = catalog.further_errors(errors, catalog.load())
-    document = read(path)[1] if further and path.is_file() else None
-    rules = [issue.as_error(line_of(issue.path, document) if document else 0) for issue in further]
-    return SpecErrors(errors.source, [*errors.errors, *rules]) if rules else errors
+    further = [issue.as_error() for issue in catalog.further_errors(errors, catalog.load())]
+    document = _parsed(path)
+    if document is None:
+        return SpecErrors(errors.source, [*errors.errors, *further]) if further else errors
+    # errors of planned releases and of rules name keys, but no lines yet
+    located = [replace(error, line=error.line or line_of(error.path, document)) for error in (*errors.errors, *further)]
+    return SpecErrors(path.name, located)
+
+
+def _parsed(path: Path) -> YamlDocument | None:
+    """Return a spec file as YAML; None if it is no file, such as a pipe, which can be read only once, or cannot be read."""
+    try:
+        return read(path)[1] if path.is_file() else None
+    except SpecErrors:
+        return None
 
 
 def _error(error: SpecError) -> dict[str, Any]:

@@ -250,6 +250,9 @@ def check(spec: ClusterSpec, catalog: Catalog) -> tuple[Issue, ...]:
     releases, errors = _attempt(spec, catalog)
     issues = compat.check(spec, map(_planned, releases))
     if errors:
+        written = {issue.path for issue in issues if issue.severity == "error"}
+        # an override's own error says it already
+        errors = [error for error in errors if error.path.replace("catalog.", "overrides.", 1) not in written]
         errors += [issue.as_error() for issue in issues if issue.severity == "error"]
         raise SpecErrors(f"releases of {spec.name}", cut(errors))
     return issues
@@ -285,6 +288,7 @@ def _overridden(spec: ClusterSpec, catalog: Catalog) -> Iterator[compat.ReleaseF
             yield compat.ReleaseFacts(
                 id=name,
                 version=version,
+                from_manifest=bool(component.manifest),
                 values=override.values,
                 schema=schema.values if schema else {},
                 schema_source=schema.source if schema else "",

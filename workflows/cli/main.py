@@ -124,7 +124,8 @@ def _interrupted(arguments: list[str]) -> None:
     """Print that a command was interrupted and how to go on. A run's engine tells by itself how it ended, if it had begun."""
     command = _command_path(arguments).removeprefix("bringup ")
     if command in STARTING:
-        hint = "`bringup runs` lists what has begun, and `bringup resume RUN` goes on with it; what is not listed changed nothing"
+        on = "is started again by the same command" if command == "rehearse" else "goes on with `bringup resume RUN`"
+        hint = f"`bringup runs` lists what has begun, which {on}; what is not listed changed nothing"
         output.error("interrupted", hint)
     elif command not in FOLLOWING:
         output.error("interrupted", "the same command begins anew; what it printed as done is done")

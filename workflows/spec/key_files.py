@@ -15,6 +15,9 @@ from workflows.spec.fields import SecretRef
 
 RULE = "key_files"
 SOURCE = "https://man.openbsd.org/ssh_config#IdentityFile"
+_PRIVATE_KEYS = ("ssh.key.file", "publish.sign.file", "publish.ssh.key.file")
+_PUBLIC = (b"ssh-", b"ecdsa-", b"sk-ssh-", b"sk-ecdsa-")
+"""Beginnings of a line in an SSH public key file."""
 _KNOWN_HOSTS = ("ssh.known_hosts", "delivery.argo_cd.known_hosts")
 
 
@@ -25,19 +28,22 @@ def missing_files(spec: BaseModel, folder: Path) -> Iterator[Issue]:
     """
     for path, text in _files("", spec):
         file = folder / user_paths.expand_home(text)
-        flaw = _flaw(file)
+        flaw = _flaw(file, is_private=path in _PRIVATE_KEYS)
         if flaw:
             yield Issue(RULE, "warning", path, f"{flaw} {file}", "create it before a run, or correct the path", SOURCE)
 
 
-def _flaw(file: Path) -> str:
+def _flaw(file: Path, *, is_private: bool) -> str:
     try:
         if not file.exists():
             return "there is no file"
         if not file.is_file():
             return "a file is expected, and this is none:"
         with file.open("rb") as opened:
-            return "" if opened.read(1) else "there is nothing in the file"
+            start = opened.read(64)
+        if is_private and start.startswith(_PUBLIC):
+            return "a private key is expected, and this is a public one:"
+        return "" if start else "there is nothing in the file"
     except OSError as error:
         return f"the file cannot be read ({error.strerror or 'unreadable'}):"
 

@@ -20,8 +20,8 @@ _OTHER_ACCELERATORS = re.compile(
     r"910[bc]?|cerebras|groq|graphcore|ipu)\b"
 )
 _OTHER_NVIDIA = re.compile(
-    r"^(k80|p100|p40|p4|v100s?|t4|l4|l40|l20|l2|a2|a10g?|a16|a30x?|a40|a800|h20|h800|h100-?pcie|b100|gh200|gb300|gb10|"
-    r"rtx.*|quadro.*|titan.*|geforce.*|thor|orin|spark|rubin.*|vr200|tesla.*)$"
+    r"^(k80|p100|p40|p4|v100s?|t4|l4|l40|l20|l2|a2|a10g?|a16|a30x?|a40|a800|h20|h800|h100[ _-]?pcie|h200[ _-]?nvl|b100|"
+    r"gh200|gb300|gb10|rtx.*|quadro.*|titan.*|geforce.*|thor|orin|spark|rubin.*|vr200|tesla.*)$"
 )
 _NOISE = re.compile(r"nvidia|tesla|hgx|dgx|sxm\d?|hbm\d?e?|gpu|[\s_-]")
 _MEMORY = re.compile(r"(?<=h100)80gb|(?<=h200)141gb|(?<=b200)1[89]\dgb|(?<=b300)2\d\dgb|(?<=l40s)48gb")

@@ -1,5 +1,6 @@
 """Sections about services on the platform: base services, Slurm on Kubernetes, and the validation that accepts the platform."""
 
+from itertools import pairwise
 from typing import Annotated, Literal
 
 from pydantic import Field, StringConstraints, model_validator
@@ -156,7 +157,17 @@ class Nccl(Section):
         examples=[350],
     )
 
+    @model_validator(mode="after")
+    def _sizes_grow(self) -> "Nccl":
+        sizes = [int(size.rstrip("KMG")) << _SHIFTS[size.lstrip("0123456789")] for size in self.sizes]
+        if any(larger <= size for size, larger in pairwise(sizes)):
+            fitting = [self.sizes[sizes.index(size)] for size in sorted(set(sizes))]
+            raise problem("nccl-tests goes from the first size up to the last", f"write sizes: [{', '.join(fitting)}]")
+        return self
 
+
+_SHIFTS = {"": 0, "K": 10, "M": 20, "G": 30}
+"""Binary shifts of the units of message sizes."""
 FactName = Literal["driver", "driver_flavour", "cuda", "kernel", "vbios", "nic_firmware"]
 """Names of the facts by which nodes are compared, as in `steps.contract.fleet_facts`."""
 

@@ -162,10 +162,15 @@ def _sentences(
         fix = f"write {near}" if near else write
         if location and isinstance(location[-1], int) and sample:
             fix = _as_entries(detail.get("input"), sample) or (fix if near else f"write it in the form of {sample}")
-        return "the text does not have the expected form" + (f": {about}" if about else ""), fix
+        return "the text does not have the expected form" + (f": {_without_default(about)}" if about else ""), fix
     if kind in _LIMITS:
         return _LIMITS[kind].format(**context), write
     return _WANTED.get(kind, detail["msg"]), write
+
+
+def _without_default(description: str) -> str:
+    """Return a field's description for a message: without its default, which says nothing about the form."""
+    return re.sub(r"[;.] [Dd]efault\b.*", "", description, flags=re.DOTALL).rstrip(".")
 
 
 def _meaning(detail: ErrorDetails, location: Sequence[int | str], written: str | None) -> tuple[str, str] | None:

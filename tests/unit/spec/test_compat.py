@@ -434,6 +434,7 @@ REFUSED: list[tuple[str, dict[str, Any], tuple[str, str]]] = [
         {"os": {"distribution": "rhel", "version": "9.6", "selinux": "enforcing", "apparmor": "enabled"}},
         ("error", "os.apparmor"),
     ),
+    ("P33", {"overrides": valued("mpi_operator", replicas=2)}, ("error", "overrides.mpi_operator.values")),
     ("P33", {"overrides": valued("gpu_operator", drivr={"enabled": True})}, ("error", f"{GPU_VALUES}.drivr")),
     (
         "P33",

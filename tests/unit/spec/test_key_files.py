@@ -30,3 +30,9 @@ def test_a_folder_is_no_key(tmp_path: Path, name: str) -> None:
     (tmp_path / "folder").mkdir()
     found = {issue.path: issue.problem for issue in missing_files(loaded(tmp_path, key=name), tmp_path)}
     assert found["ssh.key.file"].startswith("a file is expected, and this is none")
+
+
+def test_a_public_key_is_no_private_one(tmp_path: Path) -> None:
+    (tmp_path / "id.pub").write_text("ssh-ed25519 AAAA ops@example.org\n", encoding="utf-8")
+    found = {issue.path: issue.problem for issue in missing_files(loaded(tmp_path, key="./id.pub"), tmp_path)}
+    assert found["ssh.key.file"] == f"a private key is expected, and this is a public one: {tmp_path / 'id.pub'}"

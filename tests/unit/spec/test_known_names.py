@@ -21,6 +21,7 @@ PRODUCTS = [
     ("L4", "no facts about L4", "choose one of"),
     ("H800", "no facts about H800", "choose one of"),
     ("GB300", "no facts about GB300", "choose one of"),
+    ("H200-NVL", "no facts about H200-NVL", "choose one of"),
     ("RTX 6000 Ada", "no facts about RTX 6000 ADA", "choose one of"),
 ]
 RELEASES = [

@@ -373,3 +373,9 @@ def test_an_unknown_kind_is_one_error_that_names_the_kinds() -> None:
         spec.load("apiVersion: bringup/v1\nkind: Foo\nname: x\n")
     (error,) = refused.value.errors
     assert (error.path, error.line, error.fix) == ("kind", 2, "write one of Cluster, Factory, Stack, Image, ImageRecipe")
+
+
+def test_message_sizes_that_do_not_grow_are_refused_with_their_right_order() -> None:
+    with pytest.raises(spec.SpecErrors, match=r"write sizes: \[512M, 1G, 8G\]"):
+        load(validation={"nccl": {"inter_node_floor_gb_s": 1, "sizes": ["8G", "512M", "1G"]}})
+    assert load(validation={"nccl": {"inter_node_floor_gb_s": 1, "sizes": ["1024", "1G"]}}).validation.nccl.sizes == ("1024", "1G")

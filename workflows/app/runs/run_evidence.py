@@ -37,7 +37,7 @@ class NotSealed(ValueError):
     """Error for a run of this machine that has not ended, so nothing of it is sealed."""
 
     def __init__(self, run: str, *, goes_on: bool) -> None:
-        super().__init__(f"run {run} {'goes on' if goes_on else 'was interrupted'}: its evidence is sealed when it ends")
+        super().__init__(f"run {run} {'goes on' if goes_on else 'was interrupted'}, so nothing of it is sealed yet")
         self.hint = f"see where it stands: bringup status {run}"
 
 

@@ -27,6 +27,9 @@ def values_fit_their_charts(platform: Platform) -> Iterator[RuleFinding]:
     """Overrides use keys and types of the pinned chart, since Helm ignores unknown keys, and objects the fields of their kinds."""
     for release in platform.releases.values():
         written = platform.spec.overrides[release.id].values if release.id in platform.spec.overrides else {}
+        if release.from_manifest:
+            yield from _of_no_chart(platform.spec, release)
+            continue
         unknown: list[str] = []
         for flaw in ShapeComparison().flaws(release.values, release.schema, ""):
             key = flaw.path.removeprefix(".")
@@ -39,6 +42,15 @@ def values_fit_their_charts(platform: Platform) -> Iterator[RuleFinding]:
         if unknown:
             yield _unverified(release, unknown)
         yield from _of_objects(release)
+
+
+def _of_no_chart(spec: ClusterSpec, release: ReleaseFacts) -> Iterator[RuleFinding]:
+    """Yield the keys of an override that only a chart has, for a component that is applied from a manifest."""
+    override = spec.overrides.get(release.id)
+    for field in ("values", "repo", "digest"):
+        if override is not None and getattr(override, field):
+            problem = f"{release.id} is applied from a manifest, not from a chart, so nothing would read this"
+            yield RuleFinding(f"overrides.{release.id}.{field}", problem, "remove it; version says which manifest is applied")
 
 
 def _is_written(values: Mapping[str, Any], key: str) -> bool:

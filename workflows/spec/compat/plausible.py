@@ -34,7 +34,9 @@ def versions_are_known(platform: Platform) -> Iterator[RuleFinding]:
         foreign = all(numbers(name)[0] != numbers(os.version)[0] for name in known)
         problem = f"the node profile is not written for {os.distribution} {os.version}"
         reason = "; it has no unified cgroup hierarchy, which Kubernetes needs" if too_old else ""
-        fix = f'write version: "{latest}", as /etc/os-release says it; known are {_folded(known)}'
+        fix = f'write it as VERSION_ID in /etc/os-release has it, as in "{latest}"; known are {_folded(known)}'
+        if foreign or too_old:  # no other spelling of a known release
+            fix = f"install a known release on the machines ({_folded(known)}), and write that"
         yield RuleFinding("os.version", problem + reason, fix, "error" if too_old or foreign else None)
     running, release = platform.kubernetes, platform.spec.rke2.version
     newest = NEWEST_PATCH.get(running[1])
