@@ -137,7 +137,8 @@ def test_nothing_outlives_a_killed_rehearsal(machine: Any, small: str) -> None:
         assert "hint: start it again: bringup rehearse small.yaml\n" in said
     unsealed = machine.call("verify", machine.runs[0])
     assert unsealed.code == 64
-    assert "no seal.json" in unsealed.err
+    assert "was interrupted, so nothing of it is sealed yet" in unsealed.err
+    assert "a rehearsal is over then; start it again: bringup rehearse small.yaml" in machine.call("status").out
     assert "os_prep" in machine.call("report").out
 
 
