@@ -318,8 +318,19 @@ accelerator: {product: H100, per_node: 4, driver: host, driver_version: "580.10"
 """
 
 
+EXAMPLE = examples.path("h200-16").read_text()
+OLDER = """  older:
+    role: agent
+    ranges: old[1-2]
+    gpu: true
+    addresses: {start: 10.10.2.1}
+    accelerator: {product: A100-80GB, per_node: 4}
+"""
+TWO_PRODUCTS = EXAMPLE.replace("\nssh:\n", f"{OLDER}\nssh:\n")
+
+
 @pytest.mark.parametrize("form", ["yaml", "ini", "json"])
-@pytest.mark.parametrize("source", [SITE, examples.path("h200-16").read_text()], ids=["site", "h200-16"])
+@pytest.mark.parametrize("source", [SITE, EXAMPLE, TWO_PRODUCTS], ids=["site", "h200-16", "two-products"])
 def test_an_inventory_of_a_spec_gives_the_same_machines_again(source: str, form: Any, tmp_path: Path) -> None:
     before = load(source)
     (tmp_path / "site").write_text(inventory_export.render_inventory(inventory_export.export_inventory(before, tmp_path), form))
@@ -341,6 +352,7 @@ def test_an_inventory_of_a_spec_gives_the_same_machines_again(source: str, form:
                 machine.python or PYTHON,
                 machine.gpu,
                 machine.gpus,
+                machine.product,
                 machine.rack,
                 machine.leaf,
                 machine.scalable_unit,
