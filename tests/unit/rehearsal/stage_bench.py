@@ -15,10 +15,11 @@ from workflows import bringup
 from workflows.engines import launch, run_inputs
 from workflows.engines.folders import StateFolder
 from workflows.plan.compiler import compile_plan
+from workflows.plan.model import Plan
 from workflows.rehearsal import approver, earlier_stages
 from workflows.rehearsal.rehearsal_run import RehearsalOptions
 from workflows.rehearsal.simulated_cluster import SimulatedCluster, call_control_api, set_faults, simulated_cluster, write_fleet
-from workflows.render.bundle import render
+from workflows.render.bundle import Bundle, render
 from workflows.spec import ClusterSpec
 
 RUN = "stand"
@@ -77,6 +78,7 @@ class StageBench:
         self._keeper = keeper
         self._folder = folder
         self._count = 0
+        self._rendered: dict[str, tuple[Plan, Bundle]] = {}
 
     def snapshot(self) -> Snapshot:
         """Return the present state of API server and simulator."""
@@ -95,8 +97,11 @@ class StageBench:
         began = time.monotonic()
         self._count += 1
         folder = StateFolder(self._folder / f"{self._count:03d}-{stage}").run(RUN)
-        plan = compile_plan(self._spec, only=[stage])
-        run_inputs.write(folder, plan, render(plan, bringup.build), Path("/"), {}, simulated=True)
+        if stage not in self._rendered:
+            plan = compile_plan(self._spec, only=[stage])
+            self._rendered[stage] = plan, render(plan, bringup.build)
+        plan, bundle = self._rendered[stage]
+        run_inputs.write(folder, plan, bundle, Path("/"), {}, simulated=True)
         kept = self._folder / "secrets"
         if kept.exists():
             shutil.copytree(kept, folder.inputs / "secrets", dirs_exist_ok=True)

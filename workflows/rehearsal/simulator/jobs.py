@@ -224,7 +224,7 @@ class _Round:
             counts["completedIndexes"] = _ranges(self._indices(self._succeeded)) or None
         if self._per_index is not None:
             counts["failedIndexes"] = _ranges(self._given_up()) or None
-        self._world.patch(JOBS, self._at, {"status": counts | extra}, status=True)
+        self._world.patch_soon(JOBS, self._at, {"status": counts | extra}, status=True)
 
 
 def _finished_at(pod: Obj) -> str:

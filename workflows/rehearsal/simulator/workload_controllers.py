@@ -51,7 +51,8 @@ def _look(world: World, kind: ObjectKind, workload: Obj) -> None:
             world.delete(PODS, pod)
     for name, pod in wanted.items():
         if name not in owned:
-            owned[name] = world.create(PODS, pod)
+            world.create_soon(PODS, pod)
+            owned[name] = pod
     _report_workload(world, kind, workload, [pod for name, pod in owned.items() if name in wanted])
 
 
@@ -82,7 +83,7 @@ def _report_workload(world: World, kind: ObjectKind, workload: Obj, owned: list[
         status["conditions"] = _conditions(world, workload, ready >= replicas)
     else:
         status |= {"currentReplicas": replicas or None, "currentRevision": "simulated", "updateRevision": "simulated"}
-    world.patch(kind, workload, {"status": status}, status=True)
+    world.patch_soon(kind, workload, {"status": status}, status=True)
 
 
 def _conditions(world: World, workload: Obj, up: bool) -> list[Obj]:
