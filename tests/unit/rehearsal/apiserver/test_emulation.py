@@ -213,3 +213,41 @@ def test_unknown_endpoint_and_method(emulated: Cluster) -> None:
     assert emulated.get("/emulation/other").status == 404
     assert emulated.post("/emulation/snapshot", {}).status == 405
     assert emulated.call("GET", "/emulation/snapshot", Authorization="").status == 401
+
+
+def test_a_batch_is_answered_as_its_writes_would_be_one_by_one(emulated: Cluster) -> None:
+    before = emulated.get("/emulation/changes").body
+    emulated.post("/api/v1/nodes", {"metadata": {"name": "n1"}})
+    running = {"status": {"phase": "Running", "unknown": 1}}
+    binding = {"metadata": {"name": "p"}, "target": {"kind": "Node", "name": "n1"}}
+    writes = [
+        {"method": "POST", "path": PODS, "body": pod("p")},
+        {"method": "POST", "path": f"{PODS}/p/binding", "body": binding},
+        {"method": "PATCH", "path": f"{PODS}/p/status", "body": running},
+        {"method": "PATCH", "path": f"{PODS}/p/status", "body": {"status": {"phase": 1}}},
+        {"method": "POST", "path": PODS, "body": pod("p")},
+        {"method": "DELETE", "path": f"{PODS}/none"},
+        {"method": "PUT", "path": f"{PODS}/p", "body": pod("p")},
+        {"method": "PATCH", "path": "/version", "body": {}},
+    ]
+    answers = emulated.post("/emulation/writes", writes).body
+    assert [row["status"] for row in answers] == [201, 201, 200, 400, 409, 404, 405, 404]
+    assert answers[2]["body"] == emulated.get(f"{PODS}/p").body
+    assert (answers[2]["body"]["spec"]["nodeName"], answers[2]["body"]["status"]["phase"]) == ("n1", "Running")
+    assert answers[4]["body"]["reason"] == "AlreadyExists"
+    assert emulated.get("/emulation/changes").body["pods."] == before.get("pods.", 0) + 3
+    assert emulated.post("/emulation/writes", {"method": "POST"}).status == 400
+
+
+def test_a_batch_does_not_pass_by_a_disturbance(emulated: Cluster) -> None:
+    emulated.put("/emulation/disturbance", {"fail_next": {"count": 1, "status": 503, "methods": ["POST"]}})
+    write_of = {"method": "POST", "path": PODS, "body": pod("p")}
+    assert [row["status"] for row in emulated.post("/emulation/writes", [write_of, write_of]).body] == [503, 201]
+
+
+def test_a_merge_patch_checks_what_it_changes(emulated: Cluster) -> None:
+    created = emulated.post(PODS, pod("p")).body
+    same = emulated.patch(f"{PODS}/p", {"metadata": {"labels": None}}).body
+    assert same["metadata"]["resourceVersion"] == created["metadata"]["resourceVersion"]
+    assert emulated.patch(f"{PODS}/p", {"metadata": {"labels": {"a b": "c"}}}).status == 422
+    assert emulated.patch(f"{PODS}/p", {"spec": {"containers": "none"}}).status == 400
