@@ -25,7 +25,7 @@ LIFETIME = 90 * 86400.0
 """Seconds for which a statement holds: longer than any sensible pause between two rebuilds."""
 _SIGNER = "publisher"
 SIGNED, KEPT, MISSING, NONE = "signed", "kept", "missing", "none"
-"""What a rollback made of the statement."""
+"""Outcomes of a rollback for the statement (see `RollbackResult`)."""
 _MISSING = "is missing: nobody can tell if the pointer was led back to an old version; publish, or roll back to it with --sign-key"
 
 
