@@ -108,7 +108,7 @@ def name_problem(resource: ServedResource, name: str) -> str:
 
 def problems(meta: ObjectMeta) -> list[str]:
     """Return the validation errors in labels, annotations, finalizers and owner references; empty if there are none."""
-    errors = []
+    errors: list[str] = []
     for key, value in meta.get("labels", {}).items():
         errors += _qualified_problems(key, "metadata.labels")
         if len(value) > 63 or (value and not _QUALIFIED.fullmatch(value)):
