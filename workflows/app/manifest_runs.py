@@ -79,7 +79,8 @@ def execute(
 def _summary(record: Path) -> Iterator[str]:
     run_record = json.loads(record.read_text())
     nodes = run_record["nodes"]
-    yield f"{run_record['phase']}: {count(len(nodes), 'node')} {run_record.get('message') or ''}".rstrip()
+    why = f"; {run_record['message']}" if run_record.get("message") else ""
+    yield f"{run_record['phase']}: {count(len(nodes), 'node')}{why}"
     bad = [node for node in nodes if node["phase"] in _BAD and run_record["phase"] in _BAD]
     for node in [node for node in bad if node["type"] not in _OF_OTHERS] or bad:
         yield f"  {node['name']}: {node['phase']}: {node.get('message') or 'it left no message'}"
