@@ -58,9 +58,7 @@ def _derived(spec: ClusterSpec) -> dict[str, Any]:
         "product_label": product,
         "gpu_nodes": len(spec.gpu_machines),
         "resource_key": spec.fabric.resource_key,
-        "flavor_labels": dict(flavor.node_labels)
-        if flavor.node_labels is not None
-        else {PRODUCT_LABEL: product},
+        "flavor_labels": dict(flavor.node_labels) if flavor.node_labels is not None else {PRODUCT_LABEL: product},
         "covered_resources": list(covered),
         "plugin_configs": plugin_configs(spec),
         "mig_strategy": mig_strategy(spec),

@@ -46,7 +46,8 @@ ssh:
 """,
     },
     "slurm.accounting.port=3306": {
-        "  login: {replicas: 1}\n": "  login: {replicas: 1}\n  accounting: {host: mariadb.slurm.svc, password: {file: ./db_password}}\n",
+        "  login: {replicas: 1}\n": "  login: {replicas: 1}\n"
+        "  accounting: {host: mariadb.slurm.svc, password: {file: ./db_password}}\n",
     },
     "slurm.kind=sunk": {
         "  kind: slinky\n": "  kind: sunk\n  repo: oci://registry.example.org/sunk\n  version: 7.3.0\n",
