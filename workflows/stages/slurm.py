@@ -250,7 +250,8 @@ def _nodes(site: Site, cluster: PlannedRelease) -> Step:
         "namespaces": [cluster.namespace],
         **_place(site, cluster),
     }
-    installed = {name: count for name, count in _installed(site).items() if count != gpus_of(site)[name]}
+    of_slurm = gpus_of(site)
+    installed = {name: count for name, count in _installed(site).items() if count != of_slurm[name]}
     expectations: Object = {**_gpu_counts(site), "states": True, "promised": slinky}
     expectations |= {"installed": installed} if installed else {}
     return Step(

@@ -58,7 +58,7 @@ print(*sorted({{"workflows.spec", "yaml", "hera"}} & set(sys.modules)), file=sys
 
 
 SPEC = {"apiVersion": "bringup/v1", "kind": "Image", "name": "lab", "owner": "hpc", "revision": "1", "recipe": "base"}
-MOST_MODULES = 520
+MOST_MODULES = 530
 """Of Python, of ours and of the libraries that read a spec; reports and templates are another hundred."""
 
 
