@@ -86,6 +86,8 @@ UNUSED = (
     ("validation-functional", "*", "batch", "jobs"),
 )
 """Rights to change something that a healthy run does not use: patterns of task, verb, API group and resource."""
+SOMETIMES = (("*", "deletecollection", "", "pods"),)
+"""Rights that a healthy run may not use: garbage collection may remove the pods of a deleted Job before the check looks for them."""
 
 
 class Asked(NamedTuple):
@@ -140,7 +142,7 @@ def test_no_task_may_write_what_none_wrote(recorded: Recorded) -> None:
         (task, "create", *rest) for task, verb, *rest in used if verb == "patch"
     }  # an apply takes both, and is audited as patch
     unused = sorted(_writes(recorded.rendered) - used - applied)
-    assert not [right for right in unused if not any(_explains(row, right) for row in UNUSED)]
+    assert not [right for right in unused if not any(_explains(row, right) for row in UNUSED + SOMETIMES)]
     assert not [row for row in UNUSED if not any(_explains(row, right) for right in unused)], "a row of the table explains nothing"
 
 
