@@ -87,7 +87,7 @@ UNUSED = (
 )
 """Rights to change something that a healthy run does not use: patterns of task, verb, API group and resource."""
 SOMETIMES = (("*", "deletecollection", "", "pods"),)
-"""Rights that a healthy run may not use: garbage collection may remove the pods of a deleted Job before the check looks for them."""
+"""Rights that a healthy run may not use: garbage collection may remove pods of a deleted Job before the check looks for them."""
 
 
 class Asked(NamedTuple):
