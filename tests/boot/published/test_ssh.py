@@ -73,7 +73,7 @@ def test_publish_go_back_and_verify(server: Server, root: Path, tmp_path: Path) 
     assert [one.unchanged for one in seen] == [False, True, False, False, False]
     assert len(seen[-1].versions) == 3
     with image_kind.connect(where, server.folder) as way:
-        assert image_publication.roll_back(way, "compute", "", "ada").to == seen[3].version
+        assert image_publication.roll_back(way, "compute", "", "ada", where.signers, server.folder / "key").to == seen[3].version
         assert image_kind.problems(way.look("compute", (ALL,)), where.signers) == ()
     assert (root / "compute/current").readlink() == Path("versions", seen[3].version)
     assert wrong(root, signers=where.signers) == []
