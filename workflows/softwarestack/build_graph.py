@@ -4,7 +4,6 @@ Lock readers make it; they read files from outside, so the graph checks itself w
 """
 
 import re
-from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -122,9 +121,3 @@ class BuildGraph:
 
     def _problem(self, problem: str) -> LockError:
         return LockError(f"{self.source}: {problem}", "make the lock again: it was cut off, edited by hand, or is no lock")
-
-
-def duplicate_names(graph: BuildGraph) -> dict[str, int]:
-    """Return packages that the graph has more than once, with their numbers of configurations, by name."""
-    counts = Counter(node.name for node in graph.nodes.values() if not node.external)
-    return {name: count for name, count in sorted(counts.items()) if count > 1}
