@@ -306,20 +306,26 @@ def _attachment(pod: CheckPod, want: FunctionalExpectation, ring: RingReports) -
                 state = f"interface {attached.interface or 'none'}, ips {', '.join(attached.ips) or 'none'}"
             step = "log of Multus and of nv-ipam-node on this node"
             return fail(FailureClass.RUNTIME, f"network {network}: {state}", "an interface with an address", step)
-    for address in (*_secondary_addresses(pod), *_gids(pod)):
-        others = [node for node in ring.owners.get(address, ()) if node != pod.node]
-        if others:
-            seen = f"address {address} is also that of a pod on {', '.join(others[:MOST_NAMED])}"
+    for address in _secondary_addresses(pod):
+        if others := _other_owners(address, pod, ring):
             step = "see fabric.ip_pool: blocks of nv-ipam must not overlap, nor a second IPAM hand out the same range"
-            if "(rail " in address:
-                seen = f"GID {address} is also that of a port of {', '.join(others[:MOST_NAMED])}"
-                step = (
-                    "give each machine an address of its own in the fabric (RoCE), or correct the port GUID in its NIC's firmware"
-                )
-            # addresses of pods that are still to come may show which IPAM is wrong
-            make = unknown if ring.silent else fail
-            return make(FailureClass.RUNTIME, seen, "an address of its own", step)
+            return _shared(f"address {address} is also that of a pod on {others}", step, ring)
+    for gid in _gids(pod):
+        if others := _other_owners(gid, pod, ring):
+            step = "give each machine an address of its own in the fabric (RoCE), or correct the port GUID in its NIC's firmware"
+            return _shared(f"GID {gid} is also that of a port of {others}", step, ring)
     return None
+
+
+def _other_owners(address: str, pod: CheckPod, ring: RingReports) -> str:
+    """Return the first other nodes that have an address or GID of a pod, for a sentence; empty if there are none."""
+    return ", ".join([node for node in ring.owners.get(address, ()) if node != pod.node][:MOST_NAMED])
+
+
+def _shared(seen: str, step: str, ring: RingReports) -> Finding:
+    # addresses of pods that are still to come may show which side is wrong
+    make = unknown if ring.silent else fail
+    return make(FailureClass.RUNTIME, seen, "an address of its own", step)
 
 
 def _usual_mtus(pods: Iterable[CheckPod], want: FunctionalExpectation) -> dict[str, int]:
