@@ -42,18 +42,21 @@ def check(source: str, image_issues: Callable[[Path], Iterable[Issue]]) -> Check
     """
     path = sources.find(source)
     try:
-        of_image = path.is_file() and sources.kind_of(path) in (sources.IMAGE_SPEC, recipe_spec.KIND)  # a pipe is read only once
-    except SpecErrors as errors:
-        return Checked(path, unreadable=_with_rules(errors, path))
-    try:
-        if of_image:
-            return Checked(path, tuple(image_issues(path)))
+        if path.is_file() and sources.kind_of(path) in (sources.IMAGE_SPEC, recipe_spec.KIND):  # a pipe can be read only once
+            return _check_image(path, image_issues)
         spec = sources.read(source)[1]
         issues = (*catalog.check(spec, catalog.load()), *announcement_rule.cluster_issues(spec))
         return Checked(path, (*issues, *(key_files.missing_files(spec, path.parent) if path.is_file() else ())))
     except SpecErrors as errors:
-        # the errors of an image are of its spec, its recipe, or the recipes below that, each with its own lines
-        return Checked(path, unreadable=errors if of_image else _with_rules(errors, path))
+        return Checked(path, unreadable=_with_rules(errors, path))
+
+
+def _check_image(path: Path, image_issues: Callable[[Path], Iterable[Issue]]) -> Checked:
+    """Return the findings about an image spec or a recipe. Its errors may be those of another file, and name their own lines."""
+    try:
+        return Checked(path, tuple(image_issues(path)))
+    except SpecErrors as errors:
+        return Checked(path, unreadable=errors)
 
 
 def _with_rules(errors: SpecErrors, path: Path) -> SpecErrors:
