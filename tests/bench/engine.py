@@ -59,7 +59,7 @@ def overheads() -> list[float]:
             ends.append(time.perf_counter())
 
     chain = [{"name": f"t{i}", "template": "t", **({"depends": f"t{i - 1}"} if i else {})} for i in range(STEPS)]
-    manifest = workflow(chain, [{"name": "t", "container": {"command": ["true"]}}])
+    manifest = workflow(chain, [{"name": "t", "container": {"image": "none", "command": ["true"]}}])
     with tempfile.TemporaryDirectory() as folder:
         LocalEngine(Path(folder) / "run", manifest, observer=observe).run()
     alone = child_alone()
@@ -79,12 +79,12 @@ def machine_events() -> list[float]:
     tasks = [{"name": "open", "template": "open"}, play, {"name": "judge", "template": "open", "depends": "play.Succeeded"}]
     inputs = {"parameters": [{"name": "shard"}]}
     templates = [
-        {"name": "open", "container": {"command": ["true"]}, "outputs": shards},
+        {"name": "open", "container": {"image": "none", "command": ["true"]}, "outputs": shards},
         {
             "name": "play",
             "inputs": inputs,
             "retryStrategy": {"limit": 1},
-            "container": {"command": ["true", "{{inputs.parameters.shard}}"]},
+            "container": {"image": "none", "command": ["true", "{{inputs.parameters.shard}}"]},
         },
     ]
     run = parse_plan(workflow(tasks, templates), {}, 16)

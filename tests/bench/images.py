@@ -20,6 +20,7 @@ from figures import Figures
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
+from tests.boot import boot
 from tests.boot.pipeline.site import Site, stood
 
 MORE = {
@@ -83,6 +84,9 @@ def main() -> None:
     parser.add_argument("--no-peer", action="store_true", help="leave out plain mmdebstrap")
     options = parser.parse_args()
     figures = Figures(f"images (load {os.getloadavg()[0]:.1f} at the start)")
+    if reasons := boot.missing():
+        figures.skip("builds and boots", "; ".join(reasons))
+        return
     with tempfile.TemporaryDirectory(prefix="bringup-bench-", dir="/var/tmp") as base:
         site = Site(Path(base) / "site", recipe="compute")
         site.lock()
