@@ -1,0 +1,305 @@
+"""A software stack as its builder reads it: packages of the lock, batches of builds, tests, and where things lie.
+
+The compiler writes `stack.json` and `stack_files.json` beside the tasks; tasks name both by digest.
+"""
+
+import base64
+import binascii
+import re
+import zlib
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cached_property
+from typing import Final
+
+import msgspec
+from msgspec import Struct
+
+from steps.contract.canonical import canonical, digest, digest_bytes
+
+SCHEMA: Final = 1
+FILE: Final = "stack.json"
+"""File name of the stack in the tasks folder."""
+FILES: Final = "stack_files.json"
+"""File name, in the tasks folder, of easyconfigs, patches and test files: sha256 → base64 of the zlib stream of the bytes."""
+MAX_BYTES: Final = 800_000
+"""Most bytes of both files together, which share a ConfigMap of at most 1 MiB with the tasks."""
+LARGEST_BYTES: Final = 64 << 20
+"""Most bytes of the stack, or of one of its files, after decompression."""
+PACKAGES: Final = "packages"
+"""Folder of the installed packages below the install root; versions of all stacks share it."""
+HASH_CHARACTERS: Final = 12
+"""Characters of a package's hash in the name of its folder."""
+_PLAIN_BYTES: Final = 200_000
+"""Most bytes of a stack that is written as plain JSON, which people can read."""
+
+
+class StackInputError(ValueError):
+    """Error: a file is no stack that this version can build; the message says why."""
+
+
+class StackSource(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A source archive or patch: its file name and SHA-256 (64 hexadecimal digits)."""
+
+    name: str
+    sha256: str
+
+
+class StackPackage(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One package of a stack.
+
+    `runtime` are hashes that the installed package needs when it runs, `build` those that only its build needs. An `external` is
+    provided by the site, and nothing builds it. `module` is its module's full name. `jobs` and `memory_mib` are what its build
+    gets. EasyBuild: `easyconfig` is its path in the robot folders, `sha256` its digest. Spack: `spec` is the path of the package's
+    spec JSON in the files of the stack, `sha256` its digest.
+    """
+
+    hash: str
+    name: str
+    version: str
+    module: str = ""
+    external: bool = False
+    runtime: tuple[str, ...] = ()
+    build: tuple[str, ...] = ()
+    easyconfig: str = ""
+    spec: str = ""
+    sha256: str = ""
+    sources: tuple[StackSource, ...] = ()
+    patches: tuple[StackSource, ...] = ()
+    size_class: str = ""
+    jobs: int = 1
+    memory_mib: int = 0
+
+    @property
+    def title(self) -> str:
+        """Name and version, for people, such as `hdf5@1.14.3`."""
+        return f"{self.name}@{self.version}"
+
+
+class StackBatch(Struct, frozen=True, kw_only=True):
+    """Packages that one task builds, in order: mostly one, several tiny ones in a large stack."""
+
+    packages: tuple[str, ...]
+
+
+class StackTestCase(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A command that must end with 0 once `modules` are loaded; no shell reads it."""
+
+    name: str
+    command: tuple[str, ...]
+    modules: tuple[str, ...] = ()
+    timeout_seconds: int = 600
+
+
+class StackTestFile(Struct, frozen=True, kw_only=True):
+    """A file of ReFrame tests: its path in the folder of the spec, and the SHA-256 by which the files of the stack have it."""
+
+    path: str
+    sha256: str
+
+
+class StackLimits(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Limits of a stack's tasks: seconds of one package's build, of loading one module, and of all ReFrame tests."""
+
+    build_seconds: int = 6 * 3600
+    load_seconds: int = 60
+    reframe_seconds: int = 3600
+
+
+class BuildCacheLocation(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The build cache: its folder, the name of the secret file with the key that signs entries, and public keys that are trusted.
+
+    No key: entries are written unsigned. No signers: entries are read by digest alone.
+    """
+
+    folder: str
+    key: str = ""
+    signers: tuple[str, ...] = ()
+
+
+class StackInput(Struct, frozen=True, kw_only=True, omit_defaults=True, dict=True):
+    """A stack with all that its tasks need; the content of `stack.json`.
+
+    `backend` is `easybuild` or `spack`, `release` its version, `naming` the module naming scheme, `target` the CPU target.
+    `packages` are those of the lock, each after all that it needs. `batches` are the builds that were missing in the cache when the
+    run was planned; the shard of a task `package` is an index of it. `root` is the absolute path at which users see the install
+    root. `sources` are folders with source archives, read before the network is asked.
+    """
+
+    name: str
+    backend: str
+    release: str
+    root: str
+    packages: tuple[StackPackage, ...]
+    roots: tuple[str, ...]
+    cache: BuildCacheLocation
+    batches: tuple[StackBatch, ...] = ()
+    naming: str = ""
+    target: str = ""
+    builder: str = ""
+    sources: tuple[str, ...] = ()
+    tests: tuple[StackTestCase, ...] = ()
+    reframe: tuple[StackTestFile, ...] = ()
+    limits: StackLimits = StackLimits()
+    lock: str = ""
+    """Digest of the lock file."""
+    origin: str = ""
+    """Where the stack came from (a commit, a folder); no part of any digest."""
+    schema: int = SCHEMA
+
+    @cached_property
+    def digest(self) -> str:
+        """Digest by which tasks name the stack; it does not cover the origin."""
+        return digest(msgspec.structs.replace(self, origin=""))
+
+    @cached_property
+    def key(self) -> str:
+        """Digest of what a published version of this stack depends on: packages, modules, place and tests, not the cache."""
+        installed = [package.hash for package in self.installed]
+        head = [self.name, self.backend, self.release, self.naming, self.target, self.root, list(self.roots), installed]
+        return digest([head, msgspec.to_builtins(self.tests), msgspec.to_builtins(self.reframe)])
+
+    @cached_property
+    def by_hash(self) -> Mapping[str, StackPackage]:
+        """Packages by hash."""
+        return {package.hash: package for package in self.packages}
+
+    @property
+    def installed(self) -> tuple[StackPackage, ...]:
+        """Packages of a published version, in the order of the lock: roots and what they need when they run, without externals."""
+        return tuple(package for package in self.closure(*self.roots) if not package.external)
+
+    def closure(self, *hashes: str) -> tuple[StackPackage, ...]:
+        """Return the packages with these hashes and all that they need when they run, externals too, in the order of the lock."""
+        members, waiting = set(hashes), list(hashes)
+        while waiting:
+            fresh = [needed for needed in self.by_hash[waiting.pop()].runtime if needed not in members]
+            members.update(fresh)
+            waiting += fresh
+        return tuple(package for package in self.packages if package.hash in members)
+
+    def needed_to_build(self, hash_: str) -> tuple[StackPackage, ...]:
+        """Return the packages to install before a package is built: its dependencies and what these need when they run."""
+        package = self.by_hash[hash_]
+        return self.closure(*package.runtime, *package.build)
+
+    def package_path(self, package: StackPackage) -> str:
+        """Return the absolute path at which users and all other packages see an installed package."""
+        return f"{self.root}/{PACKAGES}/{package_folder(package)}"
+
+
+def package_folder(package: StackPackage) -> str:
+    """Return the name of an installed package's folder, `NAME-VERSION-HASH12`, in characters that every program takes."""
+    plain = re.sub(r"[^A-Za-z0-9+._-]", "-", f"{package.name}-{package.version}")
+    return f"{plain}-{package.hash[:HASH_CHARACTERS]}"
+
+
+def prefix_digest(root: str) -> str:
+    """Return the name of the cache folder for an install root: eight hex digits. Binaries embed the root, so caches are apart."""
+    return digest_bytes(root.encode()).removeprefix("sha256:")[:8]
+
+
+def encode(stack: StackInput) -> bytes:
+    """Return the bytes of `stack.json`: plain JSON, or a zlib stream in JSON above the size that people read."""
+    plain = canonical(stack)
+    if len(plain) <= _PLAIN_BYTES:
+        return plain
+    return canonical({"zlib": base64.b64encode(zlib.compress(plain, 9)).decode(), "schema": SCHEMA})
+
+
+def decode(data: bytes) -> StackInput:
+    """Return the stack in the bytes of `stack.json`. Raises StackInputError."""
+    if len(data) > MAX_BYTES:
+        raise StackInputError(f"{FILE} has {len(data)} bytes, limit {MAX_BYTES}")
+    try:
+        packed = msgspec.json.decode(data, type=_Packed)
+        plain = _inflated(packed.zlib, FILE) if packed.zlib else data
+        stack = msgspec.json.decode(plain, type=StackInput)
+    except msgspec.MsgspecError as error:
+        raise StackInputError(f"{FILE}: {error}") from error
+    if stack.schema != SCHEMA:
+        raise StackInputError(f"{FILE} has schema {stack.schema}, this version reads {SCHEMA}: render again with this version")
+    if problem := next(_problems(stack), ""):
+        raise StackInputError(f"{FILE}: {problem}")
+    return stack
+
+
+def encode_files(files: Iterable[bytes]) -> bytes:
+    """Return the bytes of `stack_files.json`; equal files give equal bytes."""
+    packed = {digest_bytes(data).removeprefix("sha256:"): base64.b64encode(zlib.compress(data, 9)).decode() for data in files}
+    return canonical(packed)
+
+
+def decode_files(data: bytes) -> dict[str, bytes]:
+    """Return sha256 → bytes from `stack_files.json`. Raises StackInputError if a file has another digest than its name."""
+    if len(data) > MAX_BYTES:
+        raise StackInputError(f"{FILES} has {len(data)} bytes, limit {MAX_BYTES}")
+    try:
+        packed = msgspec.json.decode(data, type=dict[str, str])
+    except msgspec.MsgspecError as error:
+        raise StackInputError(f"{FILES}: {error}") from error
+    files = dict[str, bytes]()
+    for sha256, text in packed.items():
+        files[sha256] = _inflated(text, FILES)
+        if digest_bytes(files[sha256]) != f"sha256:{sha256}":
+            raise StackInputError(f"{FILES}: the file {sha256[:64]!r} has another digest")
+    return files
+
+
+def files_digest(data: bytes) -> str:
+    """Return the digest by which tasks name `stack_files.json`."""
+    return digest_bytes(data)
+
+
+class _Packed(Struct):
+    """`stack.json` as far as it says how it is packed."""
+
+    zlib: str = ""
+
+
+def _inflated(text: str, file: str) -> bytes:
+    try:
+        stream = zlib.decompressobj()
+        plain = stream.decompress(base64.b64decode(text, validate=True), LARGEST_BYTES)
+    except (binascii.Error, zlib.error) as error:
+        raise StackInputError(f"{file}: {error}") from error
+    if not stream.eof:
+        raise StackInputError(f"{file}: a part is cut off, or has more than {LARGEST_BYTES >> 20} MiB")
+    return plain
+
+
+_HASH = re.compile(r"[a-z0-9]{16,64}")
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9+._-]{0,99}")
+_VERSION = re.compile(r"[A-Za-z0-9][A-Za-z0-9+._:/=~^-]{0,199}")
+_PATH = re.compile(r"(?:[A-Za-z0-9][A-Za-z0-9+._-]*/)*[A-Za-z0-9][A-Za-z0-9+._-]*")
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+_ROOT = re.compile(r"(?:/[A-Za-z0-9][A-Za-z0-9+._-]*)+")
+
+
+def _problems(stack: StackInput) -> Iterator[str]:
+    """Yield what in a stack cannot be: its names become paths and arguments."""
+    if not _NAME.fullmatch(stack.name):
+        yield f"{stack.name[:60]!r} is no name of a stack"
+    if not _ROOT.fullmatch(stack.root):
+        yield f"{stack.root[:100]!r} is no absolute path of plain names"
+    earlier = set[str]()
+    for package in stack.packages:
+        yield from _package_problems(package, earlier)
+        earlier.add(package.hash)
+    named = (*stack.roots, *(hash_ for batch in stack.batches for hash_ in batch.packages))
+    yield from (f"{hash_[:64]!r} is none of its packages" for hash_ in named if hash_ not in earlier)
+
+
+def _package_problems(package: StackPackage, earlier: set[str]) -> Iterator[str]:
+    if not _HASH.fullmatch(package.hash) or package.hash in earlier:
+        yield f"{package.hash[:80]!r} is no package hash, or there twice"
+    if not _NAME.fullmatch(package.name) or not _VERSION.fullmatch(package.version):
+        yield f"{package.title[:120]!r} is no name and version of a package"
+    paths = (package.module, package.easyconfig, package.spec)
+    yield from (f"{path[:100]!r} of {package.title} is no path" for path in paths if path and not _PATH.fullmatch(path))
+    if package.sha256 and not _SHA256.fullmatch(package.sha256):
+        yield f"{package.title} has the sha256 {package.sha256[:80]!r}"
+    for file in (*package.sources, *package.patches):
+        if not _PATH.fullmatch(file.name.replace("~", "-")) or "/" in file.name or not _SHA256.fullmatch(file.sha256):
+            yield f"{file.name[:100]!r} of {package.title} is no file name with a SHA-256"
+    if missing := [hash_ for hash_ in (*package.runtime, *package.build) if hash_ not in earlier]:
+        yield f"{package.title} needs {missing[0][:64]!r}, which no package before it has"

@@ -1,0 +1,42 @@
+"""Tests of an installed stack, as data: each module loads, commands of the spec succeed, ReFrame tests pass."""
+
+from enum import StrEnum
+
+from msgspec import Struct
+
+
+class StackTestKind(StrEnum):
+    """Kind of a test: a module is loaded, a command runs, or ReFrame runs a test."""
+
+    LOAD = "load"
+    COMMAND = "command"
+    REFRAME = "reframe"
+
+
+class StackTestOutcome(StrEnum):
+    """Outcome of a test. `timeout`: it did not end within its time limit; `error`: it could not be run at all."""
+
+    PASS = "pass"
+    FAIL = "fail"
+    TIMEOUT = "timeout"
+    ERROR = "error"
+
+
+class StackTestResult(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Result of one test; `output` is the end of its output, in one line of at most 400 characters."""
+
+    name: str
+    kind: StackTestKind
+    outcome: StackTestOutcome
+    seconds: float = 0.0
+    output: str = ""
+
+
+class StackTested(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Observation of gate stack_test/tests: results of the tests in the tree with this digest, of the stack with this digest."""
+
+    stack: str
+    tree: str = ""
+    results: tuple[StackTestResult, ...] = ()
+    log: str = ""
+    problem: str = ""

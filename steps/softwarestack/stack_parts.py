@@ -1,0 +1,42 @@
+"""Parts of a stack: the function of each, what its gate expects, and which exit code its result means."""
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from steps.contract.exit import ExitCode
+from steps.runtime.context import Context
+from steps.softwarestack.contract.package_build import RETRIED
+from steps.softwarestack.contract.stack_tests import StackTested
+from steps.softwarestack.contract.tree_check import TreeObservation
+from steps.softwarestack.task_input import PACKAGE, TEST, TREE, StackBuildInput
+from steps.stages.stack_build.contract import BatchBuilt
+
+StackSeen = BatchBuilt | TreeObservation | StackTested
+PARTS: Final[dict[str, Callable[[Context, StackBuildInput], StackSeen]]] = {}
+"""Name of each part → its function: `package_builds.build`, `tree_assembly.assemble`, `module_tests.run`."""
+
+
+def gate_expectation(context: Context, build: StackBuildInput) -> dict[str, Any]:
+    """Return the task's expectation for the gate, with what only the stack beside the task knows."""
+    expectation, stack = dict(context.task.expectations), build.stack
+    if build.wanted.part == PACKAGE:
+        expectation["packages"] = build.batch.packages
+    elif build.wanted.part == TREE:
+        expectation |= {"key": stack.key, "packages": len(stack.installed)}
+    elif build.wanted.part == TEST:
+        loads = [package.module for package in stack.installed if package.module]
+        expectation |= {"loads": loads, "commands": [test.name for test in stack.tests], "reframe": len(stack.reframe)}
+    return expectation
+
+
+def exit_code(seen: StackSeen) -> ExitCode:
+    """Return the exit code of a part's task: OK once its record is written, except for batches that nothing can be built upon.
+
+    A batch of which nothing is available ends with GATE_FAILED, so that engines leave out the builds that need it; a failure that
+    another attempt may not have ends with TEMPORARY.
+    """
+    if not isinstance(seen, BatchBuilt):
+        return ExitCode.OK
+    if any(package.failure in RETRIED for package in seen.packages):
+        return ExitCode.TEMPORARY
+    return ExitCode.OK if any(package.is_available for package in seen.packages) else ExitCode.GATE_FAILED
