@@ -11,15 +11,15 @@ from hera.workflows import models as m
 from steps.contract import approval, run_records
 from steps.contract.task import Verb
 from workflows.plan.model import Plan
-from workflows.render import names, steps, titles
+from workflows.render import graph_tasks, names, steps, titles
 from workflows.render.bundle import RenderError
 from workflows.render.grammar.field_rules import ARGOS_CONTAINERS
+from workflows.render.graph_tasks import ended_condition
 from workflows.render.secret_volumes import SecretVolumes
 from workflows.stages.stage import Stage, Step, When
 
 FINISH = "finish"
 """Name of the template that is the exit handler."""
-_ENDED = ("Succeeded", "Failed", "Errored", "Skipped", "Omitted")
 EVIDENCE = {"evidence": approval.NOBODY}
 """Output of the last task before an approval, and its default: the digest of the evidence that the approver looks at."""
 APPROVAL_FORM: dict[str, dict[str, Any]] = {
@@ -95,6 +95,7 @@ class PipelineTasks:
             "service_account_name": steps.account("open"),
             "automount_service_account_token": False,
             "executor": m.ExecutorConfig(service_account_name=steps.EXECUTOR),
+            "parallelism": graph_tasks.parallelism_of_workflow(self._stages.values()),
             "synchronization": m.Synchronization(mutexes=[m.Mutex(name=f"target-{plan.name}")]),
             "pod_gc": m.PodGC(strategy="OnPodSuccess", delete_delay_duration=steps.LOG_READABLE),
             "security_context": steps.pod_security(),
@@ -167,7 +168,7 @@ class PipelineTasks:
         first, ready = [Task(name=approve, template=approve, arguments=[shown])], f"{confirm}.Succeeded"
         if stage.id in self._plan.announce_tasks:
             first.append(Task(name=announce, template=names.template(name, approval.ANNOUNCE)))
-            ready += f" && {_ended_condition(announce)}"
+            ready += f" && {ended_condition(announce)}"
         Task(name=confirm, template=names.template(name, approval.CONFIRM), depends=f"{approve}.Succeeded", arguments=answer)
         return tuple(first), ready
 
@@ -193,7 +194,8 @@ def _stage_dag(stage: Stage, settings: steps.Settings, secrets: SecretVolumes, *
     `approved`: an approval comes after the stage, so its judge outputs the digest of the stage's evidence.
     """
     more = {step.name: EVIDENCE if approved and step.task.verb is Verb.JUDGE else {} for step in stage.steps}
-    templates = {step.name: steps.step_container(stage, step, settings, secrets, more[step.name]) for step in stage.steps}
+    containers = {step.name: steps.step_container(stage, step, settings, secrets, more[step.name]) for step in stage.steps}
+    templates = {step.name: _template(stage, step, containers[step.name]) for step in stage.steps}
     with DAG(
         name=names.dashed(stage.id),
         inputs=[Parameter(name=name) for name in SHARD_LISTS],
@@ -223,18 +225,18 @@ def _outputs(stage: Stage, judges: Iterable[str]) -> list[Parameter]:
     ]
 
 
-def _task(step: Step, template: Container) -> None:
+def _template(stage: Stage, step: Step, container: Container) -> str:
+    """Return the name of the template that a step's task in the stage's DAG calls."""
+    return graph_tasks.templates(stage, step, container) if step.graph else str(container.name)
+
+
+def _task(step: Step, template: str) -> None:
     after = (names.dashed(name) for name in step.after)
-    depends = " && ".join(f"{name}.Succeeded" if step.when is When.PASSED else _ended_condition(name) for name in after)
-    task = Task(name=names.dashed(step.name), template=str(template.name), depends=depends or None)
+    depends = " && ".join(f"{name}.Succeeded" if step.when is When.PASSED else ended_condition(name) for name in after)
+    task = Task(name=names.dashed(step.name), template=template, depends=depends or None)
     if step.fan_out:
         task.with_param = f"{{{{inputs.parameters.{step.fan_out}}}}}"
         task.arguments = [Parameter(name="shard", value="{{item}}")]
-
-
-def _ended_condition(name: str) -> str:
-    """Return the `depends` condition that a task has ended, in any phase."""
-    return "(" + " || ".join(f"{name}.{phase}" for phase in _ENDED) + ")"
 
 
 def _approval_wait(stage: Stage) -> Suspend:

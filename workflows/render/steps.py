@@ -146,7 +146,8 @@ def step_container(
     if more:
         outputs = {**(outputs or OUTPUTS.get(step.task.verb.value, {})), **more}
     downloads = step.name in stage.downloads
-    return container(step.task, settings, secrets, outputs=outputs, fanned=bool(step.fan_out), downloads=downloads)
+    fanned = bool(step.fan_out or step.graph)
+    return container(step.task, settings, secrets, outputs=outputs, fanned=fanned, downloads=downloads)
 
 
 def account(verb: str) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 from steps.contract import approval
 from steps.contract.plain_text import count
 from workflows.plan.model import Plan
-from workflows.render import names
+from workflows.render import graph_tasks, names
 from workflows.stages.stage import Stage
 
 Object = dict[str, Any]
@@ -55,7 +55,11 @@ def _of_stage(stage: Stage, place: str, previous: str) -> dict[str, tuple[str, s
     dashed = names.dashed(stage.id)
     result = {dashed: (f"{stage.title} (stage {place})", f"gates: {', '.join(stage.gates) or 'none of its own'}")}
     for step in stage.steps:
-        result[names.template(stage.id, step.name)] = (f"{stage.title}: {step.name}", f"stage {place}")
+        container = names.template(stage.id, step.name)
+        result[container] = (f"{stage.title}: {step.name}", f"stage {place}")
+        if step.graph:
+            title, size = f"{stage.title}: {step.name}, all", count(len(step.graph), "task")
+            result[graph_tasks.graph_template(container)] = (title, f"stage {place}; {size} in the order of their dependencies")
     if stage.approval is not None:
         wait = f"`bringup approve`, or answer here with the digest of the evidence of {previous}"
         result[f"{approval.NODE_PREFIX}{dashed}"] = (f"Approval before {stage.title}", wait)

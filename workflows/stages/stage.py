@@ -114,11 +114,28 @@ class When(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True)
+class GraphTask:
+    """One of the pods or processes of a step that runs as a graph, such as the builds of a software stack.
+
+    `name` is unique within the step and may be used in manifests. `shard` is the number by which the task finds its part of the
+    work. `after` names the tasks of the step that must succeed before this one starts; they are listed before it. `group` is the
+    number of its group. A task waits for single tasks of its own group alone: of another group it waits for the end, in whatever
+    phase, and then checks for itself that what it needs is there.
+    """
+
+    name: str
+    shard: int
+    after: tuple[str, ...] = ()
+    group: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
 class Step:
     """A task together with its place in a stage.
 
     `after` names the tasks of the stage that come before it. `fan_out` names the list of shards that the task `open` outputs
-    (`shards` or `agents`); it is empty for a single task. `rules` are the rights that the task needs on the target.
+    (`shards` or `agents`); it is empty for a single task. `graph` has the tasks of a step that runs once for each of them; it is
+    empty for other steps, and no step has both. `rules` are the rights that the task needs on the target.
     """
 
     task: Task
@@ -126,11 +143,17 @@ class Step:
     when: When = When.PASSED
     fan_out: str = ""
     rules: tuple["Rule", ...] = ()
+    graph: tuple[GraphTask, ...] = ()
 
     @property
     def name(self) -> str:
         """Return the task's name within its stage (snake_case)."""
         return self.task.name
+
+    @property
+    def digested(self) -> Object:
+        """Return the fields that the plan's digest covers. Plans without graphs keep the digests that they had before graphs."""
+        return {entry.name: getattr(self, entry.name) for entry in fields(self) if entry.name != "graph" or self.graph}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -178,7 +201,8 @@ class Stage:
     @property
     def digested(self) -> Object:
         """Return the fields that the plan's digest covers: all except those that only decide how the stage is rendered."""
-        return {entry.name: getattr(self, entry.name) for entry in fields(self) if entry.name not in ("shortcut", "downloads")}
+        covered = {entry.name: getattr(self, entry.name) for entry in fields(self) if entry.name not in ("shortcut", "downloads")}
+        return covered | {"steps": [step.digested for step in self.steps]}
 
 
 @dataclass(frozen=True, kw_only=True)

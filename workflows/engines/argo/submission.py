@@ -33,7 +33,7 @@ from workflows.render import titles
 from workflows.render.bundle import Bundle
 from workflows.render.pipeline import SHARD_LISTS
 from workflows.render.steps import RETRY_LIMIT
-from workflows.stages.stage import WEBHOOK, Stage
+from workflows.stages.stage import WEBHOOK, Stage, Step
 
 
 class NameTaken(ValueError):
@@ -179,8 +179,14 @@ def nodes(plan: Plan, counts: Mapping[str, int], task_nodes: int = TASK_NODES) -
 
 def _stage_nodes(stage: Stage, counts: Mapping[str, int], task_nodes: int) -> int:
     approval = 0 if stage.approval is None else 1 + task_nodes * (2 if stage.approval.announced == WEBHOOK else 1)
-    tasks = sum(1 + counts[step.fan_out] * task_nodes if step.fan_out else task_nodes for step in stage.steps)
-    return 1 + approval + tasks
+    return 1 + approval + sum(_step_nodes(step, counts, task_nodes) for step in stage.steps)
+
+
+def _step_nodes(step: Step, counts: Mapping[str, int], task_nodes: int) -> int:
+    if step.graph:
+        groups = len({task.group for task in step.graph})
+        return len(step.graph) * task_nodes + (groups + 1 if groups > 1 else 1)
+    return 1 + counts[step.fan_out] * task_nodes if step.fan_out else task_nodes
 
 
 def _said(plan: Plan) -> int:
