@@ -10,8 +10,8 @@ from typing import Final
 from msgspec import Struct
 
 from steps import timeouts
+from steps.clients import program_streams
 from steps.errors import BadTask
-from steps.nodeimage.store import programs
 
 _MAGIC: Final = b"070701"
 _HEADER: Final = 110
@@ -77,7 +77,7 @@ def _without(data: bytes, name: str, unwanted: re.Pattern[str]) -> tuple[bytes, 
         if not rest.startswith(_MAGIC):
             plain, pack = _plain(rest, name)
             inner, more = _without(plain, name, unwanted)
-            return kept + programs.through(pack, inner, timeouts.IMAGE_TOOL), taken + more
+            return kept + program_streams.through(pack, inner, timeouts.IMAGE_TOOL), taken + more
         begin, parts = 0, []
         for end, member in _members(rest, name):
             if member and unwanted.fullmatch(member.path):
@@ -94,7 +94,7 @@ def _plain(data: bytes, name: str) -> tuple[bytes, tuple[str, ...]]:
     for magic, unpack, pack in _COMPRESSED:
         if data.startswith(magic):
             try:
-                return programs.through(unpack, data, timeouts.IMAGE_TOOL), pack
+                return program_streams.through(unpack, data, timeouts.IMAGE_TOOL), pack
             except BadTask as error:
                 raise BadTask(f"{name} is damaged or cut off: {error}", hint="build the image anew") from error
     raise BadTask(

@@ -9,9 +9,9 @@ import tarfile
 from pathlib import Path
 from typing import IO
 
+from steps.clients import program_streams
 from steps.errors import BadTask
 from steps.nodeimage.files.oci_layers import ATTRIBUTE, HIDDEN, OPAQUE
-from steps.nodeimage.store import programs
 
 
 def read(archive: Path) -> dict[str, str]:
@@ -25,7 +25,7 @@ def read(archive: Path) -> dict[str, str]:
             index = json.load(_member(whole, "index.json"))
             manifest = json.load(_blob(whole, index["manifests"][0]["digest"]))
             for layer in manifest["layers"]:
-                with programs.feed(("zstd", "-dcq"), _blob(whole, layer["digest"])) as plain:
+                with program_streams.feed(("zstd", "-dcq"), _blob(whole, layer["digest"])) as plain:
                     _lay(plain, attributes)
     except (tarfile.TarError, KeyError, ValueError, IndexError, TypeError, OSError) as error:
         raise BadTask(

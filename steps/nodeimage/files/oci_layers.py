@@ -13,10 +13,11 @@ from typing import IO, Final, cast
 import msgspec
 from msgspec import Struct
 
+from steps.clients import program_streams
 from steps.contract.oci import ZSTD, Blob, Digesting
 from steps.errors import BadTask
 from steps.nodeimage.sandbox import root_scan
-from steps.nodeimage.store import programs, store_entries
+from steps.nodeimage.store import store_entries
 
 LEVEL: Final = 3
 FILE, NOTE = "layer.tar.zst", "blob.json"
@@ -81,7 +82,7 @@ def _squeeze(tree: Path, out: Path, epoch: int) -> str:
 
     zstd gives equal bytes for any number of threads above one.
     """
-    with out.open("wb") as file, programs.into(["zstd", f"-{LEVEL}", "-q", "-T2", "-c"], file) as squeezed:
+    with out.open("wb") as file, program_streams.into(["zstd", f"-{LEVEL}", "-q", "-T2", "-c"], file) as squeezed:
         plain = Digesting(squeezed)
         with tarfile.open(fileobj=cast(IO[bytes], plain), mode="w|", format=tarfile.PAX_FORMAT) as archive:
             names: dict[tuple[int, int], str] = {}

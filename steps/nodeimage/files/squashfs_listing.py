@@ -10,11 +10,10 @@ from typing import IO, Final
 from msgspec.structs import replace
 
 from steps import timeouts
-from steps.clients import process
+from steps.clients import process, program_streams
 from steps.errors import BadTask
 from steps.nodeimage.contract import debian
 from steps.nodeimage.contract.image_difference import FileOf
-from steps.nodeimage.store import programs
 
 SAME: Final = "same"
 """Type of a further name of a file with several names; its `link` is the name under which the listing describes the file."""
@@ -42,7 +41,7 @@ def read(path: Path) -> Squashed:
     squashed = Squashed()
     with tempfile.TemporaryDirectory(prefix="bringup-squashfs-") as scratch:
         words = ["unsquashfs", "-no-progress", "-quiet", "-pf", "/dev/stdout", str(path)]
-        with programs.open_output(words, Path(scratch) / "errors") as stream:
+        with program_streams.open_output(words, Path(scratch) / "errors") as stream:
             sources = _listing(stream, squashed, path.name)
             _contents(stream, sources, squashed, path.name)
     return squashed

@@ -268,6 +268,7 @@ def test_layers_hold() -> None:
 
 STARTERS = {
     "steps/clients/process.py",
+    "steps/clients/program_streams.py",
     "steps/clients/ansible/workspace.py",
     "steps/clients/releases/shell_session.py",
     "steps/nodeimage/containment/chroot.py",
@@ -278,7 +279,6 @@ STARTERS = {
     "steps/nodeimage/netboot/parent_death.py",
     "steps/nodeimage/netboot/qemu_machine.py",
     "steps/nodeimage/sandbox/sandbox_tests.py",
-    "steps/nodeimage/store/programs.py",
     "workflows/app/specs/revisions.py",
     "workflows/engines/local/executor.py",
     "workflows/host_keys/key_scan.py",

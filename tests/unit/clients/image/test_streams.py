@@ -5,7 +5,7 @@ import io
 
 import pytest
 
-from steps.nodeimage.store import programs
+from steps.clients import program_streams
 
 
 class Damaged(io.BytesIO):
@@ -19,14 +19,14 @@ class Damaged(io.BytesIO):
 
 def cut_off(source: io.BytesIO) -> bytes:
     """Read it through a program as one that needs more of it than there is."""
-    with programs.feed(["cat"], source) as plain:
+    with program_streams.feed(["cat"], source) as plain:
         assert plain.read() == b"abc"
         raise EOFError("cut off")
 
 
 def put_away(source: io.BytesIO) -> bytes:
     """Read it through a program as one that has closed what it reads before it fails for a reason of its own."""
-    with programs.feed(["cat"], source) as plain:
+    with program_streams.feed(["cat"], source) as plain:
         plain.close()
         raise EOFError("cut off")
 
@@ -41,10 +41,10 @@ def test_a_source_that_cannot_be_read_hangs_nobody_and_is_the_cause() -> None:
 
 
 def test_all_of_a_source_comes_through() -> None:
-    with programs.feed(["cat"], io.BytesIO(b"abc" * 100_000)) as plain:
+    with program_streams.feed(["cat"], io.BytesIO(b"abc" * 100_000)) as plain:
         assert plain.read() == b"abc" * 100_000
 
 
 def test_what_is_not_read_to_its_end_ends_all_the_same() -> None:
-    with programs.feed(["cat"], io.BytesIO(bytes(10_000_000))) as plain:
+    with program_streams.feed(["cat"], io.BytesIO(bytes(10_000_000))) as plain:
         assert plain.read(1) == b"\0"
