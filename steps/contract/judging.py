@@ -18,6 +18,7 @@ class JudgedTask(Struct, frozen=True, kw_only=True, omit_defaults=True):
     `select` says which hosts the check is about (`all`, `gpu`, `server`, `agent`); empty means the required nodes and the members.
     `fanned`: each shard left its own record. `per_node`: its gate must judge nodes by name. `optional`: the task may leave no
     record. `needed`: how many of the hosts of `select` must have passed up to this check, besides the stage's own quorum.
+    `records`: so many different shards must have left a record, each of them a pass; 0 if one record is enough.
     """
 
     task: str
@@ -27,6 +28,7 @@ class JudgedTask(Struct, frozen=True, kw_only=True, omit_defaults=True):
     fanned: bool = False
     per_node: bool = False
     optional: bool = False
+    records: int = 0
 
 
 class TaskVerdicts(Struct, frozen=True, kw_only=True):

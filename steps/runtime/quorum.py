@@ -33,7 +33,8 @@ def _judged(seen: StageObservation, want: StageExpectation) -> Verdict:
         verdicts = by_task.get(check.task, ())
         if check.optional and not verdicts:
             continue
-        broken = _missing(check, verdicts, want) or next((verdict for verdict in verdicts if _breaks(verdict, want)), None)
+        broken = _incomplete(check, verdicts, want) if check.records else None
+        broken = broken or _missing(check, verdicts, want) or next((row for row in verdicts if _breaks(row, want)), None)
         # merged before the quorum is counted: a node must pass all checks so far
         if broken is None:
             _merge(nodes, verdicts)
@@ -67,6 +68,33 @@ def _missing(check: JudgedTask, verdicts: tuple[Verdict, ...], want: StageExpect
         return None
     expected = f"a verdict of gate {check.gate}"
     return inconclusive(want.gate, seen=seen, expected=expected, next_step=next_step, failure_class=FailureClass.RUNTIME)
+
+
+def _incomplete(check: JudgedTask, verdicts: tuple[Verdict, ...], want: StageExpectation) -> Verdict | None:
+    """Return a verdict unless as many shards as the check wants have left a record and all of them pass.
+
+    A record that is no pass gives the reason, because the engine starts no shard whose needs have failed; a shard without a record
+    alone says little.
+    """
+    broken = [verdict for verdict in verdicts if not verdict.is_pass]
+    absent = max(0, check.records - len(verdicts))
+    if not verdicts or not (broken or absent):
+        return None  # without any record the reason is that of every other task
+    shards = f"{check.records} tasks {check.task}"
+    if not broken:
+        seen, expected = f"{absent} of {shards} left no record", f"{check.records} records of gate {check.gate}"
+        next_step = f"read the logs of {check.task}: those tasks ended before their gate could judge"
+        return inconclusive(want.gate, seen=seen, expected=expected, next_step=next_step, failure_class=FailureClass.RUNTIME)
+    cause = min(broken, key=_consequence)
+    whose = f"{len(broken)} of {shards} did not pass" + (f" and {absent} were not started or left no record" if absent else "")
+    # a skipped task of a graph has built nothing, which is no result of the stage
+    status = Status.INCONCLUSIVE if cause.status is Status.SKIPPED else cause.status
+    return msgspec.structs.replace(cause, status=status, reason=f"{whose}; {cause.reason}")
+
+
+def _consequence(verdict: Verdict) -> tuple[bool, bool]:
+    """Return a key by which failures come before what is undecided, and causes before what only lacks something else."""
+    return verdict.status is not Status.FAIL, verdict.failure_class is FailureClass.DEPENDENCY
 
 
 def _breaks(verdict: Verdict, want: StageExpectation) -> bool:

@@ -220,3 +220,37 @@ def test_where_no_fleet_is_judged_nobody_is_set_aside() -> None:
         assert "uefi1: no report" in verdict.reason
         assert not nodes_set_aside(verdict)
     assert run(GOOD, rows(), WORKS, members=(), needed=0).is_pass
+
+
+def built(*verdicts: Verdict, records: int) -> Verdict:
+    checks = (JudgedTask(task="package", gate="g/package", fanned=True, records=records),)
+    seen = StageObservation(results=(TaskVerdicts(task="package", verdicts=verdicts),))
+    return judge(seen, StageExpectation(gate="g/judge", checks=checks, members=(), needed=0))
+
+
+BUILT = passed("g/package", "built")
+BROKEN = failed("g/package", FailureClass.RUNTIME, seen="hdf5@1.14 failed to compile", expected="a build", next_step="read its log")
+LACKING = failed("g/package", FailureClass.DEPENDENCY, seen="netcdf needs hdf5", expected="a build", next_step="see hdf5")
+UNDECIDED = Verdict(gate="g/package", status=Status.INCONCLUSIVE, reason="a mirror did not answer")
+
+
+def test_every_shard_of_a_graph_must_have_left_a_record_that_passes() -> None:
+    assert built(*[BUILT] * 12, records=12).is_pass
+    assert not built(records=12).is_pass
+    verdict = built(*[BUILT] * 9, records=12)
+    assert (verdict.status, verdict.failure_class) == (Status.INCONCLUSIVE, FailureClass.RUNTIME)
+    assert verdict.reason.startswith("3 of 12 tasks package left no record; expected 12 records of gate g/package")
+
+
+def test_a_failed_shard_of_a_graph_is_the_reason_why_others_left_no_record() -> None:
+    verdict = built(*[BUILT] * 8, LACKING, UNDECIDED, BROKEN, records=20)
+    assert (verdict.status, verdict.failure_class, verdict.gate) == (Status.FAIL, FailureClass.RUNTIME, "g/package")
+    assert verdict.reason == f"3 of 20 tasks package did not pass and 9 were not started or left no record; {BROKEN.reason}"
+    assert built(BUILT, LACKING, records=2).reason == f"1 of 2 tasks package did not pass; {LACKING.reason}"
+    assert built(UNDECIDED, LACKING, records=2).failure_class is FailureClass.DEPENDENCY
+
+
+def test_a_skipped_shard_of_a_graph_has_built_nothing() -> None:
+    skipped = Verdict(gate="g/package", status=Status.SKIPPED, reason="nothing to do")
+    verdict = built(BUILT, skipped, records=2)
+    assert (verdict.status, verdict.reason) == (Status.INCONCLUSIVE, "1 of 2 tasks package did not pass; nothing to do")
