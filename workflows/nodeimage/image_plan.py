@@ -14,11 +14,12 @@ from steps.nodeimage.contract.boot_tests import UNBOOTED, Firmware, why_not_boot
 from steps.nodeimage.contract.boot_tree import BootGroup, PublishTarget
 from steps.nodeimage.contract.resolved_recipe import MAX_BYTES, Recipe
 from steps.stages.image_standing import contract as image_standing
-from workflows.nodeimage.image_spec import PUBLISH_KEY, PUBLISH_KNOWN_HOSTS, SIGN_KEY, ImageSpec
+from workflows.nodeimage.image_spec import SIGN_KEY, ImageSpec
 from workflows.plan import approvals
 from workflows.plan.compiler import END_TASKS, OPEN_SECONDS
 from workflows.plan.model import Plan, PlanError, Starts
 from workflows.spec import announcement_rule, proxy
+from workflows.spec.publish_access import PUBLISH_KEY, PUBLISH_KNOWN_HOSTS
 from workflows.stages import IMAGE_ORDER, image_boot, image_publish
 from workflows.stages.host_access import SecretFile, secret_file
 from workflows.stages.image_site import ImageSite

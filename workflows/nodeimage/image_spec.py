@@ -21,18 +21,16 @@ from workflows.spec.fields import (
 )
 from workflows.spec.git_schedule import GitSchedule
 from workflows.spec.governance import ApprovalPoint, ApprovalRequest
-from workflows.spec.hosts import Address, SshPort, SshUser
 from workflows.spec.loading import load_as
 from workflows.spec.pipeline_specs import PipelineSpec, RelativePath, stays_below
 from workflows.spec.proxy import Proxies
+from workflows.spec.publish_access import PUBLISH_KEY, PUBLISH_KNOWN_HOSTS, PublicKey, PublishSsh
 from workflows.stage_names import StageName
 
 PUBLISHED: Final = "image_publish"
 """Stage that waits for the approval of an image spec, if there is one."""
 SIGN_KEY = "image_sign_key"
-PUBLISH_KEY = "publish_ssh_key"
-PUBLISH_KNOWN_HOSTS = "publish_known_hosts"
-"""Names (with the two above) of bringup's own files in the secrets folder; secrets of a recipe's commands keep their names."""
+"""Name (beside those of `publish_access`) of bringup's file in the secrets folder; secrets of a recipe's commands keep theirs."""
 
 REPORTS: Final = f"/{NODES}"
 """End of the URL to which booted nodes report which image they run (`images/boot/report.sh`)."""
@@ -45,10 +43,6 @@ KernelArgument = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_][A-Za-z
 """A word of the kernel command line, without characters that a boot script would interpret."""
 Mac = Annotated[str, StringConstraints(pattern=r"^([0-9a-f]{2}:){5}[0-9a-f]{2}$")]
 HostName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?$")]
-PublicKey = Annotated[
-    str,
-    StringConstraints(pattern=r"^(ssh-ed25519|ecdsa-sha2-\S+|ssh-rsa|sk-\S+) [A-Za-z0-9+/=]+( [^\n]{0,200})?$", max_length=2000),
-]
 
 
 class Boot(Section):
@@ -72,19 +66,6 @@ class Boot(Section):
         if len(set(self.firmware)) < len(self.firmware):
             raise problem("a firmware stands twice", "name each once; nodes says how many machines boot")
         return self
-
-
-class PublishSsh(Section):
-    """SSH access to the boot server, if its folder is neither on this machine nor mounted here."""
-
-    host: Address = Field(description="The boot server.", examples=["boot.example.org"])
-    user: SshUser = Field(default="root", description="User that logs in.", examples=["images"])
-    port: SshPort = Field(default=22, description="Port.", examples=[22])
-    key: SecretRef = Field(description="Private key.", examples=[{"file": "./id_ed25519"}])
-    known_hosts: Argument = Field(
-        description="Path of the known_hosts file, relative to the spec: the server's key is never taken on trust.",
-        examples=["./known_hosts"],
-    )
 
 
 class NodeGroup(Section):

@@ -1,14 +1,44 @@
 """`stack.yaml`: a software stack of Spack or EasyBuild, its lock, and where it is built and published."""
 
+from collections.abc import Mapping
+from datetime import timedelta
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal, cast
 
 from pydantic import Field, StringConstraints, model_validator
 
-from workflows.spec.fields import AbsolutePath, Argument, Duration, Listed, Section, SnakeId, Url, is_floating, problem
+from steps.contract.release_layout import NODES
+from steps.softwarestack.contract.stack_input import PACKAGES
+from workflows.spec.fields import (
+    AbsolutePath,
+    Argument,
+    Duration,
+    Listed,
+    SecretRef,
+    Section,
+    SnakeId,
+    Url,
+    is_floating,
+    problem,
+)
+from workflows.spec.governance import ApprovalPoint, ApprovalRequest
 from workflows.spec.loading import load_as
-from workflows.spec.pipeline_specs import PipelineSpec, Publish, RelativePath
+from workflows.spec.pipeline_specs import PipelineSpec, RelativePath, stays_below
+from workflows.spec.proxy import Proxies
+from workflows.spec.publish_access import PUBLISH_KEY, PublicKey, PublishSsh
+from workflows.stage_names import StageName
 
+PUBLISHED: Final = "stack_publish"
+"""Stage that waits for the approval of a stack spec, if there is one."""
+SIGN_KEY, PACKAGE_KEY = "stack_sign_key", "package_sign_key"
+"""Names of files in the secrets folder: the key that signs published stacks, and the one that signs packages in the cache."""
+
+InstallRoot = Annotated[str, StringConstraints(pattern=r"^(/[A-Za-z0-9][A-Za-z0-9+._-]*)+$", max_length=200)]
+"""Absolute path of plain names: it is written into binaries and scripts, which know no quoting."""
+ModuleName = Annotated[
+    str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9+._-]*(/[A-Za-z0-9][A-Za-z0-9+._-]*)*$", max_length=200)
+]
+"""Name of a module, with or without its version."""
 Easyconfig = Annotated[RelativePath, StringConstraints(pattern=r"\.eb$")]
 """Path of an easyconfig below the folder of the spec."""
 
@@ -58,10 +88,78 @@ class StackTest(Section):
     """A command that must succeed in the finished stack before it is promoted."""
 
     name: SnakeId = Field(description="Name.", examples=["mpi_hello"])
+    modules: Annotated[tuple[ModuleName, ...], Listed] = Field(
+        default=(), description="Modules that are loaded first, in this order.", examples=[["foss/2023b", "OSU-Micro-Benchmarks"]]
+    )
     command: Annotated[tuple[Argument, ...], Listed, Field(min_length=1)] = Field(
         description="Command and arguments; no shell.", examples=[["mpirun", "-n", "2", "hello"]]
     )
     timeout: Duration = Field(default="10m", validate_default=True, description="Longest time.", examples=["10m"])
+
+
+class StackTimeLimits(Section):
+    """Section `limits` of `stack.yaml`: longest times."""
+
+    build: Duration = Field(default="6h", validate_default=True, description="Longest build of one package.", examples=["6h"])
+    load: Duration = Field(default="60s", validate_default=True, description="Longest load of one module.", examples=["60s"])
+    reframe: Duration = Field(default="1h", validate_default=True, description="Longest run of all ReFrame tests.", examples=["1h"])
+
+    @model_validator(mode="after")
+    def _are_positive(self) -> "StackTimeLimits":
+        for name in type(self).model_fields:
+            if getattr(self, name) < timedelta(seconds=1):
+                raise problem(f"{name} is no time in which anything ends", "write a time such as 90s, 10m or 6h")
+        return self
+
+
+class PackageSigning(Section):
+    """Section `package_signing` of `stack.yaml`: who signs packages in the build cache, and whose signatures count."""
+
+    sign: SecretRef | None = Field(
+        default=None,
+        description="SSH private key that signs built packages; default: they are not signed.",
+        examples=[{"file": "./package_ed25519"}],
+    )
+    signers: Annotated[tuple[PublicKey, ...], Listed] = Field(
+        default=(),
+        description="SSH public keys; if there are any, packages without a signature by one of them are refused.",
+        examples=[["ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIC0000000000000000000000000000000000000000000"]],
+    )
+
+    @model_validator(mode="after")
+    def _has_signers(self) -> "PackageSigning":
+        if self.sign is not None and not self.signers:
+            raise problem("a signature that nobody is told to trust proves nothing", "add signers, the public keys of sign")
+        return self
+
+
+class StackPublish(Section):
+    """The published tree: the folder in which users and nodes see the stack, and how many versions are kept for rollback."""
+
+    root: InstallRoot = Field(
+        description="Folder at which users and nodes see the stacks. It is built into binaries: all see it by this path.",
+        examples=["/srv/bringup/stacks"],
+    )
+    ssh: PublishSsh | None = Field(default=None, description="The server of that folder by SSH; default: it is on this machine.")
+    keep: Annotated[int, Field(ge=2, le=100)] = Field(
+        default=3, description="Versions kept; at least 2, so that one can go back.", examples=[3]
+    )
+    sign: SecretRef | None = Field(
+        default=None,
+        description="SSH private key that signs the manifest; default: unsigned.",
+        examples=[{"file": "./sign_ed25519"}],
+    )
+    signers: Annotated[tuple[PublicKey, ...], Listed] = Field(
+        default=(),
+        description="SSH public keys whose signatures are trusted.",
+        examples=[["ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIC0000000000000000000000000000000000000000000"]],
+    )
+
+    @model_validator(mode="after")
+    def _has_signers(self) -> "StackPublish":
+        if self.sign is not None and not self.signers:
+            raise problem("a signature that nobody is told to trust proves nothing", "add signers, the public keys of sign")
+        return self
 
 
 class StackSpec(PipelineSpec):
@@ -79,15 +177,60 @@ class StackSpec(PipelineSpec):
         default="x86_64_v3", description="CPU target of all packages.", examples=["zen4"]
     )
     builder: Argument = Field(description="Builder image with its tag.", examples=["registry.example.org/builder:2026.11"])
-    jobs: Annotated[int, Field(ge=1, le=256)] = Field(default=8, description="Make jobs for each package.", examples=[16])
-    cache: Url | AbsolutePath = Field(description="Build cache: a folder or an OCI registry.", examples=["/srv/bringup/buildcache"])
+    jobs: Annotated[int, Field(ge=1, le=256)] = Field(default=8, description="Most make jobs of one package.", examples=[16])
+    builds_at_once: Annotated[int, Field(ge=1, le=1000)] = Field(
+        default=4, description="Packages that are built at the same time.", examples=[16]
+    )
+    cache: AbsolutePath | None = Field(
+        default=None,
+        description="Folder of the build cache; default: in the run store.",
+        examples=["/srv/bringup/buildcache"],
+    )
+    package_signing: PackageSigning = Field(default=PackageSigning(), description="Signatures of packages in the build cache.")
+    sources: Annotated[tuple[AbsolutePath, ...], Listed, Field(max_length=20)] = Field(
+        default=(),
+        description="Folders with source archives, which are searched before anything is fetched.",
+        examples=[["/srv/bringup/sources"]],
+    )
+    proxy: Proxies | None = Field(
+        default=None,
+        description="HTTP proxies by which tasks, also in pods, fetch sources and tell a webhook; "
+        "default: those of this machine, and in pods none.",
+        examples=[{"http": "http://proxy.example.org:3128"}],
+    )
+    limits: StackTimeLimits = Field(default=StackTimeLimits(), description="Longest times.")
     tests: Annotated[tuple[StackTest, ...], Listed] = Field(default=(), description="Tests before the stack is promoted.")
-    publish: Publish = Field(description="Target folder of the stack.")
+    reframe: Annotated[tuple[RelativePath, ...], Listed, Field(max_length=100)] = Field(
+        default=(), description="Files of ReFrame tests, which must pass too.", examples=[["tests/osu.py"]]
+    )
+    approval: ApprovalRequest | None = Field(
+        default=None, description="Who decides before it is published; default: nobody is asked."
+    )
+    publish: StackPublish = Field(description="Where the stack goes.")
 
     @property
     def lock_path(self) -> str:
         """Path of the lock, relative to the folder of the spec."""
         return self.lock or ("spack.lock" if self.spack is not None else "stack.lock.json")
+
+    @property
+    def approvals(self) -> tuple[ApprovalPoint, ...]:
+        """The approval in the form of other specs: a run waits for it before the stack is published."""
+        if self.approval is None:
+            return ()
+        settings = {name: getattr(self.approval, name) for name in type(self.approval).model_fields}
+        return (ApprovalPoint.model_construct(before=cast(StageName, PUBLISHED), **settings),)
+
+    @property
+    def secrets(self) -> Mapping[str, SecretRef]:
+        """References to all secrets except those of the approval, by file name in the secrets folder."""
+        ssh = self.publish.ssh
+        references = {
+            SIGN_KEY: self.publish.sign,
+            PUBLISH_KEY: ssh.key if ssh else None,
+            PACKAGE_KEY: self.package_signing.sign,
+        }
+        return {name: reference for name, reference in references.items() if reference is not None}
 
     @model_validator(mode="after")
     def _has_one_builder(self) -> "StackSpec":
@@ -95,6 +238,43 @@ class StackSpec(PipelineSpec):
             named = "both spack and easybuild" if self.spack is not None else "neither spack nor easybuild"
             raise problem(f"the stack names {named}", "name the one that builds it")
         return self
+
+    @model_validator(mode="after")
+    def _has_free_names(self) -> "StackSpec":
+        if self.name in (PACKAGES, NODES):
+            raise problem(f"name {self.name} is that of a folder below publish.root", "give the stack another name")
+        names = [test.name for test in self.tests]
+        if twice := sorted({name for name in names if names.count(name) > 1}):
+            raise problem(f"two tests have the name {twice[0]}", "give each its own")
+        return self
+
+    @model_validator(mode="after")
+    def _is_buildable_in_a_pod(self) -> "StackSpec":
+        """Raise if a spec that Argo builds by itself needs files or folders of this machine."""
+        if self.schedule is None:
+            return self
+        if reason := self.bound_to_machine:
+            raise problem(f"a schedule builds in pods, and {reason[0]}", reason[1])
+        local = sorted(name for name, reference in self.secrets.items() if reference.secret is None)
+        if local:
+            raise problem(
+                f"a schedule has only the secrets of the home cluster, and {', '.join(local)} is of one machine",
+                "write {secret: {name: NAME, key: KEY}}",
+            )
+        if self.publish.ssh is not None and not stays_below(self.publish.ssh.known_hosts):
+            raise problem("a schedule reads no file outside of the spec's folder, and known_hosts is one", "put it beside the spec")
+        return self
+
+    @property
+    def bound_to_machine(self) -> tuple[str, str] | None:
+        """What pods lack of this spec, as the end of a sentence, and the next step; None if they can build it."""
+        if self.publish.ssh is None:
+            return "they have none of the folder publish.root", "add publish.ssh, the server of that folder"
+        if self.cache is not None:
+            return "they have none of the folder cache", "leave cache out: packages then lie in the run store, which pods have"
+        if self.sources:
+            return "they have none of the folders of sources", "leave sources out: what is fetched stays in the run store"
+        return None
 
 
 def load_stack(source: Path | str) -> StackSpec:

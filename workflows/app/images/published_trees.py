@@ -19,7 +19,8 @@ from steps.nodeimage.publishing import image_kind
 from workflows.app.images import image_specs
 from workflows.engines import run_secrets
 from workflows.nodeimage import image_plan
-from workflows.nodeimage.image_spec import PUBLISH_KEY, PUBLISH_KNOWN_HOSTS, SIGN_KEY, ImageSpec, PublishSsh
+from workflows.nodeimage.image_spec import SIGN_KEY, ImageSpec
+from workflows.spec.publish_access import PUBLISH_KEY, PUBLISH_KNOWN_HOSTS, PublishSsh
 from workflows.stages.host_access import SecretFile, secret_file
 
 

@@ -18,7 +18,7 @@ from workflows.cli.options import CheckedOptions, HomeContext, HomeKubeconfig, O
 from workflows.cli.output import Format
 
 if TYPE_CHECKING:
-    from workflows.nodeimage.image_spec import PublishSsh
+    from workflows.spec.publish_access import PublishSsh
     from workflows.stages.host_access import SecretFile
 
 TreeOf = Annotated[str, typer.Argument(metavar="TREE|SPEC", help="The folder that nodes boot from, or an image spec (image.yaml).")]
