@@ -170,3 +170,12 @@ NODE_SILENCE: Final = 7 * 86400.0
 
 SERVE_SILENCE: Final = 60.0
 """Longest silence of a node in the middle of a download from the rehearsal's boot server: then it lost its network or its power."""
+
+STACK_PROGRAM: Final = 60.0
+"""Limit for a program that reads a few files of a tree, such as ldconfig or luac: a second, more on a busy machine."""
+
+STACK_TEST_START: Final = 60.0
+"""Time that a test of a stack gets beyond its own limit for the start of its sandbox and of Lmod: a second, more on a slow disk."""
+
+STACK_REFRAME_START: Final = 60.0
+"""Time that ReFrame gets beyond the limit of all its tests to load its files and to write its report."""
