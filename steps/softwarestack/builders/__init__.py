@@ -1,0 +1,1 @@
+"""Programs that build packages, behind one interface."""
