@@ -4,16 +4,13 @@ The first task has the connection, account and image of the second, but not its 
 versions they saw, so that a release folder whose mount is missing is told from the folder of a new site.
 """
 
-from collections.abc import Mapping
 from typing import Final
 
 import msgspec
 from msgspec import Struct
 
-from steps.clients.releases import release_lease
+from steps.clients.releases import known_versions, release_lease
 from steps.clients.releases.publication import PublishRequest
-from steps.contract import release_layout
-from steps.contract.canonical import canonical, digest
 from steps.contract.exit import ExitCode
 from steps.contract.verdict import Status
 from steps.errors import Refused
@@ -63,11 +60,11 @@ def find_status(context: Context) -> ExitCode:
     place = msgspec.structs.replace(place, key=_SIGNED) if arguments.signed else place
     recipe = image_parts.recipe(context, arguments.recipe)
     packages = {package.name: package.version for layer in recipe.layers for package in layer.packages}
-    known = known_versions(context, place)
+    known = known_versions.known_versions(context.store, place)
     with image_kind.connect(place, context.environment.secrets) as transport:
         status = publication_status.query(transport, place, arguments.image, arguments.key, arguments.firmware, packages, known)
     if status.version:
-        remember_version(context, place, arguments.image, status.version)
+        known_versions.remember_version(context.store, place, arguments.image, status.version)
     gate = gating.find(arguments.gate)
     verdict = gate.decide(status, gate.expect(context.task.expectations, ()))
     context.say(verdict.reason)
@@ -104,7 +101,8 @@ def publish_image(context: Context) -> ExitCode:
     place = image_parts.read_target(context, arguments.place, arguments.groups)
     key = build_keys.image(recipe)
     assembled = image_parts.packed_folder(context, recipe)
-    run, secrets, known = f"run {context.environment.run}", context.environment.secrets, known_versions(context, place)
+    run, secrets = f"run {context.environment.run}", context.environment.secrets
+    known = known_versions.known_versions(context.store, place)
     with store_entries.hold_entry(assembled):
         results = _results(context, key, image_parts.packed_root(context, recipe))
 
@@ -117,7 +115,7 @@ def publish_image(context: Context) -> ExitCode:
 
         published = release_lease.retry_while_locked(publish, context.clock, context.task.deadline_seconds, context.say)
     if published.version:
-        remember_version(context, place, recipe.name, published.version, again=arguments.again)
+        known_versions.remember_version(context.store, place, recipe.name, published.version, again=arguments.again)
     gate = gating.find(arguments.gate)
     verdict = gate.decide(published, gate.expect(context.task.expectations, ()))
     done = () if published.unchanged else (f"published {recipe.name} {published.version}",)
@@ -165,44 +163,3 @@ def _tasks(context: Context, stage: str) -> list[str]:
     prefix = f"runs/{context.environment.run}/evidence/{stage}/"
     names = {key.removeprefix(prefix).partition("/")[0] for key in context.store.keys(prefix.rstrip("/"))}
     return sorted(names - {"judge", "confirm", "announce"})
-
-
-TREES: Final = "trees"
-"""Folder of the run store with a folder for each release folder, and in that a file for each image (`KnownVersion`)."""
-
-
-class KnownVersion(Struct, frozen=True, kw_only=True):
-    """Newest version of an image that was current in a release folder; `root` and `host` are for people who read the store."""
-
-    image: str
-    version: str
-    root: str
-    host: str = ""
-
-
-def known_versions(context: Context, place: PublishTarget) -> Mapping[str, str]:
-    """Return image → newest version that runs here saw in a release folder; empty for an unknown folder.
-
-    Unreadable files are skipped.
-    """
-    versions = {}
-    for key in context.store.keys(_folder(place)):
-        try:
-            known = msgspec.json.decode(context.store.read(key) or b"", type=KnownVersion)
-        except msgspec.MsgspecError:
-            continue
-        versions[known.image] = known.version
-    return versions
-
-
-def remember_version(context: Context, place: PublishTarget, image: str, version: str, *, again: bool = False) -> None:
-    """Record that a version is current, if it is the newest so far or the release folder is started anew on purpose (`again`)."""
-    before = known_versions(context, place).get(image, "")
-    if version == before or not (again or release_layout.number_of(version) > release_layout.number_of(before)):
-        return
-    known = KnownVersion(image=image, version=version, root=place.root, host=place.host)
-    context.store.replace(f"{_folder(place)}/{image}.json", canonical(known))
-
-
-def _folder(place: PublishTarget) -> str:
-    return f"{TREES}/{digest([place.host, place.root]).removeprefix('sha256:')[:32]}"
