@@ -22,10 +22,11 @@ def gate_expectation(context: Context, build: StackBuildInput) -> dict[str, Any]
     if build.wanted.part == PACKAGE:
         expectation["packages"] = build.batch.packages
     elif build.wanted.part == TREE:
-        expectation |= {"key": stack.key, "packages": len(stack.installed)}
+        modules = sum(bool(package.module) for package in stack.installed)
+        expectation |= {"key": stack.key, "packages": len(stack.installed), "modules": modules}
     elif build.wanted.part == TEST:
         loads = [package.module for package in stack.installed if package.module]
-        expectation |= {"loads": loads, "commands": [test.name for test in stack.tests], "reframe": len(stack.reframe)}
+        expectation |= {"loads": loads, "commands": [test.name for test in stack.tests], "reframe": [file.path for file in stack.reframe]}
     return expectation
 
 

@@ -85,7 +85,9 @@ def assemble(trees: Path, stack: StackInput, source: PackageSource, factory: Fac
     begun = time.monotonic()
     archives = {package.hash: source.archive(package) for package in stack.installed}
     missing = [
-        TreeFinding(path=_path(package), kind=TreeProblemKind.MISSING, detail="the build cache does not have it")
+        TreeFinding(
+            path=f"{PACKAGES}/{package_folder(package)}", kind=TreeProblemKind.MISSING, detail="the build cache does not have it"
+        )
         for package in stack.installed
         if not archives[package.hash]
     ]

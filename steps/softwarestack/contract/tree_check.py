@@ -46,8 +46,8 @@ class TreeObservation(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Observation of gate stack_tree/tree: the installed tree of a stack.
 
     `stack` is the digest of `stack.json`, `key` that of the stack's content. `digest` names the tree (STORE/stacks/trees/DIGEST),
-    and covers its packages' archives; empty: no tree was made. `size` is in bytes. `problem` is the reason for which no tree could be
-    installed, `total_problems` counts those that `problems` had no room for.
+    and covers its packages' archives; empty: no tree was made. `size` is in bytes. `problem` is the reason for which no tree could
+    be installed, `total_problems` counts those that `problems` had no room for.
     """
 
     stack: str
