@@ -49,8 +49,7 @@ class StackPackage(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     `runtime` are hashes that the installed package needs when it runs, `build` those that only its build needs. An `external` is
     provided by the site, and nothing builds it. `module` is its module's full name. `jobs` and `memory_mib` are what its build
-    gets. EasyBuild: `easyconfig` is its path in the robot folders, `sha256` its digest. Spack: `spec` is the path of the package's
-    spec JSON in the files of the stack, `sha256` its digest.
+    gets. EasyBuild: `easyconfig` is its path in the robot folders, `sha256` its digest. Spack has all in `StackInput.spack`.
     """
 
     hash: str
@@ -61,7 +60,6 @@ class StackPackage(Struct, frozen=True, kw_only=True, omit_defaults=True):
     runtime: tuple[str, ...] = ()
     build: tuple[str, ...] = ()
     easyconfig: str = ""
-    spec: str = ""
     sha256: str = ""
     sources: tuple[StackSource, ...] = ()
     patches: tuple[StackSource, ...] = ()
@@ -97,6 +95,20 @@ class StackTestFile(Struct, frozen=True, kw_only=True):
     sha256: str
 
 
+class SpackFiles(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Spack's part of a stack, by SHA-256 in the files of the stack.
+
+    `lock` is the whole `spack.lock`. `settings` is JSON of those sections of `spack.yaml` that builds need (compilers, packages).
+    `repositories` are package repositories, the first one first: absolute paths in the builder image, or names of folders that
+    `recipes` fill, whose paths begin with such a name.
+    """
+
+    lock: str
+    settings: str
+    repositories: tuple[str, ...] = ()
+    recipes: tuple[StackTestFile, ...] = ()
+
+
 class StackLimits(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Limits of a stack's tasks: seconds of one package's build, of loading one module, and of all ReFrame tests."""
 
@@ -108,7 +120,7 @@ class StackLimits(Struct, frozen=True, kw_only=True, omit_defaults=True):
 class BuildCacheLocation(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The build cache: its folder, the name of the secret file with the key that signs entries, and public keys that are trusted.
 
-    No key: entries are written unsigned. No signers: entries are read by digest alone.
+    No folder: the cache lies in the run store. No key: entries are written unsigned. No signers: entries are read by digest alone.
     """
 
     folder: str
@@ -139,6 +151,7 @@ class StackInput(Struct, frozen=True, kw_only=True, omit_defaults=True, dict=Tru
     sources: tuple[str, ...] = ()
     tests: tuple[StackTestCase, ...] = ()
     reframe: tuple[StackTestFile, ...] = ()
+    spack: SpackFiles | None = None
     limits: StackLimits = StackLimits()
     lock: str = ""
     """Digest of the lock file."""
@@ -271,6 +284,7 @@ _HASH = re.compile(r"[a-z0-9]{16,64}")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9+._-]{0,99}")
 _VERSION = re.compile(r"[A-Za-z0-9][A-Za-z0-9+._:/=~^-]{0,199}")
 _PATH = re.compile(r"(?:[A-Za-z0-9][A-Za-z0-9+._-]*/)*[A-Za-z0-9][A-Za-z0-9+._-]*")
+_RECIPE = re.compile(r"(?:[A-Za-z0-9_][A-Za-z0-9+._-]*/)*[A-Za-z0-9_][A-Za-z0-9+._-]*")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _ROOT = re.compile(r"(?:/[A-Za-z0-9][A-Za-z0-9+._-]*)+")
 
@@ -282,6 +296,7 @@ def _problems(stack: StackInput) -> Iterator[str]:
     if not _ROOT.fullmatch(stack.root):
         yield f"{stack.root[:100]!r} is no absolute path of plain names"
     earlier = set[str]()
+    yield from _spack_problems(stack)
     for package in stack.packages:
         yield from _package_problems(package, earlier)
         earlier.add(package.hash)
@@ -289,12 +304,23 @@ def _problems(stack: StackInput) -> Iterator[str]:
     yield from (f"{hash_[:64]!r} is none of its packages" for hash_ in named if hash_ not in earlier)
 
 
+def _spack_problems(stack: StackInput) -> Iterator[str]:
+    if (stack.backend == "spack") != (stack.spack is not None):
+        yield f"a stack of {stack.backend[:40]!r} {'has no' if stack.spack is None else 'has'} files of Spack"
+    if stack.spack is not None:
+        paths = [*stack.spack.repositories, *(recipe.path for recipe in stack.spack.recipes)]
+        wrong = [path for path in paths if not (_ROOT.fullmatch(path) or _RECIPE.fullmatch(path))]
+        yield from (f"{path[:100]!r} is no path of a package repository" for path in wrong)
+        digests = [stack.spack.lock, stack.spack.settings, *(recipe.sha256 for recipe in stack.spack.recipes)]
+        yield from (f"{sha256[:80]!r} is no SHA-256 of a file of Spack" for sha256 in digests if not _SHA256.fullmatch(sha256))
+
+
 def _package_problems(package: StackPackage, earlier: set[str]) -> Iterator[str]:
     if not _HASH.fullmatch(package.hash) or package.hash in earlier:
         yield f"{package.hash[:80]!r} is no package hash, or there twice"
     if not _NAME.fullmatch(package.name) or not _VERSION.fullmatch(package.version):
         yield f"{package.title[:120]!r} is no name and version of a package"
-    paths = (package.module, package.easyconfig, package.spec)
+    paths = (package.module, package.easyconfig)
     yield from (f"{path[:100]!r} of {package.title} is no path" for path in paths if path and not _PATH.fullmatch(path))
     if package.sha256 and not _SHA256.fullmatch(package.sha256):
         yield f"{package.title} has the sha256 {package.sha256[:80]!r}"
