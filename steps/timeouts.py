@@ -116,6 +116,13 @@ PUBLISH_LEASE: Final = 300.0
 PUBLISH_AGAIN: Final = 10.0
 """Interval between reads of the lock of a publisher on another machine. Waiting lasts at most one lease: a live one renews it."""
 
+PACKAGE_LOCK: Final = 60.0
+PACKAGE_LOCK_POLL: Final = 0.2
+"""Limit and poll interval for the lock of published packages, which is held for a few renames: seconds on a slow file server."""
+
+PACKAGE_RESERVATION: Final = 86400.0
+"""Age at which packages reserved by a publisher on another machine may be removed. A publication has a limit of a few hours."""
+
 PUBLISH_ANSWER: Final = 300.0
 PUBLISH_SLOWEST: Final = 1e6
 PUBLISH_STEP: Final = 0.2

@@ -6,6 +6,8 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
+
 from steps.errors import BadTask
 from steps.softwarestack.contract.package_files import LISTING, PackageFile
 
@@ -29,7 +31,7 @@ def list_names(folder: Path) -> Iterator[PackageFile]:
             if path != LISTING:
                 yield _entry(folder, path)
         if not folders and not names and base != folder:
-            yield PackageFile(path=str(base.relative_to(folder)))
+            yield PackageFile(path=str(base.relative_to(folder)), folder=True)
 
 
 def file_digest(path: Path) -> str:
@@ -50,7 +52,6 @@ def _entry(folder: Path, path: str) -> PackageFile:
 
 
 def _with_digest(folder: Path, file: PackageFile) -> PackageFile:
-    path = folder / file.path
-    if file.link or (path.is_dir() and not path.is_symlink()):
+    if file.link or file.folder:
         return file
-    return PackageFile(path=file.path, digest=file_digest(path), size=file.size, executable=file.executable)
+    return msgspec.structs.replace(file, digest=file_digest(folder / file.path))

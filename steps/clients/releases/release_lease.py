@@ -69,12 +69,12 @@ def this_process(token: str, actor: str) -> Holder:
     )
 
 
-def is_gone(claimed: Claimed) -> bool:
+def is_gone(claimed: Claimed, lease: float = timeouts.PUBLISH_LEASE) -> bool:
     """Return True if the holder of a lock is gone.
 
-    A holder on this machine is looked up; any other counts as gone once its lease has expired.
+    A holder on this machine is looked up; any other counts as gone once its lease (seconds) has expired.
     """
-    expired = claimed.age > timeouts.PUBLISH_LEASE
+    expired = claimed.age > lease
     try:
         holder = msgspec.json.decode(claimed.holder, type=Holder)
     except msgspec.MsgspecError:

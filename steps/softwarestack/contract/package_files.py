@@ -25,7 +25,7 @@ class PackageListError(ValueError):
 class PackageFile(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """File, symbolic link or empty folder of a package; `path` is relative to the package's folder.
 
-    A file has `digest` (`sha256:…`), `size` and `executable`, a link its target in `link`; an empty folder has none of these.
+    A file has `digest` (`sha256:…`), `size` and `executable`, a link its target in `link`; an empty folder has `folder` alone.
     Folders that hold something are not listed.
     """
 
@@ -34,6 +34,7 @@ class PackageFile(Struct, frozen=True, kw_only=True, omit_defaults=True):
     size: int = 0
     executable: bool = False
     link: str = ""
+    folder: bool = False
 
 
 def encode(files: Iterable[PackageFile]) -> bytes:
