@@ -70,7 +70,7 @@ def package_files(listing: TreeListing, folder: str) -> tuple[PackageFile, ...]:
         if path.startswith(top)
     ]
     files += [PackageFile(path=path[len(top) :], link=target) for path, target in listing.links.items() if path.startswith(top)]
-    files += [PackageFile(path=path[len(top) :]) for path in listing.empty_folders if path.startswith(top)]
+    files += [PackageFile(path=path[len(top) :], folder=True) for path in listing.empty_folders if path.startswith(top)]
     return tuple(files)
 
 
