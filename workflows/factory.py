@@ -1,7 +1,4 @@
-"""Pipeline factory: bare OS on a few hosts → a disposable Kubernetes.
-
-Argo Workflows, a registry, storage and the scheduled rebuild are not in this version.
-"""
+"""Pipeline factory: bare OS on a few hosts → a disposable Kubernetes that builds: registry, Argo Workflows, projects, pipelines."""
 
 from hera.workflows import DAG, WorkflowTemplate
 
@@ -13,13 +10,19 @@ KIND = "factory"
 
 
 def build(plan: Plan, settings: Settings) -> WorkflowTemplate:
-    """Return the part of a bring-up's plan that builds a bare Kubernetes. `>>` is explained in `workflows/bringup.py`."""
-    tasks = PipelineTasks(KIND, plan, settings, only=("os_prep", "rke2"))
+    """Return the build of a factory as one WorkflowTemplate. `>>` is explained in `workflows/bringup.py`."""
+    tasks = PipelineTasks(KIND, plan, settings)
     with WorkflowTemplate(entrypoint=KIND, on_exit=FINISH, **tasks.workflow_settings()) as workflow:
         tasks.add_templates()
         with DAG(name=FINISH, fail_fast=False):
             tasks.report() >> tasks.seal()
         with DAG(name=KIND):
-            tasks.open() >> tasks.stage("os_prep") >> tasks.stage("rke2")
+            (
+                tasks.open()
+                >> tasks.stage("os_prep")
+                >> tasks.stage("rke2")
+                >> tasks.stage("base_services")
+                >> tasks.stage("factory_registry")
+            )
     tasks.check_edges()
     return workflow

@@ -1,6 +1,6 @@
 """Renders a report as plain lines for a terminal, a log or a mail."""
 
-from steps.report import drawings, model
+from steps.report import drawings, factory_phases, model
 from steps.report.drawings import span
 
 
@@ -18,6 +18,7 @@ def text(report: model.Report) -> str:
     for stage in report.stages:
         took = span(stage.finished - stage.started) if stage.started else "-"
         lines.append(f"{stage.id:<{width}}  {stage.status:<12}  {took:>8}  {_said(stage)}")
+    lines += [phase.sentence for phase in factory_phases.phases(report.stages, simulated=report.simulated)]
     lines += [_measured(tile) for tile in drawings.measured_tiles(report)]
     lines += [f"note on {stage.id}: {note}" for stage in report.stages for note in stage.notes]
     lines += [f"quarantined {entry.node} in {entry.stage}: {entry.reason}" for entry in report.quarantine]

@@ -9,15 +9,15 @@ from tests.unit import small_image
 from workflows import bringup, examples, factory, image, stack
 from workflows.nodeimage.image_plan import compile_image
 from workflows.plan.compiler import compile_plan
+from workflows.plan.factory_plan import compile_factory
 from workflows.render.bundle import render
-from workflows.spec import load
+from workflows.spec import load, load_factory
 
 HERE = Path(__file__).parent / "render"
 CASES = [
     ("h200-16", "bringup", bringup.build),
     ("three-hosts", "bringup", bringup.build),
     ("dra", "bringup", bringup.build),
-    ("h200-16", "factory", factory.build),
     ("h200-16", "stack", stack.build),
 ]
 
@@ -27,6 +27,12 @@ CASES = [
 def test_rendered_files_are_as_committed(example: str, kind: str, build: object, file: str) -> None:
     made = render(compile_plan(load(examples.path(example))), build).files()[file]  # type: ignore[arg-type]
     compare(HERE / f"{example}-{kind}" / file, made)
+
+
+@pytest.mark.parametrize("file", ["workflowtemplate.yaml", "workflow.yaml", "rbac.yaml", "target-rbac.yaml"])
+def test_a_factory_is_rendered_as_committed(file: str) -> None:
+    plan = compile_factory(load_factory(Path(examples.__file__).parent / "factories/factory.yaml"), {})
+    compare(HERE / "build-factory-factory" / file, render(plan, factory.build).files()[file])
 
 
 @pytest.mark.parametrize("file", ["workflowtemplate.yaml", "workflow.yaml", "rbac.yaml", "target-rbac.yaml"])

@@ -2,6 +2,7 @@
 
 from steps.contract.operation import OperationKind
 from workflows.app import kubeconfigs
+from workflows.app.factories import factory_rehearsals
 from workflows.app.run_options import ARGO, RehearsalRequest
 from workflows.app.runs import local_start
 from workflows.app.runs.screen import Screen
@@ -15,6 +16,8 @@ _KEEPS_STATE = "keeps what was simulated: no other rehearsal can use it until it
 
 def rehearse(screen: Screen, request: RehearsalRequest) -> int:
     """Run the rehearsal that a command line describes, follow it, and return its exit code."""
+    if sources.is_factory(request.spec):
+        return factory_rehearsals.rehearse(screen, request)
     if request.engine == ARGO:
         from workflows.app.runs import argo_rehearsal  # imports the client of the home cluster
 

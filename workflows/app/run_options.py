@@ -137,6 +137,7 @@ class Pipeline:
         Raises NoSpec, SpecErrors, PlanError; UsageError for options that do not apply.
         """
         if self.kind != "bringup" and (only or operation != BRINGUP):
-            raise UsageError(f"{source} is an image spec: --until narrows it; --only and --operation are for a cluster")
+            kind = "an image spec" if self.kind == "image" else f"the spec of a {self.kind}"
+            raise UsageError(f"{source} is {kind}: --until narrows it; --only and --operation are for a cluster")
         path, loaded = self.read(source)
         return self.plan(path, loaded, Wish(only=only, until=until, operation=operation))

@@ -13,6 +13,7 @@ SECTIONS = {
     "Evidence": ("report", "verify", "timeline", "diff-runs", "pull"),
     "Node images": ("image",),
     "Software stacks": ("stack",),
+    "Build factories": ("factory",),
     "Develop": ("doctor", "explain", "schema", "stages", "faults", "lint", "exec", "simulate"),
 }
 """Commands of each section, in the order in which they are shown."""

@@ -25,6 +25,7 @@ from workflows.cli import (
     tool_commands,
 )
 from workflows.cli.command_sections import SectionedGroup
+from workflows.cli.factories import commands as factory_commands
 from workflows.cli.images import commands as image_commands
 from workflows.cli.stacks import commands as stack_commands
 from workflows.engines.folders import NoStateFolder, StateFolder
@@ -49,7 +50,10 @@ INTERRUPTED = 130
 """Exit code that shells expect of a program ended by Ctrl-C."""
 FOLLOWING = frozenset({"watch", "logs"})
 """Commands that say themselves, at Ctrl-C, how the run goes on."""
-STARTING = frozenset({"rehearse", "run", "resume", "add-node", "replace-node", "upgrade", "rollback", "reset", "image build"})
+STARTING = frozenset(
+    ("rehearse", "run", "resume", "add-node", "replace-node", "upgrade", "rollback", "reset")
+    + ("image build", "factory up", "factory down")
+)
 """Commands that start runs."""
 
 
@@ -69,6 +73,7 @@ def application() -> typer.Typer:
         tool_commands,
         image_commands,
         stack_commands,
+        factory_commands,
         schedule_commands,
     ):
         commands.register(app)

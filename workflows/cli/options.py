@@ -142,6 +142,10 @@ def pipeline_of(source: str) -> Pipeline:
         from workflows.app.images.image_pipeline import IMAGE
 
         return IMAGE
+    if sources.is_factory(source):
+        from workflows.app.factories.factory_pipeline import FACTORY
+
+        return FACTORY
     from workflows.app.specs.cluster_pipeline import BRINGUP
 
     return BRINGUP

@@ -18,7 +18,7 @@ from steps.contract.task import Task, Verb
 from workflows import catalog as catalogs
 from workflows.plan import approvals, run_folders
 from workflows.plan.model import Plan, PlanError, Starts
-from workflows.spec import announcement_rule
+from workflows.spec import Issue, announcement_rule
 from workflows.spec.cluster_spec import ClusterSpec
 from workflows.spec.gpu_pools import uniform
 from workflows.spec.untested import untested
@@ -64,8 +64,17 @@ def compile_plan(
     releases = catalogs.resolve(spec, known)
     site = Site(spec=spec, machines=spec.machines, releases={release.id: release for release in releases}, operation=operation)
     _check_operation(site)
-    all_stages = _stages(site)
-    stages = approvals.attach_approvals(_narrowed(all_stages, only, until), spec.approvals)
+    return plan_site(site, issues, order=OPERATIONS if operation.kind is OperationKind.RESET else ORDER, only=only, until=until)
+
+
+def plan_site(site: Site, issues: tuple[Issue, ...], *, order: Sequence[str], only: Sequence[str], until: str) -> Plan:
+    """Return the plan of the stages in `order`, whose builders take `site`. `only` and `until` restrict it to some of them.
+
+    Raises PlanError if a named stage is not in `order`, or not in the spec.
+    """
+    spec, operation, releases = site.spec, site.operation, tuple(site.releases.values())
+    all_stages = _stages(site, order)
+    stages = approvals.attach_approvals(_narrowed(all_stages, only, until, order), spec.approvals)
     hosts = run_folders.hosts(spec.machines, operation)
     used = {name for stage in stages for name in stage.releases}
     planned = tuple(release for release in releases if release.id in used)
@@ -142,10 +151,10 @@ def _operation_header(site: Site) -> dict[str, str]:
     return {"operation": f"{operation.kind.value}{hosts}"}
 
 
-def _stages(site: Site) -> tuple[Stage, ...]:
+def _stages(site: Site, order: Sequence[str]) -> tuple[Stage, ...]:
     selected = site.spec.stages
-    order = OPERATIONS if site.operation.kind is OperationKind.RESET else ORDER
-    names = (name for name in order if selected is None or name in selected or name in OPERATIONS)
+    # a cluster spec can leave out only stages of a bring-up
+    names = (name for name in order if selected is None or name in selected or name not in ORDER)
     built = (importlib.import_module(f"workflows.stages.{name}").build(site) for name in names)
     return tuple(_complete_judge(site_roles.add_site_roles(stage, site), site) for stage in built if stage is not None)
 
@@ -187,12 +196,13 @@ def _partial_judge(stage: Stage, arguments: dict[str, Any], site: Site) -> dict[
     return arguments | {"checks": checks, "members": f"{TOUCHED}{members}", "required": f"{TOUCHED}server", "needed": needed}
 
 
-def _narrowed(stages: tuple[Stage, ...], only: Sequence[str], until: str) -> tuple[Stage, ...]:
+def _narrowed(stages: tuple[Stage, ...], only: Sequence[str], until: str, order: Sequence[str]) -> tuple[Stage, ...]:
     present = [stage.id for stage in stages]
+    stage_ids = ORDER if order == OPERATIONS else order  # an operation narrows no other stages than its own
     for name in (*only, *([until] if until else [])):
-        if name not in ORDER:
-            near = difflib.get_close_matches(name, ORDER, n=1, cutoff=0.5)
-            meant = f"did you mean {near[0]}?" if near else f"stages are {', '.join(ORDER)}"
+        if name not in stage_ids:
+            near = difflib.get_close_matches(name, stage_ids, n=1, cutoff=0.5)
+            meant = f"did you mean {near[0]}?" if near else f"stages are {', '.join(stage_ids)}"
             raise PlanError(f"{name!r} is no stage; {meant}")
         if name not in present:
             known = ", ".join(present)

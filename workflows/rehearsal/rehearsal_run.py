@@ -22,7 +22,7 @@ from workflows.rehearsal.simulated_cluster import (
     simulated_cluster,
     write_fleet,
 )
-from workflows.spec import ClusterSpec
+from workflows.spec import ClusterSpec, FactorySpec
 
 if TYPE_CHECKING:
     from workflows.render.bundle import Bundle  # imports Hera, which takes longer than all of `status` or `watch`
@@ -66,7 +66,7 @@ class RehearsalOptions:
     restart_command: str = "bringup rehearse SPEC"
     """The command line that starts this rehearsal again."""
 
-    def check(self, spec: ClusterSpec, plan: Plan) -> None:
+    def check(self, spec: ClusterSpec | FactorySpec, plan: Plan) -> None:
         """Raise an error if a fault cannot show in this plan, or if the existing API server must not be used.
 
         Raises UnknownFault, FaultDoesNotFit, ForeignCluster, UsedCluster, Unreachable, Garbled or MissingRights.

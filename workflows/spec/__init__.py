@@ -9,11 +9,11 @@
 from workflows.spec.cluster_spec import ClusterSpec
 from workflows.spec.editor_schema import json_schema
 from workflows.spec.errors import Issue, SpecError, SpecErrors
+from workflows.spec.factory_spec import FactorySpec, load_factory
 from workflows.spec.fields import SecretRef
 from workflows.spec.loading import load, load_as
 from workflows.spec.machines import Machine
 from workflows.spec.out_of_scope import OUT_OF_SCOPE, OutOfScope
-from workflows.spec.pipeline_specs import FactorySpec, load_factory
 from workflows.spec.range_syntax import BadRange, expand
 from workflows.spec.starter import starter
 

@@ -74,11 +74,6 @@ NOT_YET: tuple[OutOfScope, ...] = (
         "API endpoint", ("api_endpoint",), "An API address of its own is not in this version: it is rke2.registration_address."
     ),
     OutOfScope("signed results", ("signing_key",), "Signing published results is not in this version."),
-    OutOfScope(
-        "registry",
-        ("registry", "size_gib", "node_port"),
-        "A registry of its own is not in this version; a mirror is rke2.registry_mirror.",
-    ),
     OutOfScope("factory wipe", ("wipe",), "Removing an old cluster is not in this version: run rke2-uninstall.sh on its machines."),
     OutOfScope("parallel builds", ("parallel",), "A limit of packages built at once is not in this version."),
     OutOfScope("image compression", ("compression",), "A choice of compression is not in this version."),

@@ -1,4 +1,4 @@
-"""Stages of a bring-up and of an image build as plain data without Hera, one module a stage, and the order in which they run."""
+"""Stages of bring-ups, image builds and stack builds as plain data without Hera, one module a stage, and their running order."""
 
 from workflows.stage_names import STAGES
 
@@ -14,5 +14,14 @@ IMAGE_ORDER = ("image_standing", "image_lock", "image_layers", "image_assemble",
 `image_standing` is left out when a command asks for a build whatever is published.
 """
 
-EVERY = (*ORDER, *OPERATIONS, *IMAGE_ORDER)
+FACTORY_STAGES = ("factory_registry",)
+"""Ids of the stages that only a factory has, in running order; their builders take a `FactorySite`."""
+
+FACTORY_ORDER = ("os_prep", "rke2", "base_services", *FACTORY_STAGES)
+"""Stage ids of the factory pipeline, in running order."""
+
+STACK_ORDER = ("stack_build", "stack_tree", "stack_test", "stack_publish")
+"""Stage ids of the software-stack pipeline, in running order; their builders take a `StackSite`."""
+
+EVERY = (*ORDER, *OPERATIONS, *IMAGE_ORDER, *FACTORY_STAGES, *STACK_ORDER)
 """Ids of the stages of all pipelines and operations."""

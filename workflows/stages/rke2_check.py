@@ -72,7 +72,7 @@ def outside_names(site: Site) -> tuple[str, ...]:
     Pods behind a proxy resolve the proxy's name alone. A site that names all sources by address has none.
     """
     proxy, argo = site.spec.proxy, site.spec.delivery.argo_cd
-    releases = sorted(site.releases.values(), key=lambda release: STAGES.index(release.stage))
+    releases = sorted(site.releases.values(), key=lambda release: _place(release.stage))
     sources = [url for release in releases for url in (release.repo, release.chart, release.manifest)]
     urls = [proxy.https or proxy.http or ""] if proxy else [*([argo.repo] if argo else []), *sources]
     names = dict.fromkeys(filter(None, map(_host_name, urls)))
@@ -182,3 +182,8 @@ def _ring(site: Site, ingress: Controller | None) -> Object:
         "containers": [_container(site, "dns_ring.sh", environment)],
     }
     return manifest_objects.per_node_job(STAGE, CHECK, pod, seconds=JOB_SECONDS)
+
+
+def _place(stage: str) -> int:
+    """Return the place of a stage in running order; stages of a factory come after all of a bring-up."""
+    return STAGES.index(stage) if stage in STAGES else len(STAGES)

@@ -66,7 +66,7 @@ def test_they_load() -> None:
         (IMAGE.replace("keep: 5", "keep: 1"), "at least 2"),
         (IMAGE.replace("[uefi]", "[efi]"), "write uefi"),
         (FACTORY.replace('6"', '6", timezone: Europe/Belin'), "write Europe/Berlin"),
-        (FACTORY + "registry: {size_gib: 10}\n", "a mirror is rke2.registry_mirror"),
+        (FACTORY + "registry: {size_gib: 10}\n", "did you mean size"),
         (FACTORY + "wipe: true\n", "not in this version: run rke2-uninstall"),
         (STACK + "parallel: 8\n", "not in this version"),
         (STACK.replace("stacks}", "stacks, signing_key: {env: KEY}}"), "not in this version"),

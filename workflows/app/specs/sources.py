@@ -9,14 +9,14 @@ from workflows.spec import ClusterSpec, SpecError, SpecErrors, load
 from workflows.spec.loading import read as read_document
 from workflows.spec.validation_errors import line_of
 
-IMAGE_SPEC = "Image"
+IMAGE_SPEC, FACTORY_SPEC = "Image", "Factory"
 _OTHERS = {
     IMAGE_SPEC: ("this is the spec of a node image, and none of a cluster", "`bringup image build {path}` takes it"),
     "ImageRecipe": (
         "this is the recipe of a node image, and none of a cluster",
         "`bringup image build` takes an image spec that names it",
     ),
-    "Factory": ("this is the spec of a factory, and none of a cluster", "`bringup init` writes one of a cluster"),
+    FACTORY_SPEC: ("this is the spec of a factory, and none of a cluster", "`bringup factory up {path}` takes it"),
     "Stack": ("this is the spec of a software stack, and none of a cluster", "`bringup init` writes one of a cluster"),
 }
 """Kinds of files that are no cluster spec, each with the problem and the fix to print if it is given as one."""
@@ -78,6 +78,12 @@ def is_image(source: str) -> bool:
     """Return True if a spec argument is a file of kind Image. Raises SpecErrors for a file that cannot be read."""
     path = Path(source)
     return path.is_file() and kind_of(path) == IMAGE_SPEC
+
+
+def is_factory(source: str) -> bool:
+    """Return True if a spec argument is a file of kind Factory. Raises SpecErrors for a file that cannot be read."""
+    path = Path(source)
+    return path.is_file() and kind_of(path) == FACTORY_SPEC
 
 
 def find_image(source: str) -> Path:

@@ -11,10 +11,13 @@ from typing import Any
 
 from msgspec import Struct
 
-from workflows.stages import OPERATIONS, ORDER
+from workflows.stages import FACTORY_STAGES, OPERATIONS, ORDER
 
-STAGES = (*ORDER, *OPERATIONS)
-"""Stages in running order, then operations. The module of each name in this folder holds its faults in the tuple `FAULTS`."""
+STAGES = (*ORDER, *OPERATIONS, *FACTORY_STAGES)
+"""Stages in running order, then operations, then the stages of a factory alone.
+
+The module of each name in this folder holds its faults in the tuple `FAULTS`.
+"""
 
 
 class Fault(Struct, frozen=True, kw_only=True):

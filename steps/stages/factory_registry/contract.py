@@ -1,0 +1,54 @@
+"""Types of stage factory_registry: observations of the registry and of pushes and pulls, and the expectations of its gates."""
+
+from msgspec import Struct
+
+from steps.contract.charts import Trouble, Workload
+from steps.contract.checks import CheckPod
+
+
+class RegistryClaim(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The volume claim of the registry. Its `events` are read only while it is not bound."""
+
+    phase: str = ""
+    volume: str = ""
+    events: tuple[str, ...] = ()
+
+
+class RegistryPort(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A port of the registry's Service, with the port on every node that leads to it; 0 if there is none."""
+
+    port: int
+    node_port: int = 0
+
+
+class ControlObservation(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Observation of gate factory_registry/control: the registry's Deployment, claim and Service, and why pods are not ready."""
+
+    workload: Workload | None = None
+    claim: RegistryClaim | None = None
+    ports: tuple[RegistryPort, ...] = ()
+    trouble: tuple[Trouble, ...] = ()
+
+
+class ControlExpectation(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """Expectation of the gate factory_registry/control: the image that runs, the claim that is bound, and the Service's ports."""
+
+    image: str
+    claim: str
+    port: int
+    node_port: int
+
+
+class FunctionalObservation(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Observation of gate factory_registry/functional: the pods of check `registry`.
+
+    Each reports `wanted` (what the artefact holds), `pushed` (digest of the manifest, if it pushes), `pulled` and `error`.
+    """
+
+    pods: tuple[CheckPod, ...] = ()
+
+
+class FunctionalExpectation(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """Expectation of the gate factory_registry/functional: one pod pushed the artefact, and each of `nodes` pulled it."""
+
+    nodes: tuple[str, ...] = ()

@@ -1,0 +1,1 @@
+"""Use cases of factories: plan, build, show, and remove the disposable Kubernetes of a `factory.yaml`."""

@@ -1,0 +1,37 @@
+"""The pipeline of factories: find and load a `factory.yaml` and the pipeline files that it names, and plan the run."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from workflows.app.run_options import Pipeline, Wish
+from workflows.app.specs import sources
+from workflows.plan.factory_plan import compile_factory
+from workflows.plan.model import Plan
+from workflows.spec import FactorySpec, load_factory
+from workflows.stages.stage import Object
+
+KIND = "factory"
+
+
+def read(source: str) -> tuple[Path, FactorySpec]:
+    """Return the path and the loaded factory spec that an argument names. Raises NoSpec or SpecErrors."""
+    path = Path(source)
+    if not path.exists():
+        raise sources.NoSpec(f"there is no file {source}", hint="write one with `bringup init --factory`")
+    return path, load_factory(path)
+
+
+def plan_of(path: Path, spec: FactorySpec, until: str = "") -> Plan:
+    """Return the plan of a factory, reading the pipeline files beside its spec. Raises SpecErrors and PlanError."""
+    return compile_factory(spec, _pipelines(path, spec), until)
+
+
+def _pipelines(_path: Path, _spec: FactorySpec) -> Mapping[str, tuple[Object, ...]]:
+    return {}
+
+
+def _plan(path: Path, spec: FactorySpec, wish: Wish) -> Plan:
+    return plan_of(path, spec, wish.until)
+
+
+FACTORY = Pipeline(KIND, read, _plan)

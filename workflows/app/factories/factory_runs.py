@@ -1,0 +1,93 @@
+"""Runs of a factory from an admin's machine: build it, tell where it is, and take it down."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from steps.clients.store import Store
+from steps.contract import run_records
+from steps.contract.operation import Operation, OperationKind
+from steps.report import factory_phases
+from steps.report.timeline import stamp
+from workflows.app.factories.factory_pipeline import FACTORY, read
+from workflows.app.run_options import Pipeline, StartOptions, Wish
+from workflows.app.runs import report_assembly, run_start
+from workflows.app.runs.screen import Screen
+from workflows.engines.folders import RunFolder, StateFolder
+from workflows.engines.local.result import read_status
+from workflows.plan.compiler import compile_plan
+from workflows.plan.model import Plan
+from workflows.spec import FactorySpec
+
+KUBECONFIG = "kubeconfig"
+
+
+class NoFactoryRun(ValueError):
+    """Error for a factory that no run of this machine has built."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FactoryStatus:
+    """The newest run of a factory: its name, state and time, its stages, phases, and the kubeconfig that opens the factory."""
+
+    run: str
+    state: str
+    began: str
+    simulated: bool
+    stages: tuple[tuple[str, str, str], ...]
+    phases: tuple[str, ...]
+    kubeconfig: str
+
+    def values(self) -> dict[str, Any]:
+        """Return the status as plain values for scripts."""
+        stages = [{"stage": stage, "status": status, "reason": reason} for stage, status, reason in self.stages]
+        about = {"run": self.run, "state": self.state, "began": self.began, "rehearsal": self.simulated}
+        return {**about, "stages": stages, "phases": list(self.phases), "kubeconfig": self.kubeconfig or None}
+
+
+def up(screen: Screen, source: str, options: StartOptions, wish: Wish) -> int:
+    """Build a factory from its spec, or bring it up to the spec if it exists; return the exit code."""
+    return run_start.start(screen, source, options, wish, FACTORY)
+
+
+def down(screen: Screen, source: str, options: StartOptions) -> int:
+    """Remove RKE2 with everything in it from the machines of a factory; return the exit code."""
+    wish = Wish(operation=Operation(kind=OperationKind.RESET))
+    return run_start.start(screen, source, options, wish, Pipeline("bringup", read, _reset_plan))
+
+
+def _reset_plan(_: Path, spec: FactorySpec, wish: Wish) -> Plan:
+    return compile_plan(spec.cluster, operation=wish.operation)
+
+
+def status(source: str) -> FactoryStatus:
+    """Return where a factory is, from the newest run of this machine that built it. Raises NoFactoryRun."""
+    spec, home = read(source)[1], StateFolder.of_environment()
+    folder = next((home.run(name) for name in reversed(home.runs()) if _builds(home, name, spec.name)), None)
+    if folder is None:
+        raise NoFactoryRun(f"no run of this machine has built factory {spec.name}: bringup factory up {source}")
+    return _status(folder)
+
+
+def _builds(home: StateFolder, run: str, name: str) -> bool:
+    """Return True if a run built the factory of this name; a run of another operation, such as its removal, has none of its stages."""
+    data = Store(home.store).read(run_records.header_key(run))
+    if data is None or run_records.decode_header(data).cluster != name:
+        return False
+    report = report_assembly.assemble(report_assembly.RunEvidence(home.run(run)))
+    return any(stage.id.startswith(factory_phases.FACTORY) for stage in report.stages)
+
+
+def _status(folder: RunFolder) -> FactoryStatus:
+    engine = read_status(folder.engine, is_verified=False)
+    report = report_assembly.assemble(report_assembly.RunEvidence(folder))
+    kubeconfig = folder.stored / "secrets" / KUBECONFIG
+    return FactoryStatus(
+        run=folder.name,
+        state=engine.phase if engine.alive or engine.finished else "interrupted",
+        began=stamp(engine.began) if engine.began else "",
+        simulated=report.simulated,
+        stages=tuple((stage.id, stage.status, stage.reason) for stage in report.stages),
+        phases=tuple(phase.sentence for phase in factory_phases.phases(report.stages, simulated=report.simulated)),
+        kubeconfig=str(kubeconfig) if kubeconfig.exists() else "",
+    )

@@ -1,0 +1,316 @@
+"""`factory.yaml`: a disposable Kubernetes for builds, with its registry, Argo Workflows, projects, pipelines and rebuilds."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, Field, StringConstraints, model_validator
+
+from workflows.spec import structure
+from workflows.spec.cluster_spec import ClusterSpec
+from workflows.spec.errors import SpecError, SpecErrors
+from workflows.spec.fields import (
+    AbsolutePath,
+    Argument,
+    ChartVersion,
+    DnsLabel,
+    Duration,
+    Listed,
+    SecretRef,
+    Section,
+    Text,
+    Url,
+    is_floating,
+    problem,
+)
+from workflows.spec.governance import ApprovalPoint
+from workflows.spec.hosts import Hosts
+from workflows.spec.infrastructure import OsSettings, Rke2Settings, SshSettings
+from workflows.spec.loading import cut, read, validate_document
+from workflows.spec.pipeline_specs import PipelineSpec, RelativePath
+from workflows.spec.proxy import Proxy
+from workflows.spec.rke2_parts import Image
+from workflows.spec.schedule import Schedule
+from workflows.spec.services import BaseServices, Storage
+from workflows.spec.validation_errors import line_of
+
+LEAST_ARGO = (4, 1, 2)
+"""Oldest Argo Workflows that a factory may run: 4.1.0 and 4.1.1 lose locks (https://github.com/argoproj/argo-workflows/releases)."""
+RESERVED = frozenset({"argo", "registry", "bringup", "bringup-check", "default", "local-path-storage"})
+"""Namespaces that hold parts of a factory, or that its checks use."""
+
+Quantity = Annotated[str, StringConstraints(pattern=r"^[1-9][0-9]{0,9}(m|k|Ki|M|Mi|G|Gi|T|Ti)?$")]
+"""A Kubernetes quantity without a fraction, such as `64Gi` or `500m`."""
+Account = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9@._:/+-]{0,199}$")]
+"""A user or group name as the API server knows it."""
+
+
+def _check_argo(text: str) -> str:
+    numbers = re.fullmatch(r"v([0-9]+)\.([0-9]+)\.([0-9]+)", text)
+    if numbers is None:
+        raise problem("not a release of Argo Workflows", "write v4.1.2, or another exact release")
+    if tuple(map(int, numbers.groups())) < LEAST_ARGO:
+        raise problem(f"{text} is older than v4.1.2, whose locks the runs rely on", "write v4.1.2 or a newer release")
+    return text
+
+
+ArgoVersion = Annotated[str, AfterValidator(_check_argo)]
+"""A release of Argo Workflows that is new enough."""
+
+
+def _check_pinned(image: str) -> str:
+    name, at, digest = image.partition("@")
+    tag = name.rpartition("/")[2].partition(":")[2]
+    if not at and (not tag or is_floating(tag)):
+        raise problem("the image means different things at different times", "give a release's tag, or @sha256:DIGEST")
+    if at and not re.fullmatch(r"sha256:[0-9a-f]{64}", digest):
+        raise problem("not a digest", "write @sha256: and 64 hexadecimal digits")
+    return image
+
+
+PinnedImage = Annotated[Image, AfterValidator(_check_pinned)]
+"""An image with a fixed tag or a digest."""
+
+
+class RegistrySection(Section):
+    """Section `registry` of `factory.yaml`: the registry for builder images and for results that are images."""
+
+    image: PinnedImage = Field(
+        default="docker.io/library/registry:2.8.3",
+        description="Image of the registry (CNCF distribution), with tag or digest.",
+        examples=["docker.io/library/registry:2.8.3"],
+    )
+    size: Quantity = Field(default="50Gi", description="Size of its volume.", examples=["200Gi"])
+    node_port: Annotated[int, Field(ge=30000, le=32767)] = Field(
+        default=30500, description="Port on every node by which images are pulled.", examples=[30500]
+    )
+
+
+class RateLimit(Section):
+    """Section `argo.rate_limit` of `factory.yaml`: how fast the controller creates pods."""
+
+    limit: Annotated[int, Field(ge=1, le=1000)] = Field(default=20, description="Pods a second.", examples=[20])
+    burst: Annotated[int, Field(ge=1, le=1000)] = Field(default=5, description="Pods at once above that.", examples=[5])
+
+
+class ArgoSection(Section):
+    """Section `argo` of `factory.yaml`: Argo Workflows and the settings of its controller."""
+
+    chart: ChartVersion = Field(default="2.0.1", description="Version of the chart argo-workflows.", examples=["2.0.1"])
+    version: ArgoVersion = Field(
+        default="v4.1.2", description="Release of Argo Workflows: the tag of its images.", examples=["v4.1.2"]
+    )
+    repo: Url = Field(
+        default="https://argoproj.github.io/argo-helm",
+        description="Repository of the chart.",
+        examples=["oci://registry.example.org:5000/charts"],
+    )
+    requeue: Duration = Field(
+        default="2s",
+        validate_default=True,
+        description="How soon the controller looks at a Workflow again after a pod ended.",
+        examples=["2s"],
+    )
+    pod_gc_delay: Duration = Field(
+        default="60s", validate_default=True, description="How long ended pods keep their logs.", examples=["10m"]
+    )
+    workers: Annotated[int, Field(ge=1, le=256)] = Field(default=32, description="Workflows handled at a time.", examples=[32])
+    parallelism: Annotated[int, Field(ge=1, le=10_000)] = Field(
+        default=50, description="Workflows that run at the same time in the whole factory.", examples=[50]
+    )
+    project_parallelism: Annotated[int, Field(ge=1, le=1000)] = Field(
+        default=10, description="Workflows that run at the same time in one project.", examples=[10]
+    )
+    rate_limit: RateLimit = Field(default=RateLimit(), description="How fast pods are created.")
+
+
+class Quota(Section):
+    """Section `projects.*.quota` of `factory.yaml`: the most that a project's pods may request together."""
+
+    cpu: Quantity = Field(default="64", description="CPU cores.", examples=["128"])
+    memory: Quantity = Field(default="256Gi", description="Memory.", examples=["512Gi"])
+    storage: Quantity = Field(default="500Gi", description="Volumes.", examples=["2Ti"])
+    pods: Annotated[int, Field(ge=1, le=5000)] = Field(default=200, description="Pods.", examples=[200])
+
+
+class BuildPod(Section):
+    """Section `projects.*.pod` of `factory.yaml`: what a container gets if its template requests nothing."""
+
+    cpu: Quantity = Field(default="1", description="CPU cores.", examples=["2"])
+    memory: Quantity = Field(default="2Gi", description="Memory.", examples=["4Gi"])
+
+
+class Project(Section):
+    """A project of `factory.yaml`: a namespace with a quota and a priority, and the developers who submit builds in it."""
+
+    quota: Quota = Field(default=Quota(), description="The most that its pods may request together.")
+    pod: BuildPod = Field(default=BuildPod(), description="Requests of containers that state none.")
+    priority: Annotated[int, Field(ge=1, le=1_000_000)] = Field(
+        default=1000, description="Pods of a higher number go first and may evict others.", examples=[1000]
+    )
+    users: Annotated[tuple[Account, ...], Listed] = Field(
+        default=(), description="Users who submit released templates and read logs.", examples=[["ada@example.org"]]
+    )
+    groups: Annotated[tuple[Account, ...], Listed] = Field(
+        default=(), description="Groups of such users.", examples=[["hpc-developers"]]
+    )
+
+
+class PipelineFile(Section):
+    """A released pipeline of `factory.yaml`: WorkflowTemplates and what they read, as `bringup render` wrote them."""
+
+    project: DnsLabel = Field(description="Project that it runs in.", examples=["software"])
+    file: RelativePath = Field(description="YAML file of WorkflowTemplates and ConfigMaps.", examples=["pipelines/stack.yaml"])
+    schedule: Schedule | None = Field(default=None, description="When its template starts by itself; default: never.")
+    template: DnsLabel | None = Field(
+        default=None,
+        description="Template that the schedule starts; default: the only one of the file.",
+        examples=["stack-science-0a1b2c3d4e5f"],
+    )
+
+
+class SurvivingCopy(Section):
+    """A copy of something that must survive the factory, with the time within which it must have been renewed."""
+
+    what: Text = Field(description="What it is a copy of.", examples=["published stacks"])
+    path: AbsolutePath = Field(
+        description="File or folder outside the factory; its newest file tells the copy's age.", examples=["/srv/backup/stacks"]
+    )
+    within: Duration = Field(default="24h", validate_default=True, description="Greatest age of the copy.", examples=["24h"])
+
+
+class Rebuild(Section):
+    """Section `rebuild` of `factory.yaml`: when and how the factory is thrown away and built again."""
+
+    calendar: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9*:,./ ~-]{1,100}$")] | None = Field(
+        default=None,
+        description="When a systemd timer of the admin's machine rebuilds (systemd.time); default: only by hand.",
+        examples=["Sun *-*-* 02:00"],
+    )
+    reinstall: Annotated[tuple[Argument, ...], Listed] = Field(
+        default=(),
+        description="Command of the site that reinstalls the OS of one machine; `{host}` and `{address}` are replaced. "
+        "Default: the OS stays, and RKE2 is removed from it.",
+        examples=[["/usr/local/sbin/reinstall", "{host}"]],
+    )
+    reinstall_timeout: Duration = Field(
+        default="45m",
+        validate_default=True,
+        description="Longest time of a reinstallation, all machines at once.",
+        examples=["45m"],
+    )
+    copies: Annotated[tuple[SurvivingCopy, ...], Listed] = Field(
+        default=(), description="Copies without which nothing is rebuilt; default: nothing in the factory must survive."
+    )
+    platforms: Annotated[tuple[RelativePath, ...], Listed] = Field(
+        default=(), description="Cluster specs whose hosts a rebuild refuses to touch.", examples=[["clusters/h200.yaml"]]
+    )
+    diagnostics: AbsolutePath = Field(
+        default="/var/tmp/bringup-diagnostics",
+        description="Folder outside the factory for what is saved before it is removed.",
+        examples=["/srv/bringup/diagnostics"],
+    )
+
+
+class FactorySpec(PipelineSpec):
+    """The content of `factory.yaml`: a disposable Kubernetes for builds, which can be rebuilt from this file at any time."""
+
+    kind: Literal["Factory"] = Field(description="What the file describes.", examples=["Factory"])
+    hosts: Hosts = Field(description="Groups of machines; three to five are enough.")
+    ssh: SshSettings = Field(default=SshSettings(), description="SSH to the machines.")
+    proxy: Proxy | None = Field(default=None, description="HTTP proxies of the machines; default: none.")
+    os: OsSettings = Field(default=OsSettings(), description="The operating system that the machines run.")
+    rke2: Rke2Settings = Field(default=Rke2Settings(), description="RKE2.")
+    storage: Storage = Field(default=Storage(), description="Storage class for build volumes.")
+    check_image: Image = Field(
+        default="docker.io/library/busybox:1.37.0",
+        description="Image with busybox for the checks, with tag or digest.",
+        examples=["registry.example.org:5000/library/busybox:1.37.0"],
+    )
+    registry: RegistrySection = Field(default=RegistrySection(), description="The registry.")
+    argo: ArgoSection = Field(default=ArgoSection(), description="Argo Workflows.")
+    projects: Annotated[Mapping[DnsLabel, Project], Field(min_length=1, max_length=50)] = Field(
+        default={"builds": Project()},
+        description="Projects by name, which is the name of their namespace.",
+        examples=[{"software": {}}],
+    )
+    pipelines: Annotated[tuple[PipelineFile, ...], Listed, Field(max_length=50)] = Field(
+        default=(), description="Released pipelines; default: none."
+    )
+    rebuild: Rebuild = Field(default=Rebuild(), description="How the factory is rebuilt.")
+
+    @model_validator(mode="after")
+    def _servers(self) -> FactorySpec:
+        servers = sum(len(group.names()) for group in self.hosts.values() if group.role == "server")
+        if servers not in (1, 3, 5):
+            raise problem(f"{servers} servers cannot hold an etcd majority well", "give 1, 3 or 5 hosts the role server")
+        if servers > 1 and self.rke2.registration_address is None:
+            raise problem("several servers need one address in front of them", "add rke2.registration_address")
+        if any(group.gpu for group in self.hosts.values()):
+            raise problem("a factory has no accelerators", "remove gpu: true; accelerators belong to cluster.yaml")
+        return self
+
+    @property
+    def approvals(self) -> tuple[ApprovalPoint, ...]:
+        """Return the approvals of a run: none, because everything in a factory can be built again."""
+        return ()
+
+    @property
+    def secrets(self) -> Mapping[str, SecretRef]:
+        """Return further secrets by reference: none beside those of SSH and RKE2."""
+        return {}
+
+    @property
+    def cluster(self) -> ClusterSpec:
+        """Return the Kubernetes below the factory as a cluster spec without GPUs: machines, operating system, RKE2 and storage."""
+        return ClusterSpec(
+            api_version="bringup/v1",
+            kind="Cluster",
+            name=self.name,
+            owner=self.owner,
+            revision=self.revision,
+            hosts=self.hosts,
+            ssh=self.ssh,
+            proxy=self.proxy,
+            os=self.os,
+            rke2=self.rke2,
+            base_services=BaseServices(storage=self.storage, cert_manager=False, monitoring_crds=False),
+            check_image=self.check_image,
+            stages=("os_prep", "rke2", "base_services"),
+        )
+
+
+def load_factory(source: Path | str) -> FactorySpec:
+    """Load `factory.yaml`. Raises `SpecErrors` with all its errors."""
+    name, document = read(source)
+    spec = validate_document(FactorySpec, name, document)
+    findings = [replace(error, line=line_of(error.path, document)) for error in _between_sections(spec)]
+    if findings:
+        raise SpecErrors(name, cut(findings))
+    return spec
+
+
+def _between_sections(spec: FactorySpec) -> Iterator[SpecError]:
+    """Yield the errors between sections: those that a cluster spec of these machines has, and those of Argo's limits."""
+    for error in structure.check(spec.cluster, set()):
+        yield replace(error, path=error.path.removeprefix("base_services."))
+    if spec.argo.project_parallelism > spec.argo.parallelism:
+        problem_text = f"one project may run {spec.argo.project_parallelism} Workflows, and all together {spec.argo.parallelism}"
+        fix = "raise argo.parallelism, or lower argo.project_parallelism"
+        yield SpecError("argo.project_parallelism", problem_text, fix, str(spec.argo.project_parallelism))
+    for name in spec.projects:
+        if name in RESERVED or name.startswith("kube-"):
+            yield SpecError(
+                f"projects.{name}", f"{name} is a namespace of the factory itself", "choose another name for the project"
+            )
+    for index, entry in enumerate(spec.pipelines):
+        if entry.project not in spec.projects:
+            known = ", ".join(spec.projects)
+            yield SpecError(f"pipelines[{index}].project", "there is no such project", f"write one of {known}", entry.project)
+        if entry.template and not entry.schedule:
+            fix = "add schedule, or remove template"
+            yield SpecError(f"pipelines[{index}].template", "a template is named and nothing starts it", fix, entry.template)
