@@ -53,6 +53,10 @@ class PackageSource(Protocol):
         """Return the digest of a package's archive; empty if there is none."""
         ...
 
+    def modules(self, package: StackPackage) -> tuple[str, ...]:
+        """Return the paths of a package's module files below the folder of modules."""
+        ...
+
     def install(self, package: StackPackage, prefix: Path, modules: Path) -> None:
         """Unpack a package's files into `prefix`, which does not exist yet, and its module files below `modules`."""
         ...
@@ -84,15 +88,8 @@ def assemble(trees: Path, stack: StackInput, source: PackageSource, factory: Fac
     """
     begun = time.monotonic()
     archives = {package.hash: source.archive(package) for package in stack.installed}
-    missing = [
-        TreeFinding(
-            path=f"{PACKAGES}/{package_folder(package)}", kind=TreeProblemKind.MISSING, detail="the build cache does not have it"
-        )
-        for package in stack.installed
-        if not archives[package.hash]
-    ]
-    if missing:
-        return _observed(TreeObservation(stack=stack.digest, key=stack.key), missing, begun)
+    if obstacles := [*_not_cached(stack, archives), *_collisions(stack, source)]:
+        return _observed(TreeObservation(stack=stack.digest, key=stack.key), obstacles, begun)
     tree = _tree(trees, stack, source, archives, factory)
     members = (
         InstalledPackage(hash=package.hash, folder=package_folder(package), module=package.module, archive=archives[package.hash])
@@ -109,6 +106,24 @@ def assemble(trees: Path, stack: StackInput, source: PackageSource, factory: Fac
         elf_files=sum(file.links is not None for file in tree.listing.files.values()),
     )
     return _observed(observation, link_checks.findings(TreeView(listing=tree.listing, plan=plan(stack, factory))), begun)
+
+
+def _not_cached(stack: StackInput, archives: dict[str, str]) -> Iterator[TreeFinding]:
+    for package in stack.installed:
+        if not archives[package.hash]:
+            path = f"{PACKAGES}/{package_folder(package)}"
+            yield TreeFinding(path=path, kind=TreeProblemKind.MISSING, detail="the build cache does not have it")
+
+
+def _collisions(stack: StackInput, source: PackageSource) -> Iterator[TreeFinding]:
+    """Yield the module files that two packages bring: one would replace the other in silence."""
+    owners: dict[str, StackPackage] = {}
+    for package in stack.installed:
+        for path in source.modules(package):
+            first = owners.setdefault(path, package)
+            if first is not package:
+                detail = f"{first.title} and {package.title} both bring this module file"
+                yield TreeFinding(path=f"{MODULES}/{path}", kind=TreeProblemKind.MODULE, detail=detail)
 
 
 def plan(stack: StackInput, factory: Factory) -> TreePlan:

@@ -33,10 +33,14 @@ class StackTestResult(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class StackTested(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Observation of gate stack_test/tests: results of the tests in the tree with this digest, of the stack with this digest."""
+    """Observation of gate stack_test/tests: results of the tests in the tree with this digest, of the stack with this digest.
+
+    `listed` are the ReFrame tests that were to run, as ReFrame listed them before: `FILE: TEST`.
+    """
 
     stack: str
     tree: str = ""
+    listed: tuple[str, ...] = ()
     results: tuple[StackTestResult, ...] = ()
     log: str = ""
     problem: str = ""

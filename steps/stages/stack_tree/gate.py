@@ -47,7 +47,7 @@ def _findings(seen: TreeObservation, want: TreeExpectation) -> Iterator[Finding]
         step = "render again, and submit all files together"
         yield unknown(FailureClass.INPUT, read, f"stack {want.stack} with key {want.key}", step)
     if seen.problem:
-        yield unknown(
+        yield fail(
             FailureClass.RUNTIME, f"no tree could be installed: {seen.problem}", "an installed tree", "see the hint in the log"
         )
     yield from _problems(seen)

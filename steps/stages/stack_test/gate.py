@@ -1,0 +1,107 @@
+"""Gate of stack_test: every module loads, every command of the spec succeeds, and every ReFrame file has tests that all passed."""
+
+from collections.abc import Iterator
+from typing import Final
+
+from msgspec.structs import replace
+
+from steps.contract import plain_text
+from steps.contract.verdict import FailureClass, Status, Verdict, passed
+from steps.softwarestack.contract.stack_tests import StackTestKind, StackTestOutcome, StackTestResult
+from steps.stages.shared.finding import Finding, fail, unknown
+from steps.stages.stack_test.contract import StackTested, StackTestExpectation
+
+GATE: Final = "stack_test/tests"
+PERFORMANCE: Final = "performance: "
+"""Beginning of the output of a ReFrame test that ran well and missed its performance reference."""
+_MOST_NAMED: Final = 5
+_SLOWEST: Final = 3
+_ENDED: Final = {
+    StackTestOutcome.FAIL: "failed",
+    StackTestOutcome.TIMEOUT: "did not end within its time",
+    StackTestOutcome.ERROR: "could not be run",
+}
+_TITLES: Final = {
+    StackTestKind.LOAD: "loading module {}",
+    StackTestKind.COMMAND: "test {}",
+    StackTestKind.REFRAME: "ReFrame test {}",
+}
+_STEPS: Final = {
+    StackTestKind.LOAD: "correct the recipe of the module or of what it needs, and build again",
+    StackTestKind.COMMAND: "see the test's output in the log; correct the package or the test, and build again",
+    StackTestKind.REFRAME: "see the test's output in the log; correct the package or the test, and build again",
+}
+
+
+def tests(seen: StackTested, want: StackTestExpectation) -> Verdict:
+    """Check that every wanted test has one result, a pass, in the tree of this stack; each ReFrame file has at least one."""
+    wanted = len(want.loads) + len(want.commands) + len(want.reframe)
+    if obstacle := next(_obstacles(seen, want, wanted), None):
+        return obstacle.verdict(GATE)
+    if findings := list(_findings(seen, want)):
+        return _summed(findings)
+    counts = {kind: sum(result.kind is kind for result in seen.results) for kind in StackTestKind}
+    text = f"{plain_text.count(counts[StackTestKind.LOAD], 'module')} loaded"
+    text += (
+        f", {plain_text.count(counts[StackTestKind.COMMAND], 'command')} and {counts[StackTestKind.REFRAME]} ReFrame tests passed"
+    )
+    return passed(GATE, text, notes=_notes(seen))
+
+
+def _obstacles(seen: StackTested, want: StackTestExpectation, wanted: int) -> Iterator[Finding]:
+    """Yield the reasons for which the results say nothing about this stack."""
+    if seen.problem:
+        yield unknown(FailureClass.RUNTIME, f"the tests could not run: {seen.problem}", "results of all tests", "see the log")
+    if seen.stack != want.stack:
+        step = "render again, and submit all files together"
+        yield unknown(FailureClass.INPUT, f"stack {seen.stack or 'unknown'} was tested", f"stack {want.stack}", step)
+    if not seen.tree:
+        step = "run again; if it stays so, report it as a bug"
+        yield unknown(FailureClass.RUNTIME, "the results do not name the tree", "the digest of the tree that was tested", step)
+    if not wanted:
+        step = "add modules to the stack, or tests to the spec"
+        yield unknown(FailureClass.INPUT, "no test is wanted", "at least one test", step)
+
+
+def _findings(seen: StackTested, want: StackTestExpectation) -> Iterator[tuple[str, Finding]]:
+    listed = ((StackTestKind.LOAD, want.loads), (StackTestKind.COMMAND, want.commands), (StackTestKind.REFRAME, seen.listed))
+    for kind, names in listed:
+        for name in names:
+            number = sum(result.kind is kind and result.name == name for result in seen.results)
+            if number != 1:
+                sentence = f"{_TITLES[kind].format(name)} has {number or 'no'} result{'s' if number > 1 else ''}"
+                yield name, unknown(FailureClass.RUNTIME, sentence, "one result of every test", "run again")
+    for file in want.reframe:
+        if not any(name.startswith(f"{file}: ") and len(name) > len(file) + 2 for name in seen.listed):
+            step = "see why ReFrame selects no test of it: its systems, environments and features"
+            yield file, unknown(FailureClass.RUNTIME, f"ReFrame ran no test of {file}", "at least one test of every file", step)
+    for result in seen.results:
+        if result.kind is StackTestKind.REFRAME and result.name not in seen.listed:
+            sentence = f"ReFrame test {result.name} has a result and was not listed before"
+            yield result.name, unknown(FailureClass.RUNTIME, sentence, "results of the listed tests", "run again")
+        if result.outcome is not StackTestOutcome.PASS:
+            yield result.name, _of(result)
+
+
+def _of(result: StackTestResult) -> Finding:
+    sentence = f"{_TITLES[result.kind].format(result.name)} {_ENDED.get(result.outcome, result.outcome.value)}"
+    sentence += f": {result.output}" if result.output else ""
+    if result.output.startswith(PERFORMANCE):
+        step = "see whether the machine is busy or the library slow; correct the reference only for another machine"
+        return fail(FailureClass.PERFORMANCE, sentence, "a result within its reference", step)
+    kind = FailureClass.RUNTIME if result.outcome is StackTestOutcome.ERROR else FailureClass.HEALTH
+    return fail(kind, sentence, "a pass", _STEPS[result.kind])
+
+
+def _summed(findings: list[tuple[str, Finding]]) -> Verdict:
+    """Return the first failed finding, else the first finding, as the gate's verdict, followed by the names of the other tests."""
+    name, first = next((pair for pair in findings if pair[1].status is Status.FAIL), findings[0])
+    others = sorted({other for other, _ in findings if other != name})
+    tail = f"; also {plain_text.some(others, _MOST_NAMED)}" if others else ""
+    return replace(first, seen=f"{plain_text.count(len(others) + 1, 'test')} did not pass: {first.seen}{tail}").verdict(GATE)
+
+
+def _notes(seen: StackTested) -> list[str]:
+    """Return notes on the slowest tests."""
+    slowest = sorted(seen.results, key=lambda result: (-result.seconds, result.name))[:_SLOWEST]
+    return [f"{_TITLES[result.kind].format(result.name)}: {result.seconds:.2f} s" for result in slowest]
