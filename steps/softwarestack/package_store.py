@@ -130,6 +130,11 @@ class PackageStore:
         kept = len(package_checks.package_names(self._root)) - (len(unneeded) if dry_run else 0)
         return PackageCollection(removed=unneeded, kept=kept, leftovers=leftovers)
 
+    def staged(self, token: str) -> tuple[str, ...]:
+        """Return the paths in `incoming` that a publication with this token has left there."""
+        names = (token, f"{token}.json")
+        return tuple(f"{INCOMING}/{name}" for name in names if os.path.lexists(self._root / INCOMING / name))
+
     def _leftovers(self) -> tuple[str, ...]:
         """Return the names in `incoming` that stopped attempts left: reservations of processes that are gone, and what they copied.
 

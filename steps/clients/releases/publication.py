@@ -97,6 +97,21 @@ def publish(transport: TreeTransport, request: PublishRequest, say: Say) -> Publ
     return PublishOutcome(tree=after, before=before, unchanged=False, removed=removed)
 
 
+def refuse_early(transport: TreeTransport, request: PublishRequest) -> ReleaseTree:
+    """Return the tree before a publication, or raise the error that the publication would end with. Nothing is written.
+
+    For a product that copies more than its version: a wrong mount, a rollback from this release, a bad key, or links that lead out.
+    """
+    release, target = request.release, request.target
+    release.small_files(release_layout.version_name(0, release.digest))
+    tree = transport.look(release.product)
+    _refuse(transport.where, tree, request)
+    _refuse_rolled_back(tree, request)
+    preflight.refuse_release(tree, release, _new_version(tree, release))
+    release_signatures.prove(release.kind, target, request.secrets)
+    return tree
+
+
 def settle_shared_files(
     transport: TreeTransport,
     shared_files: Callable[[ReleaseTree], SharedFiles],
@@ -127,11 +142,7 @@ def _change(
     Return the version's name and the names of the removed ones. Raises Refused if a person rolled back from this release.
     """
     release, staged = request.release, f"{tree.path(release_layout.INCOMING)}/{token}"
-    alike = release.alike(tree)
-    rollback = release.rolled_back(tree, alike)
-    if rollback and not request.again:
-        hint = f"change the recipe, or publish it again on purpose: {release.kind.command} build --again"
-        raise Refused(release_layout.rolled_back_sentence(rollback), hint=hint)
+    alike = _refuse_rolled_back(tree, request)
     suitable = [name for name in reversed(alike) if _is_suitable(tree, name, request)]
     suitable.sort(key=lambda name: name != tree.current)  # the pointer then stays where it is
     version = suitable[0] if suitable else _new_version(tree, release)
@@ -153,6 +164,17 @@ def _change(
     replaced = f", it was {tree.current}" if tree.current not in ("", version) else ""
     say(f"{release.product}: {version} is current{replaced}")
     return version, removed
+
+
+def _refuse_rolled_back(tree: ReleaseTree, request: PublishRequest) -> tuple[str, ...]:
+    """Return the versions that hold the release, oldest first. Raises Refused if a person rolled back from it."""
+    release = request.release
+    alike = release.alike(tree)
+    rollback = release.rolled_back(tree, alike)
+    if rollback and not request.again:
+        hint = f"change the recipe, or publish it again on purpose: {release.kind.command} build --again"
+        raise Refused(release_layout.rolled_back_sentence(rollback), hint=hint)
+    return alike
 
 
 def _new_version(tree: ReleaseTree, release: StagedRelease) -> str:

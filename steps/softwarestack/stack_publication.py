@@ -1,0 +1,209 @@
+"""Publication and rollback of a software stack, and the observation by which a publication's gate judges.
+
+The order is: packages that the root lacks, then the version with its module files, then the pointer, then retention. A process that
+is killed leaves the version that was current before; what it copied is removed by the next publication.
+"""
+
+import os
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from steps.clients.clock import Clock
+from steps.clients.releases import preflight, publication, release_rollback, release_signatures
+from steps.clients.releases.publication import PublishOutcome, PublishRequest, Say
+from steps.clients.releases.release_kind import StagedRelease, files_found
+from steps.clients.releases.release_rollback import RollbackResult
+from steps.clients.releases.release_tree import ReleaseTree
+from steps.clients.releases.tree_operations import TreeTransport
+from steps.contract.canonical import canonical
+from steps.contract.release_layout import ReleaseTarget
+from steps.errors import BadTask, Refused, StepError
+from steps.softwarestack import package_checks, stack_kind
+from steps.softwarestack.contract import stack_difference, stack_release
+from steps.softwarestack.contract.stack_release import PackageContent, PublishedStack, StackManifest, StackManifestError
+from steps.softwarestack.contract.stack_tests import StackTestResult
+from steps.softwarestack.package_checks import PackageChecks
+from steps.softwarestack.package_store import PackageStore
+
+_LOCAL: Final = "packages are copied to a folder of this machine only: mount the published folder here, at the same path"
+
+
+class TestedStack(Struct, frozen=True, kw_only=True):
+    """Content of a version's `tests.json`: the run that published it, the origin of the spec, and the results of its tests."""
+
+    run: str = ""
+    origin: str = ""
+    results: tuple[StackTestResult, ...] = ()
+
+    @property
+    def encoded(self) -> bytes:
+        """Bytes of the file `tests.json`."""
+        return canonical(self) + b"\n"
+
+
+class StackRelease(StagedRelease, frozen=True, kw_only=True):
+    """An assembled and tested stack that is to be published, with its manifest as it is published."""
+
+    stack: StackManifest
+    target: ReleaseTarget
+
+    def refuse(self, tree: ReleaseTree) -> None:
+        """Raise Refused if the root has a product of another kind by this name."""
+        for version in tree.versions:
+            if tree.manifest(version) is not None and stack_kind.manifest_of(tree, version) is None:
+                place = tree.version_path(version)
+                raise Refused(f"{place} is no version of a stack", hint="publish to another root, or give the stack another name")
+
+    def is_same(self, manifest: bytes) -> bool:
+        """Return True if a manifest's bytes describe this stack; origin, revision and tests may differ."""
+        try:
+            return stack_release.decode_manifest(manifest).is_same(self.stack)
+        except StackManifestError:
+            return False
+
+
+def stage(tree: Path, target: ReleaseTarget, tested: TestedStack, revision: str = "") -> StackRelease:
+    """Return the assembled tree in a folder, ready to be published to a target; its manifest gets origin and outcomes of tests.
+
+    Raises BadTask if the folder holds no stack, or one that was built for another published root.
+    """
+    try:
+        manifest = stack_release.decode_manifest((tree / stack_release.MANIFEST).read_bytes())
+    except (OSError, StackManifestError) as error:
+        raise BadTask(f"{tree} holds no stack: {error}", hint="assemble it again: bringup stack build") from error
+    if os.path.normpath(manifest.root) != os.path.normpath(target.root):
+        message = f"the stack was built for {manifest.root}, which is in its files, and cannot be used in {target.root}"
+        raise BadTask(message, hint="build it for the folder that it is published to")
+    outcomes = {result.name: result.outcome.value for result in tested.results}
+    published = replace(manifest, origin=tested.origin, revision=revision, outcomes=outcomes)
+    return StackRelease(
+        kind=stack_kind.stack_kind(PackageChecks(Path(target.root)).problems),
+        product=manifest.name,
+        folder=tree,
+        manifest=stack_release.encode_manifest(published),
+        files=manifest.files,
+        metadata={stack_release.TESTS: tested.encoded},
+        stack=published,
+        target=target,
+    )
+
+
+def publish(request: PublishRequest, clock: Clock, say: Say) -> PublishedStack:
+    """Publish a stack to a folder of this machine, and return what is there afterwards.
+
+    Raises Refused for a target on another machine, and other StepErrors.
+    """
+    if request.target.host:
+        raise Refused(f"{request.target.host}:{request.target.root} is on another machine", hint=_LOCAL)
+    with stack_kind.connect(request.target, request.secrets) as transport:
+        return publish_through(transport, request, clock, say)
+
+
+def publish_through(transport: TreeTransport, request: PublishRequest, clock: Clock, say: Say) -> PublishedStack:
+    """Publish a stack through an open transport to a folder of this machine, and return what is there afterwards."""
+    release, root = request.release, Path(request.target.root)
+    assert isinstance(release, StackRelease)
+    packages, store = release.stack.packages, PackageStore(transport, root, clock)
+    tree = publication.refuse_early(transport, request)
+    checks = PackageChecks(root)
+    if release.is_current(tree) and not any(map(checks.problems, packages)):
+        outcome = publication.publish(transport, request, say)
+        return _observed(request, outcome)
+    with store.reserve(release.product, packages, request.by) as token:
+        copied = store.copy(release.folder, packages, token, say)
+        fresh = replace(release, kind=stack_kind.stack_kind(PackageChecks(root).problems))
+        request = replace(request, release=fresh)
+        outcome = publication.publish(transport, request, say)
+        removed = _collect(store, request.by, say)
+    leftovers = store.staged(token)
+    observed = _observed(request, outcome)
+    return replace(
+        observed,
+        copied=len(copied),
+        removed_packages=removed,
+        incoming=(*observed.incoming, *leftovers),
+        unchanged=outcome.unchanged and not copied,
+    )
+
+
+def roll_back(
+    transport: TreeTransport,
+    stack: str,
+    version: str,
+    actor: str,
+    signers: tuple[str, ...] = (),
+    key: Path | None = None,
+    *,
+    root: Path | None = None,
+) -> RollbackResult:
+    """Make a version current, without one that which was current before (see `release_rollback.roll_back`).
+
+    `root` is the published root on this machine, whose packages must be those of the version; None: packages are not looked at.
+    """
+    check = PackageChecks(root).problems if root is not None else stack_kind.unchecked
+    return release_rollback.roll_back(stack_kind.stack_kind(check), transport, stack, version, actor, signers, key)
+
+
+def _collect(store: PackageStore, actor: str, say: Say) -> tuple[str, ...]:
+    """Remove the packages that retention left without a version; a failure leaves them to the next publication."""
+    removed: tuple[str, ...] = ()
+    try:
+        removed = store.collect(actor).removed
+    except StepError as error:
+        say(f"packages that no version names stay: {error}")
+    return removed
+
+
+def _observed(request: PublishRequest, outcome: PublishOutcome) -> PublishedStack:
+    """Return the observation of a publication for its gate, from the root as it was read back."""
+    tree, kind, version = outcome.tree, request.release.kind, outcome.tree.current
+    manifest, root = stack_kind.manifest_of(tree, version), Path(request.target.root)
+    packages = manifest.packages if manifest is not None else ()
+    checks = PackageChecks(root)
+    changes = stack_difference.compare_manifests(stack_kind.manifest_of(tree, outcome.before), manifest)
+    return PublishedStack(
+        version=version,
+        name=manifest.name if manifest is not None else "",
+        manifest=tree.manifest_digest(version),
+        before=outcome.before,
+        unchanged=outcome.unchanged,
+        found=files_found(tree, version),
+        listed=kind.files_of(tree, version),
+        packages=len(packages),
+        size=manifest.size if manifest is not None else 0,
+        missing_packages=tuple(package.folder for package in packages if not checks.is_there(package)),
+        wrong_packages=tuple(_wrong_packages(checks, packages)),
+        wrong_modules=tuple(_wrong_modules(tree, version, manifest)),
+        packages_added=changes.added,
+        packages_removed=changes.removed,
+        packages_changed=changes.changed,
+        outside=(*(link.sentence for link in preflight.external_links(kind, tree)), *_links_out(root, manifest)),
+        signature=release_signatures.state(kind, tree, version, request.target.signers),
+        versions=tree.versions,
+        removed=outcome.removed,
+        incoming=tree.unfinished,
+        tests=dict(manifest.outcomes) if manifest is not None else {},
+    )
+
+
+def _wrong_packages(checks: PackageChecks, packages: Iterable[PackageContent]) -> Iterator[str]:
+    """Yield a sentence about each package that is there and differs from what the manifest says."""
+    for package in packages:
+        if checks.is_there(package) and (problems := checks.problems(package)):
+            yield f"{problems[0].place} {problems[0].why}"
+
+
+def _wrong_modules(tree: ReleaseTree, version: str, manifest: StackManifest | None) -> Iterator[str]:
+    if manifest is not None:
+        yield from (f"{problem.place} {problem.why}" for problem in stack_kind.module_problems(tree, version, manifest))
+
+
+def _links_out(root: Path, manifest: StackManifest | None) -> Iterator[str]:
+    """Yield a sentence about each link that leads out of the packages of a version."""
+    for package in manifest.packages if manifest is not None else ():
+        files = package_checks.listed_files(root, package)
+        yield from (link.sentence for link in package_checks.links_out(package, files, str(root)))
