@@ -1,7 +1,4 @@
-"""Pipeline stack: `spack.yaml` → a tested software stack.
-
-This version opens, reports and seals a run, and builds nothing: the stages (lock, build, view, test, promote) do not exist yet.
-"""
+"""Pipeline stack: `stack.yaml` and its lock → packages built in the order of their needs → tree → tests → published version."""
 
 from hera.workflows import DAG, WorkflowTemplate
 
@@ -13,13 +10,22 @@ KIND = "stack"
 
 
 def build(plan: Plan, settings: Settings) -> WorkflowTemplate:
-    """Return the frame of a stack build: a run that records that it built nothing."""
-    tasks = PipelineTasks(KIND, plan, settings, only=())
+    """Return a stack build as one WorkflowTemplate. `>>` is explained in `workflows/bringup.py`.
+
+    Stage `stack_build` is absent if the cache has all packages. Its packages are tasks of an inner DAG (`Step.graph`).
+    """
+    tasks = PipelineTasks(KIND, plan, settings)
     with WorkflowTemplate(entrypoint=KIND, on_exit=FINISH, **tasks.workflow_settings()) as workflow:
         tasks.add_templates()
         with DAG(name=FINISH, fail_fast=False):
             tasks.report() >> tasks.seal()
         with DAG(name=KIND):
-            tasks.open()
+            (
+                tasks.open()
+                >> tasks.stage("stack_build")
+                >> tasks.stage("stack_tree")
+                >> tasks.stage("stack_test")
+                >> tasks.stage("stack_publish")
+            )
     tasks.check_edges()
     return workflow

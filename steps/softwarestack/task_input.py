@@ -1,6 +1,7 @@
 """Input of a stack's tasks: their arguments, and the stack with its files beside the task."""
 
 from functools import cached_property
+from pathlib import Path
 from typing import Final
 
 from msgspec import Struct
@@ -35,13 +36,15 @@ class StackBuildArguments(Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 class StackPublishArguments(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Arguments of the task that publishes a stack: the digest of `stack.json`, the gate, and the publish root.
 
-    `tested` names the stage and task whose record must show that the tests passed for this very tree.
+    `tested` names the stage and task whose record must show that the tests passed for this very tree. `again`: publish also a stack
+    that a rollback left, or into a folder that was emptied.
     """
 
     stack: str
     gate: str
     target: ReleaseTarget
-    tested: tuple[str, str] = ("stack_test", "tests")
+    tested: tuple[str, str] = ("stack_test", TEST)
+    again: bool = False
 
 
 class StackBuildInput(Struct, frozen=True, kw_only=True, dict=True):
@@ -93,3 +96,8 @@ def read_input(context: Context) -> StackBuildInput:
     if (digest := digest_bytes(packed)) != wanted.files:
         raise BadTask(f"{stack_input.FILES} has the digest {digest}, the task was made for {wanted.files}", hint=_AGAIN)
     return StackBuildInput(wanted=wanted, stack=stack, packed_files=packed, shard=context.shard)
+
+
+def cache_folder(context: Context, stack: StackInput) -> Path:
+    """Return the folder of the build cache: the one that the spec names, else that of the store, which pods have too."""
+    return Path(stack.cache.folder) if stack.cache.folder else context.environment.store / STACKS / "cache"

@@ -52,7 +52,7 @@ FOLLOWING = frozenset({"watch", "logs"})
 """Commands that say themselves, at Ctrl-C, how the run goes on."""
 STARTING = frozenset(
     ("rehearse", "run", "resume", "add-node", "replace-node", "upgrade", "rollback", "reset")
-    + ("image build", "factory up", "factory down")
+    + ("image build", "stack build", "factory up", "factory down")
 )
 """Commands that start runs."""
 

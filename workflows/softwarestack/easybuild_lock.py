@@ -16,6 +16,7 @@ import msgspec
 from msgspec import Struct
 
 from steps.contract.canonical import canonical
+from workflows.softwarestack.bounded_files import read_bounded
 from workflows.softwarestack.build_graph import MOST_NODES, BuildGraph, LockError, PackageNode
 
 KIND: Final = "easybuild"
@@ -86,8 +87,6 @@ def package_hash(builder: Iterable[str], sha256: str, patches: Iterable[str], ne
 def parse(content: bytes, source: str) -> EasyBuildLock:
     """Return the lock in a file's content; `source` names it in messages. Raises `LockError`."""
     hint = "make it again with `bringup stack lock`"
-    if len(content) > LARGEST_BYTES:
-        raise LockError(f"{source}: it has more than {LARGEST_BYTES >> 20} MiB", hint)
     try:
         lock = msgspec.json.decode(content, type=EasyBuildLock)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
@@ -132,12 +131,7 @@ def text(lock: EasyBuildLock) -> str:
 
 def read(path: Path) -> EasyBuildLock:
     """Return the lock in a file. Raises `LockError`."""
-    try:
-        with path.open("rb") as file:
-            content = file.read(LARGEST_BYTES + 1)
-    except OSError as error:
-        raise LockError(f"{path}: cannot be read: {error.strerror}", "make it with `bringup stack lock`") from error
-    return parse(content, str(path))
+    return parse(read_bounded(path, LARGEST_BYTES, "make it with `bringup stack lock`"), str(path))
 
 
 def _without_defaults(package: LockedEasyconfig) -> dict[str, object]:

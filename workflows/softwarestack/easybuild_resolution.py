@@ -5,13 +5,10 @@ Easyconfigs are Python that EasyBuild executes as the caller, as `eb` itself doe
 
 import hashlib
 import os
-import shutil
 import subprocess
-import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
 
@@ -23,8 +20,6 @@ from workflows.softwarestack.easybuild_lock import KIND, SCHEMA, EasyBuildLock, 
 
 RESOLVE_SECONDS: Final = 600
 """Longest resolution: EasyBuild parses each easyconfig in some 10 ms."""
-INTERPRETER: Final = "EB_PYTHON"
-"""Variable with the interpreter that EasyBuild is installed for, as `eb` reads it."""
 
 
 class ResolvedSource(Struct, frozen=True):
@@ -57,8 +52,12 @@ class _ResolvedSet(Struct, frozen=True):
 
 @dataclass(frozen=True, kw_only=True)
 class EasyBuildSettings:
-    """Settings of a stack for EasyBuild: its release, root easyconfigs, robot folders, module naming scheme, and CPU target."""
+    """Settings of a stack for EasyBuild: its release, root easyconfigs, robot folders, module naming scheme, and CPU target.
 
+    `interpreter` is the Python that EasyBuild is installed for.
+    """
+
+    interpreter: str
     release: str
     easyconfigs: tuple[Path, ...]
     robot: tuple[Path, ...]
@@ -89,19 +88,6 @@ def lock(settings: EasyBuildSettings) -> EasyBuildLock:
     )
 
 
-def interpreter() -> str:
-    """Return EasyBuild's interpreter: EB_PYTHON, else this one, else the one beside `eb`. Raises `LockError` if there is none."""
-    if named := os.environ.get(INTERPRETER):
-        return named
-    if find_spec("easybuild") is not None:
-        return sys.executable
-    program = shutil.which("eb")
-    beside = Path(program).resolve().with_name("python") if program else None
-    if beside is not None and beside.exists():
-        return str(beside)
-    raise LockError("EasyBuild is not installed", "pip install easybuild, or name the interpreter that has it by EB_PYTHON")
-
-
 def environment(home: Path) -> dict[str, str]:
     """Return the environment for EasyBuild: of the caller's only search path and language, and `home` for what it writes.
 
@@ -121,7 +107,7 @@ def _resolve(settings: EasyBuildSettings) -> _ResolvedSet:
         options += ["--allow-use-as-root-and-accept-consequences"] if os.geteuid() == 0 else []
         program = str(Path(__file__).with_name("resolve_easyconfigs.py"))
         paths = ",".join(str(path.resolve()) for path in settings.easyconfigs)
-        command = [interpreter(), "-I", program, str(out), paths, *options]
+        command = [settings.interpreter, "-I", program, str(out), paths, *options]
         try:
             done = subprocess.run(
                 command, capture_output=True, timeout=RESOLVE_SECONDS, check=False, cwd=folder, env=environment(folder)

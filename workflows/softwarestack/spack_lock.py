@@ -11,6 +11,7 @@ from typing import Final
 import msgspec
 from msgspec import Struct, field
 
+from workflows.softwarestack.bounded_files import read_bounded
 from workflows.softwarestack.build_graph import MOST_NODES, BuildGraph, LockError, PackageNode
 
 VERSIONS: Final = (4, 5, 6, 7)
@@ -77,14 +78,7 @@ class _LockRoot(Struct, frozen=True):
 
 def read(path: Path) -> BuildGraph:
     """Return the graph of a lock file. Raises `LockError` if the file cannot be read, is no lock, or cannot be planned."""
-    try:
-        with path.open("rb") as file:
-            content = file.read(LARGEST_BYTES + 1)
-    except OSError as error:
-        raise LockError(f"{path}: cannot be read: {error.strerror}", "give the path of a spack.lock") from error
-    if len(content) > LARGEST_BYTES:
-        raise LockError(f"{path}: it has more than {LARGEST_BYTES >> 20} MiB", "give the path of a spack.lock")
-    return parse(content, str(path))
+    return parse(read_bounded(path, LARGEST_BYTES, "give the path of a spack.lock"), str(path))
 
 
 def parse(content: bytes, source: str) -> BuildGraph:

@@ -308,8 +308,8 @@ def _spack_problems(stack: StackInput) -> Iterator[str]:
     if (stack.backend == "spack") != (stack.spack is not None):
         yield f"a stack of {stack.backend[:40]!r} {'has no' if stack.spack is None else 'has'} files of Spack"
     if stack.spack is not None:
-        paths = [*stack.spack.repositories, *(recipe.path for recipe in stack.spack.recipes)]
-        wrong = [path for path in paths if not (_ROOT.fullmatch(path) or _RECIPE.fullmatch(path))]
+        wrong = [path for path in stack.spack.repositories if not (_ROOT.fullmatch(path) or _RECIPE.fullmatch(path))]
+        wrong += [recipe.path for recipe in stack.spack.recipes if not _RECIPE.fullmatch(recipe.path)]
         yield from (f"{path[:100]!r} is no path of a package repository" for path in wrong)
         digests = [stack.spack.lock, stack.spack.settings, *(recipe.sha256 for recipe in stack.spack.recipes)]
         yield from (f"{sha256[:80]!r} is no SHA-256 of a file of Spack" for sha256 in digests if not _SHA256.fullmatch(sha256))

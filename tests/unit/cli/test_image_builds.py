@@ -18,7 +18,8 @@ from steps.contract.evidence import key
 from tests.unit import small_image
 from tests.unit.cli.conftest import COMMAND, PATIENCE, until
 from tests.unit.served import served
-from workflows.app.images import image_pipeline, shipped_recipes
+from workflows.app.images import shipped_recipes
+from workflows.app.runs import build_retries
 from workflows.nodeimage import recipe_chain, recipe_files, recipe_resolution
 from workflows.nodeimage.image_spec import load_image
 from workflows.spec.starter import image as first_spec
@@ -310,7 +311,7 @@ def test_what_may_pass_when_it_is_tried_again(
         names = {"run": "r", "stage": "image_lock", "task": task, "verb": "build", "input_digest": "d", "engine": "local"}
         record = {**names, **times, "verdict": told, "error": error}
         store.write(key("r", "image_lock", task, 0, 1), msgspec.json.encode(record))
-    assert image_pipeline.may_pass("r") is temporary
+    assert build_retries.may_pass("r") is temporary
 
 
 def test_an_image_of_builders_means_nothing_here(machine: Any, write: Write) -> None:

@@ -1,19 +1,15 @@
 """The origin of an image in one line: the Git commits of all files that decide its content, and bringup's version."""
 
-import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Final
 
 from steps import __version__
 from steps.contract.revision import SpecSource
-from workflows.app.specs import revisions
+from workflows.app.specs import file_origins, revisions
+from workflows.app.specs.file_origins import CHANGED, OUTSIDE
 from workflows.nodeimage import recipe_files
 from workflows.nodeimage.recipe_chain import Chain
 from workflows.nodeimage.recipe_resolution import RecipeRequest
-
-CHANGED: Final = " with changes"
-OUTSIDE: Final = "not in Git"
 
 
 def of(spec: Path, request: RecipeRequest, source: SpecSource | None = None) -> str:
@@ -26,7 +22,7 @@ def of(spec: Path, request: RecipeRequest, source: SpecSource | None = None) -> 
     chain = request.chain()
     files = dict.fromkeys([spec, *_files(chain), request.lock_path(chain)])
     shipped_files = [path for path in files if path.is_relative_to(recipe_files.IMAGES)]
-    commits = source.commit if source else _said(path for path in files if path not in shipped_files)
+    commits = source.commit if source else file_origins.commits_of(path for path in files if path not in shipped_files)
     boot_files = (path for path in recipe_files.BOOT.iterdir() if path.is_file())
     version = f"bringup {__version__}{_changed_here([*shipped_files, *boot_files])}"
     if not chain.top.is_shipped:
@@ -39,33 +35,6 @@ def _files(chain: Chain) -> Iterator[Path]:
         yield part.path
         files = (file for layer in part.spec.layers for file in layer.files)
         yield from (part.path.parent / file.source for file in files if file.source is not None)
-
-
-def _said(files: Iterable[Path]) -> str:
-    """Return the commits of all work trees with these files, plus ` with changes` if a file differs; `not in Git` without any."""
-    trees, outside = _trees(files)
-    states = [revisions.state(top, paths) for top, paths in trees.items()]
-    known = [state for state in states if state is not None]
-    if not known:
-        return OUTSIDE
-    changed = outside or len(known) < len(states) or any(dirty for _, dirty in known)
-    return ", ".join(commit for commit, _ in known) + (CHANGED if changed else "")
-
-
-def _trees(files: Iterable[Path]) -> tuple[dict[Path, list[Path]], bool]:
-    """Return files by work tree, and True if some lie in none. A link counts as two files: itself and its target."""
-    trees: dict[Path, list[Path]] = {}
-    outside, tops = False, dict[Path, Path | None]()
-    links_and_files = ((file.parent.resolve() / file.name, Path(os.path.realpath(file))) for file in files)
-    for path in dict.fromkeys(path for pair in links_and_files for path in pair):
-        if path.parent not in tops:
-            tops[path.parent] = revisions.top(path.parent)
-        tree = tops[path.parent]
-        if tree is None:
-            outside = True
-        else:
-            trees.setdefault(tree, []).append(path)
-    return trees, outside
 
 
 def _changed_here(files: Iterable[Path]) -> str:

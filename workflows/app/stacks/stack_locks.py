@@ -5,6 +5,7 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
+from steps.clients import easybuild_python
 from workflows.softwarestack import easybuild_lock, easybuild_resolution
 from workflows.softwarestack.build_graph import LockError
 from workflows.softwarestack.easybuild_lock import EasyBuildLock, LockedEasyconfig
@@ -76,7 +77,11 @@ def _settings(spec: StackSpec, section: EasyBuildSection, folder: Path) -> EasyB
     missing = [path for path in (*section.robot, *section.easyconfigs) if not (folder / path).exists()]
     if missing:
         raise LockError(f"{folder / missing[0]} is not there", "correct easybuild.easyconfigs or easybuild.robot")
+    interpreter = easybuild_python.find_interpreter(os.environ)
+    if not interpreter:
+        raise LockError(easybuild_python.MISSING, easybuild_python.HINT)
     return EasyBuildSettings(
+        interpreter=interpreter,
         release=section.release,
         easyconfigs=tuple(folder / path for path in section.easyconfigs),
         robot=tuple(folder / path for path in section.robot),

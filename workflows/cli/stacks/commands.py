@@ -10,6 +10,7 @@ from steps.contract.exit import ExitCode
 from workflows.cli import completion, output
 from workflows.cli.command_sections import SectionedGroup
 from workflows.cli.output import Format
+from workflows.cli.stacks import build_commands
 
 Source = Annotated[
     str,
@@ -44,7 +45,8 @@ def register(app: typer.Typer) -> None:
     stack = typer.Typer(no_args_is_help=True, cls=SectionedGroup)
     stack.command(name="lock")(lock)
     stack.command(name="plan")(plan)
-    app.add_typer(stack, name="stack", help="Lock and plan software stacks (Spack, EasyBuild).")
+    build_commands.register_build(stack)
+    app.add_typer(stack, name="stack", help="Lock, plan, build and publish software stacks (Spack, EasyBuild).")
 
 
 def lock(

@@ -1,0 +1,109 @@
+"""Checks before a software stack is built: no run starts if it is published already, or if it cannot be built from here."""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from steps.clients.releases import local_transport
+from steps.contract import release_layout
+from steps.contract.canonical import digest_bytes
+from steps.contract.exit import ExitCode
+from steps.softwarestack.contract import stack_release
+from steps.softwarestack.contract.stack_input import PACKAGES
+from steps.softwarestack.contract.stack_release import StackManifest, StackManifestError
+from workflows.app.run_options import LOCAL, Pipeline, StartOptions, UsageError, Wish
+from workflows.app.stacks import stack_pipeline
+from workflows.softwarestack.stack_resolution import ResolvedStack
+from workflows.softwarestack.stack_spec import PUBLISHED, StackSpec
+from workflows.stages import STACK_ORDER, stack_build
+
+
+class NotBuildable(ValueError):
+    """Error for a stack that cannot be built or published from here; raised before a run starts."""
+
+    exit_code = ExitCode.USAGE
+
+    def __init__(self, message: str, hint: str) -> None:
+        super().__init__(message)
+        self.hint = hint
+
+
+@dataclass(frozen=True, kw_only=True)
+class PreparedStack:
+    """A checked build of a stack: its spec, what it resolves to, the packages that the cache has, options and pipeline.
+
+    If `unchanged` is not empty, it says why no run is needed.
+    """
+
+    loaded: StackSpec
+    resolved: ResolvedStack
+    wish: Wish
+    pipeline: Pipeline
+    unchanged: str = ""
+
+
+def prepare(spec: str, options: StartOptions, wish: Wish, at_once: int) -> PreparedStack:
+    """Check a stack spec and return its build; no run is started. Raises UsageError, SpecErrors, LockError, NotBuildable."""
+    if wish.until and wish.until not in STACK_ORDER:
+        raise UsageError(f"--until {wish.until}: a stack has no such stage; stages are {', '.join(STACK_ORDER)}")
+    path, loaded = stack_pipeline.read(spec)
+    resolved = stack_pipeline.resolve(path, loaded, wish.source)
+    is_local, publishes = options.engine == LOCAL, wish.until in ("", PUBLISHED)
+    if not is_local and (reason := loaded.bound_to_machine):
+        raise NotBuildable(f"{path} cannot be built in pods: {reason[0]}", reason[1])
+    if is_local and not wish.again and not wish.until and (version := _published(loaded, resolved)):
+        return PreparedStack(
+            loaded=loaded,
+            resolved=resolved,
+            wish=wish,
+            pipeline=stack_pipeline.STACK,
+            unchanged=f"nothing changed: {version} of {loaded.name} is published from this lock and these settings",
+        )
+    # the cache of pods lies in their own store, which this machine does not see: there each build finds out by itself
+    cached = stack_pipeline.cached_here(loaded) if is_local else frozenset[str]()
+    pipeline = stack_pipeline.of_stack(path, loaded, resolved, cached, at_once)
+    prepared = PreparedStack(loaded=loaded, resolved=resolved, wish=wish, pipeline=pipeline)
+    if wish.until == stack_build.ID and not resolved.planned(cached).builds:
+        return replace(prepared, unchanged=f"nothing to build: the build cache has all packages of {loaded.name}")
+    if is_local and publishes:
+        _require_writable(loaded)
+    return prepared
+
+
+def _require_writable(loaded: StackSpec) -> None:
+    """Raise NotBuildable if the folder that the spec publishes to is missing or may not be written; a run checks a remote one."""
+    root = Path(loaded.publish.root)
+    if loaded.publish.ssh is not None:
+        return
+    if not root.is_dir():
+        raise NotBuildable(f"publish.root {root} is no folder of this machine", "make it, or mount what it should be")
+    if folders := local_transport.unwritable(root, loaded.name, PACKAGES):
+        problem = f"this user may not write to publish.root {root} ({', '.join(folders)})"
+        raise NotBuildable(problem, "give this user these folders, or build as the user that has them")
+
+
+def _published(loaded: StackSpec, resolved: ResolvedStack) -> str:
+    """Return the current version of the stack in a publish root on this machine if publishing would change nothing; else empty."""
+    if loaded.publish.ssh is not None:
+        return ""
+    root = Path(loaded.publish.root)
+    try:
+        folder = (root / loaded.name / release_layout.CURRENT).resolve(strict=True)
+        with (folder / stack_release.MANIFEST).open("rb") as file:
+            data = file.read(stack_release.LARGEST_MANIFEST + 1)
+        manifest = stack_release.decode_manifest(data)
+    except (OSError, StackManifestError):
+        return ""
+    named = release_layout.version_name(release_layout.number_of(folder.name), digest_bytes(data))
+    signed = loaded.publish.sign is None or (folder / stack_release.SIGNATURE).exists()
+    is_same = manifest.key == resolved.stack.key and manifest.root == loaded.publish.root and named == folder.name
+    return folder.name if is_same and signed and _is_whole(root, folder, manifest) else ""
+
+
+def _is_whole(root: Path, folder: Path, manifest: StackManifest) -> bool:
+    """Return True if all packages and files of a version are there with their sizes; contents are not read."""
+    try:
+        return all((root / PACKAGES / package.folder).is_dir() for package in manifest.packages) and all(
+            (folder / file.name).stat().st_size == file.size for file in manifest.files
+        )
+    except OSError:
+        return False

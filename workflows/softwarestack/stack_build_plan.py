@@ -1,0 +1,138 @@
+"""The plan of a stack build: its stages, and the stack as files beside their tasks."""
+
+import importlib
+from collections.abc import Mapping
+
+import msgspec
+from msgspec.structs import replace
+
+from steps.contract import approval
+from steps.contract.canonical import digest
+from steps.contract.release_layout import ReleaseTarget
+from steps.contract.task import Task, Verb
+from steps.softwarestack.contract import stack_input
+from steps.softwarestack.contract.stack_input import MAX_BYTES, StackBatch, StackInput
+from workflows.plan import approvals
+from workflows.plan.compiler import END_TASKS, OPEN_SECONDS
+from workflows.plan.model import Plan, PlanError, Starts
+from workflows.softwarestack import build_tasks
+from workflows.softwarestack.stack_plan import StackPlan
+from workflows.softwarestack.stack_resolution import ResolvedStack
+from workflows.softwarestack.stack_spec import SIGN_KEY, StackSpec
+from workflows.spec import announcement_rule, proxy
+from workflows.spec.publish_access import PUBLISH_KEY, PUBLISH_KNOWN_HOSTS
+from workflows.stages import STACK_ORDER, stack_build
+from workflows.stages.host_access import SecretFile, secret_file
+from workflows.stages.stack_site import StackSite
+from workflows.stages.stage import GraphTask, Stage
+
+
+def compile_stack(
+    spec: StackSpec, resolved: ResolvedStack, builds: StackPlan, until: str = "", *, again: bool = False, at_once: int = 0
+) -> Plan:
+    """Return the plan of a stack build. Pure: reads and writes no files.
+
+    `builds` are the packages that the cache lacks. The plan ends with stage `until`; with `again` even a stack that a rollback left
+    is published. `at_once` is the largest number of builds at the same time, 0 for that of the spec.
+
+    Raises PlanError for an unknown stage, and for a stack that is too large to travel with the tasks.
+    """
+    batches, graph = _single_batches(builds)
+    stack = replace(resolved.stack, batches=batches)
+    files = stack_input.encode_files(resolved.files)
+    site = StackSite(
+        stack=stack,
+        files=stack_input.files_digest(files),
+        place=publish_target(spec),
+        graph=graph,
+        at_once=at_once or spec.builds_at_once,
+        again=again,
+    )
+    optional_stages = (importlib.import_module(f"workflows.stages.{name}").build(site) for name in STACK_ORDER)
+    stages = _stages_until(tuple(stage for stage in optional_stages if stage is not None), until)
+    stages = approvals.attach_approvals(stages, spec.approvals)
+    plan_data = {
+        "stack": [spec.name, spec.owner, spec.revision],
+        "input": stack.digest,
+        "stages": [msgspec.to_builtins(stage.digested, enc_hook=dict) for stage in stages],
+    }
+    plan_digest = digest(plan_data)
+    issues = tuple(announcement_rule.scheduled_issues(spec.approvals if spec.schedule else ()))
+    header = {"plan": plan_digest, "cluster": spec.name, "owner": spec.owner, "revision": spec.revision, "targetless": True}
+    return Plan(
+        name=spec.name,
+        owner=spec.owner,
+        revision=spec.revision,
+        target_uid="",
+        accelerator="",
+        built={},
+        stages=stages,
+        hosts=(),
+        releases=(),
+        issues=(),
+        secrets=_secrets(spec),
+        public=frozenset({PUBLISH_KNOWN_HOSTS}),
+        digest=plan_digest,
+        open_task=Task(stage=approvals.RUN, name="open", verb=Verb.OPEN, arguments=header, deadline_seconds=OPEN_SECONDS),
+        confirm_tasks=approvals.confirm_tasks(stages),
+        announce_tasks=approvals.announce_tasks(spec.name, spec.approvals, stages),
+        end_tasks=END_TASKS,
+        archives=_task_files(stack, files),
+        proxies=proxy.environment(spec.proxy, (), ()),
+        starts=None if until else Starts(schedule=spec.schedule, issues=issues),
+    )
+
+
+def _single_batches(builds: StackPlan) -> tuple[tuple[StackBatch, ...], tuple[GraphTask, ...]]:
+    """Return a batch and a task of the graph for each build, in the order in which builds start."""
+    names, needs = build_tasks.task_names(builds), build_tasks.direct_needs(builds.schedule)
+    order = builds.schedule.by_priority
+    tasks = (
+        GraphTask(name=names[hash_], shard=number, after=tuple(names[needed] for needed in needs[hash_]))
+        for number, hash_ in enumerate(order)
+    )
+    return tuple(StackBatch(packages=(hash_,)) for hash_ in order), tuple(tasks)
+
+
+def publish_target(spec: StackSpec) -> ReleaseTarget:
+    """Return the publish root of a stack spec in the form that tasks get: folder, keys, SSH access."""
+    publish, ssh = spec.publish, spec.publish.ssh
+    target = ReleaseTarget(
+        root=publish.root, keep=publish.keep, key=SIGN_KEY if publish.sign is not None else "", signers=publish.signers
+    )
+    if ssh is None:
+        return target
+    return replace(target, host=ssh.host, user=ssh.user, port=ssh.port, ssh_key=PUBLISH_KEY, known_hosts=PUBLISH_KNOWN_HOSTS)
+
+
+def _secrets(spec: StackSpec) -> tuple[SecretFile, ...]:
+    references = dict(spec.secrets)
+    for point in spec.approvals:
+        if point.announce is not None and point.announce.webhook is not None:
+            references |= {approval.webhook_file(point.before): point.announce.webhook}
+            references |= {approval.ca_file(point.before): point.announce.ca} if point.announce.ca else {}
+    files = [secret_file(name, reference) for name, reference in references.items()]
+    if spec.publish.ssh is not None:
+        files.append(SecretFile(name=PUBLISH_KNOWN_HOSTS, path=spec.publish.ssh.known_hosts))
+    return tuple(sorted(files, key=lambda file: file.name))
+
+
+def _stages_until(stages: tuple[Stage, ...], until: str) -> tuple[Stage, ...]:
+    if until and until not in STACK_ORDER:
+        raise PlanError(f"{until!r} is no stage of a stack; stages are {', '.join(STACK_ORDER)}")
+    stage_ids = [stage.id for stage in stages]
+    if until == stack_build.ID and until not in stage_ids:
+        raise PlanError("there is nothing to build: the build cache has all packages of the lock")
+    return stages[: stage_ids.index(until) + 1] if until else stages
+
+
+def _task_files(stack: StackInput, files: bytes) -> Mapping[str, bytes]:
+    """Return the files beside the tasks by name. Raises PlanError if a ConfigMap is too small for them."""
+    encoded = {stack_input.FILE: stack_input.encode(stack), stack_input.FILES: files}
+    size = sum(map(len, encoded.values()))
+    if size > MAX_BYTES:
+        raise PlanError(
+            f"stack {stack.name} with {len(stack.packages)} packages and their easyconfigs has {size} bytes, and {MAX_BYTES}"
+            " are the limit of what travels with tasks: split it into several stacks"
+        )
+    return encoded
