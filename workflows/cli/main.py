@@ -51,8 +51,10 @@ INTERRUPTED = 130
 FOLLOWING = frozenset({"watch", "logs"})
 """Commands that say themselves, at Ctrl-C, how the run goes on."""
 STARTING = frozenset(
-    ("rehearse", "run", "resume", "add-node", "replace-node", "upgrade", "rollback", "reset")
-    + ("image build", "stack build", "factory up", "factory down")
+    (
+        *("rehearse", "run", "resume", "add-node", "replace-node", "upgrade", "rollback", "reset"),
+        *("image build", "stack build", "factory up", "factory down"),
+    )
 )
 """Commands that start runs."""
 

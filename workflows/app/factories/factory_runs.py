@@ -70,7 +70,7 @@ def status(source: str) -> FactoryStatus:
 
 
 def _builds(home: StateFolder, run: str, name: str) -> bool:
-    """Return True if a run built the factory of this name; a run of another operation, such as its removal, has none of its stages."""
+    """Return True if a run built the factory of this name; the run of a removal has none of its stages."""
     data = Store(home.store).read(run_records.header_key(run))
     if data is None or run_records.decode_header(data).cluster != name:
         return False
