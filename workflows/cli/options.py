@@ -146,6 +146,10 @@ def pipeline_of(source: str) -> Pipeline:
         from workflows.app.factories.factory_pipeline import FACTORY
 
         return FACTORY
+    if sources.is_stack(source):
+        from workflows.app.stacks.stack_pipeline import STACK
+
+        return STACK
     from workflows.app.specs.cluster_pipeline import BRINGUP
 
     return BRINGUP

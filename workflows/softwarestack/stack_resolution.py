@@ -4,6 +4,7 @@ Nothing is changed. Files of easyconfigs may have been edited since the lock was
 """
 
 import hashlib
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,6 +33,7 @@ from workflows.softwarestack.stack_spec import PACKAGE_KEY, StackSpec
 EASYBUILD: Final = "easybuild"
 _LARGEST_FILE: Final = 4 << 20
 """Largest easyconfig, patch or test file: larger patches are fetched like sources."""
+_ENTRY: Final = re.compile(r"([a-z0-9]{16,64})\.json")
 _AGAIN: Final = "`bringup stack lock` makes the lock again"
 
 
@@ -74,15 +76,16 @@ def resolve(spec: StackSpec, folder: Path, origin: str = "") -> ResolvedStack:
 def cached_packages(folder: Path, root: str) -> frozenset[str]:
     """Return the hashes of the packages that a build cache holds for an install root; none if there is no such folder.
 
-    An entry counts if its archive and its description are there. Their bytes are checked when the package is taken.
+    An entry counts if its description is there, which is written last. Its bytes are checked when the package is taken
+    (`steps.softwarestack.build_cache` has the layout).
     """
     try:
-        names = {path.name for path in (folder / stack_input.prefix_digest(root)).iterdir()}
+        names = [path.name for path in (folder / stack_input.prefix_digest(root)).iterdir()]
     except FileNotFoundError:
         return frozenset()
     except OSError as error:
         raise LockError(f"{folder}: cannot be read: {error.strerror}", "make the cache readable for this user") from error
-    return frozenset(name.removesuffix(".json") for name in names if f"{name.removesuffix('.json')}.tar.zst" in names)
+    return frozenset(match[1] for name in names if (match := _ENTRY.fullmatch(name)))
 
 
 def _require_settings(spec: StackSpec, lock: EasyBuildLock, path: Path) -> None:

@@ -71,8 +71,8 @@ def builder(source: str, own_kind: str, named: str) -> Build:
     """Return the function that renders plans of pipeline `named`, or of the spec's own if that is empty. Raises UsageError."""
     if named and named not in PIPELINES:
         raise UsageError(f"{named!r} is no pipeline; use {', '.join(PIPELINES)}")
-    if named and named != own_kind and {named, own_kind} & {image.KIND, factory.KIND}:
-        subject = {image.KIND: "a node image", factory.KIND: "a factory"}.get(own_kind, "a cluster")
+    if named and named != own_kind and {named, own_kind} & {image.KIND, factory.KIND, stack.KIND}:
+        subject = {image.KIND: "a node image", factory.KIND: "a factory", stack.KIND: "a software stack"}.get(own_kind, "a cluster")
         raise UsageError(f"{source} is the spec of {subject}: pipeline {named} cannot be rendered from it")
     return PIPELINES[named or own_kind]
 

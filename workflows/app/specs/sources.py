@@ -9,7 +9,7 @@ from workflows.spec import ClusterSpec, SpecError, SpecErrors, load
 from workflows.spec.loading import read as read_document
 from workflows.spec.validation_errors import line_of
 
-IMAGE_SPEC, FACTORY_SPEC = "Image", "Factory"
+IMAGE_SPEC, FACTORY_SPEC, STACK_SPEC = "Image", "Factory", "Stack"
 _OTHERS = {
     IMAGE_SPEC: ("this is the spec of a node image, and none of a cluster", "`bringup image build {path}` takes it"),
     "ImageRecipe": (
@@ -17,7 +17,7 @@ _OTHERS = {
         "`bringup image build` takes an image spec that names it",
     ),
     FACTORY_SPEC: ("this is the spec of a factory, and none of a cluster", "`bringup factory up {path}` takes it"),
-    "Stack": ("this is the spec of a software stack, and none of a cluster", "`bringup init` writes one of a cluster"),
+    STACK_SPEC: ("this is the spec of a software stack, and none of a cluster", "`bringup stack build {path}` takes it"),
 }
 """Kinds of files that are no cluster spec, each with the problem and the fix to print if it is given as one."""
 
@@ -84,6 +84,12 @@ def is_factory(source: str) -> bool:
     """Return True if a spec argument is a file of kind Factory. Raises SpecErrors for a file that cannot be read."""
     path = Path(source)
     return path.is_file() and kind_of(path) == FACTORY_SPEC
+
+
+def is_stack(source: str) -> bool:
+    """Return True if a spec argument is a file of kind Stack. Raises SpecErrors for a file that cannot be read."""
+    path = Path(source)
+    return path.is_file() and kind_of(path) == STACK_SPEC
 
 
 def find_image(source: str) -> Path:
