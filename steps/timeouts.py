@@ -184,5 +184,17 @@ STACK_PROGRAM: Final = 60.0
 STACK_TEST_START: Final = 60.0
 """Time that a test of a stack gets beyond its own limit for the start of its sandbox and of Lmod: a second, more on a slow disk."""
 
+STACK_TEST_END: Final = 10.0
+"""Limit for reading the rest of a killed test's output: its sandbox closes all streams within milliseconds."""
+
 STACK_REFRAME_START: Final = 60.0
 """Time that ReFrame gets beyond the limit of all its tests to load its files and to write its report."""
+
+SPACK_START: Final = 60.0
+"""Limit for `spack --version`. It takes a second on a local disk, and some tens of seconds on a cold network file system."""
+
+BUILD_END: Final = 30.0
+"""Limit for the kernel to end a killed sandbox with all that runs in it: milliseconds, more if the disk is slow to write pages."""
+
+SOURCE_FETCH: Final = 3600.0
+"""Limit for fetching all sources of one package: minutes on most links; CUDA has 4 GB in one archive."""

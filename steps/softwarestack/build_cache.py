@@ -133,8 +133,8 @@ class BuildCache:
     def put(self, draft: CacheEntry, write: Callable[[IO[bytes]], PackedContent], key: Path | None = None) -> CacheEntry:
         """Store a package and return its entry: that of another builder if one was first.
 
-        `draft` has all but what the archive decides, `write` writes the archive, `key` is the private key that signs. Raises OSError
-        if the cache cannot be written, BadTask if the key cannot sign, CacheError if an entry is there and wrong.
+        `draft` has all but what the archive decides, `write` writes the archive, `key` is the private key that signs. Raises
+        OSError if the cache cannot be written, BadTask if the key cannot sign, CacheError if an entry is there and wrong.
         """
         if (entry := self.entry(draft.hash)) is not None:
             return entry
@@ -198,7 +198,7 @@ class BuildCache:
             return f"has schema {entry.schema}, this version reads {SCHEMA}"
         if entry.hash != hash_ or entry.root != self._root:
             return f"describes {entry.hash[:64]!r} for {entry.root[:200]!r}, not {hash_} for {self._root}"
-        if not re.fullmatch(r"sha256:[0-9a-f]{64}", entry.archive) or not 0 < entry.size:
+        if not re.fullmatch(r"sha256:[0-9a-f]{64}", entry.archive) or not entry.size > 0:
             return f"has the archive {entry.archive[:80]!r} of {entry.size} bytes"
         if not 0 <= entry.unpacked <= MOST_BYTES or not 0 <= entry.members <= MOST_MEMBERS:
             return f"has {entry.members} members of {entry.unpacked} bytes"

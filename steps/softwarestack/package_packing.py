@@ -197,7 +197,7 @@ def unpack(archive: IO[bytes], folder: Path, *, place: str, most: int = MOST_BYT
 
 
 class _Unpacked:
-    """Files that were unpacked so far. Parents of a member must be folders made here, so that no link of the archive is followed."""
+    """Files that were unpacked so far; parents of a member must be folders made here, so that no link is followed."""
 
     def __init__(self, folder: Path, place: str, most: int) -> None:
         self._folder, self._place, self._most = folder, place, most

@@ -1,8 +1,8 @@
-"""Sandbox of a build: bubblewrap command lines in which a build tool sees this machine's programs, and nothing that is not its own.
+"""Sandbox of a build: bubblewrap command lines in which a build tool sees this machine's programs, and no files but its own.
 
-The root of the sandbox is an empty folder into which the folders of this machine are bound read-only, one by one; homes, /var, /run,
-/tmp and mounted media are left out. So a path such as /software can be made although this machine has no such folder, and nothing of
-the build can be written elsewhere. Builds have no network; only the program that fetches sources has.
+The root of the sandbox is an empty folder into which the folders of this machine are bound read-only, one by one. Homes, /var, /run,
+/tmp and mounted media are left out. So a path such as /software can be made although this machine has no such folder, and a build
+can write nowhere else. Builds have no network; only the program that fetches sources has.
 As root the program runs as user `nobody`, which EasyBuild prefers and which reads nothing that only root may read.
 """
 
@@ -19,7 +19,8 @@ BUILD: Final = "/build"
 """Folder of the build's own files in the sandbox, the same on every machine, because debug information names it."""
 NOBODY: Final = 65534
 """User and group ID of a build that root starts."""
-LEFT_OUT: Final = frozenset("/boot /bringup /build /dev /home /lost+found /media /mnt /proc /root /run /srv /sys /tmp /var".split())
+_TOP: Final = "boot bringup build dev home lost+found media mnt proc root run srv sys tmp var"
+LEFT_OUT: Final = frozenset(f"/{name}" for name in _TOP.split())
 """Folders of this machine that a build does not see, unless what it needs lies in them."""
 _DATABASES: Final = ("/var/lib/dpkg", "/var/lib/rpm")
 """Package databases, in which EasyBuild looks for packages of the operating system that an easyconfig names."""
@@ -79,8 +80,8 @@ class SandboxedWords(Struct, frozen=True, kw_only=True):
 def view_host(places: Iterable[str], hidden: Iterable[Path], programs: Iterable[Path]) -> HostView:
     """Return what a sandbox shows of this machine.
 
-    `places` are paths at which the build has folders, such as the install root. `hidden` are folders that it must not see, `programs`
-    folders that it needs even if they lie in a folder that is left out.
+    `places` are paths at which the build has folders, such as the install root. `hidden` are folders that it must not see,
+    `programs` folders that it needs even if they lie in a folder that is left out.
     """
     targets = tuple(dict.fromkeys((*places, BUILD)))
     opened = list[str]()

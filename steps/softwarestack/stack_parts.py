@@ -5,6 +5,7 @@ from typing import Any, Final
 
 from steps.contract.exit import ExitCode
 from steps.runtime.context import Context
+from steps.softwarestack import package_builds
 from steps.softwarestack.contract.package_build import RETRIED
 from steps.softwarestack.contract.stack_tests import StackTested
 from steps.softwarestack.contract.tree_check import TreeObservation
@@ -12,7 +13,7 @@ from steps.softwarestack.task_input import PACKAGE, TEST, TREE, StackBuildInput
 from steps.stages.stack_build.contract import BatchBuilt
 
 StackSeen = BatchBuilt | TreeObservation | StackTested
-PARTS: Final[dict[str, Callable[[Context, StackBuildInput], StackSeen]]] = {}
+PARTS: Final[dict[str, Callable[[Context, StackBuildInput], StackSeen]]] = {PACKAGE: package_builds.build}
 """Name of each part → its function: `package_builds.build`, `tree_assembly.assemble`, `module_tests.run`."""
 
 
@@ -26,7 +27,11 @@ def gate_expectation(context: Context, build: StackBuildInput) -> dict[str, Any]
         expectation |= {"key": stack.key, "packages": len(stack.installed), "modules": modules}
     elif build.wanted.part == TEST:
         loads = [package.module for package in stack.installed if package.module]
-        expectation |= {"loads": loads, "commands": [test.name for test in stack.tests], "reframe": [file.path for file in stack.reframe]}
+        expectation |= {
+            "loads": loads,
+            "commands": [test.name for test in stack.tests],
+            "reframe": [file.path for file in stack.reframe],
+        }
     return expectation
 
 

@@ -19,8 +19,6 @@ SOURCES: Final = "sources"
 """Folder of the workspace with the sources of the package that the lock names by SHA-256; read-only."""
 PACKAGES, MODULES = "packages", "modules"
 """Folders of the workspace that the sandbox shows at the published paths of packages and modules."""
-MTIME: Final = 315_619_200
-"""Seconds that builds take for the current time (SOURCE_DATE_EPOCH), and the time of packed files: 2 January 1980."""
 
 
 class BuildPlace(Struct, frozen=True, kw_only=True):
@@ -78,29 +76,29 @@ class PackageBuilder(Protocol):
     def shared(self) -> tuple[str, ...]:
         """Return the names of folders that builds share and write: caches of sources and indices of the program itself."""
 
-    def prepare(self, stack: StackInput, package: StackPackage, place: BuildPlace) -> None:
+    def prepare(self, stack: StackInput, package: StackPackage, place: BuildPlace, /) -> None:
         """Write the files that the commands read into the workspace. Raises BadTask if the stack lacks what they need."""
 
-    def commands(self, stack: StackInput, package: StackPackage, place: BuildPlace) -> Sequence[BuildCommand]:
+    def commands(self, stack: StackInput, package: StackPackage, place: BuildPlace, /) -> Sequence[BuildCommand]:
         """Return the programs that fetch, build and install one package, in order. Its dependencies are installed already.
 
         Those with network are left out if the store has all sources of the package that the lock names.
         """
 
-    def log(self, package: StackPackage, place: BuildPlace) -> str:
+    def log(self, package: StackPackage, place: BuildPlace, /) -> str:
         """Return the log that the program wrote beside its output, its end if it is long; empty if there is none."""
 
-    def read(self, package: StackPackage, command: BuildCommand, code: int, output: str) -> CommandVerdict:
+    def read(self, package: StackPackage, command: BuildCommand, code: int, output: str, /) -> CommandVerdict:
         """Return what one of the commands did, by its exit code, and its stdout and stderr together, followed by its log."""
 
-    def module_files(self, package: StackPackage, written: Iterable[str]) -> tuple[str, ...]:
+    def module_files(self, package: StackPackage, written: Iterable[str], /) -> tuple[str, ...]:
         """Return which of the module files that a build wrote into the modules folder belong to the package."""
 
-    def tidy(self, package: StackPackage, prefix: Path) -> bool:
+    def tidy(self, package: StackPackage, prefix: Path, /) -> bool:
         """Remove from the installed files what differs from build to build; return True if the package has files of its own.
 
         A package without files has only its module, such as that of the operating system's compiler.
         """
 
-    def reproduce(self, stack: StackInput, package: StackPackage) -> str:
+    def reproduce(self, stack: StackInput, package: StackPackage, /) -> str:
         """Return the command by which a person repeats the build."""

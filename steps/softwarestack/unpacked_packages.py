@@ -1,0 +1,72 @@
+"""Unpacked packages of the build cache on a local disk, shared by the builds of a machine and read-only in their sandboxes.
+
+SCRATCH/unpacked/BOOT/PREFIX8/HASH-DIGEST12/{prefix,modules}
+
+A folder appears by a rename once it is complete. It is not flushed to disk, so it is only trusted until the machine starts anew:
+BOOT is the id of this start, and folders of earlier ones are removed.
+"""
+
+import contextlib
+import shutil
+import uuid
+from pathlib import Path
+from typing import Final
+
+from steps.softwarestack import package_packing
+from steps.softwarestack.build_cache import BuildCache, CacheEntry, CacheError
+from steps.softwarestack.contract.package_build import BuildFailure
+from steps.softwarestack.contract.stack_input import prefix_digest
+from steps.softwarestack.package_packing import PackingError
+
+_BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
+
+
+class UnpackedPackages:
+    """Packages of one build cache, unpacked when they are needed."""
+
+    def __init__(self, scratch: Path, cache: BuildCache, root: str) -> None:
+        self._folder = scratch / "unpacked" / _boot()
+        self._cache, self._prefix = cache, prefix_digest(root)
+
+    def folder(self, entry: CacheEntry, place: str) -> Path:
+        """Return the folder of an unpacked package, whose published path is `place`.
+
+        Raises CacheError if the archive is not what its entry says or holds anything that no package may hold, OSError.
+        """
+        target = self._folder / self._prefix / f"{entry.hash}-{entry.archive.removeprefix('sha256:')[:12]}"
+        if target.is_dir():
+            return target
+        work = target.with_name(f".{target.name}.{uuid.uuid4().hex}")
+        work.mkdir(parents=True)
+        try:
+            self._unpack(entry, place, work)
+            work.chmod(0o755)
+            with contextlib.suppress(OSError):  # another build was first: a rename replaces no folder with files in it
+                work.rename(target)
+        finally:
+            shutil.rmtree(work, ignore_errors=True)
+        return target
+
+    def _unpack(self, entry: CacheEntry, place: str, work: Path) -> None:
+        with self._cache.open_archive(entry) as archive:
+            try:
+                content = package_packing.unpack(archive, work, place=place, most=entry.unpacked)
+            except PackingError as error:
+                raise CacheError(BuildFailure.TAMPERED, f"the archive of {entry.title} in the cache: {error}") from error
+        if (content.modules, content.members) != (entry.modules, entry.members):
+            raise CacheError(
+                BuildFailure.TAMPERED, f"the archive of {entry.title} in the cache has other files than its entry says"
+            )
+
+    def remove_earlier(self) -> None:
+        """Remove what was unpacked before this machine was started."""
+        for folder in self._folder.parent.glob("*"):
+            if folder.name != self._folder.name:
+                shutil.rmtree(folder, ignore_errors=True)
+
+
+def _boot() -> str:
+    try:
+        return _BOOT_ID.read_text().strip()[:8]
+    except OSError:
+        return "unknown"
