@@ -30,6 +30,20 @@ DRIVER_LIBRARIES: Final = ("libcuda.so", "libnvidia-", "libnvcuvid.so", "libnvop
 _LIBRARY_FOLDERS: Final = ("lib", "lib64")
 
 
+class TraceRules(Struct, frozen=True, kw_only=True):
+    """Places that a published tree must not name: workspaces of builds (absolute paths), and what belongs to the factory."""
+
+    workspaces: tuple[str, ...] = ()
+    factory: Factory = NO_FACTORY
+
+    def traces(self, place: str, text: str) -> Iterator[str]:
+        """Yield in words the workspaces that a text names, and what of the factory it names outside of its comments."""
+        for workspace in self.workspaces:
+            if re.search(rf"(?:^|[\s\"'`=:,;(\[{{<!]|-[ILR]){re.escape(workspace)}(?=[/\s\"'`:,;)\]}}>]|$)", text):
+                yield f"{workspace}, the workspace of a build"
+        yield from (f"{link.leads_to}, {link.why}" for link in detachment.mentions(place, text, self.factory))
+
+
 class TreeFile(Struct, frozen=True, kw_only=True):
     """Regular file of a tree. `shebang` is its first line after `#!`, `links` what it needs if it is an ELF file.
 
@@ -74,7 +88,7 @@ class TreePlan(Struct, frozen=True, kw_only=True):
     """Expectations of a tree: where it is published, and for each package's folder those of all that it needs when it runs.
 
     `expected_modules` are the full names of its modules. `exists` says whether this machine, whose operating system is that of the
-    nodes, has an absolute path. `factory` holds the workspace of builds and the factory's hosts.
+    nodes, has an absolute path. `rules` name the workspace of builds and the factory.
     """
 
     root: str
@@ -83,7 +97,7 @@ class TreePlan(Struct, frozen=True, kw_only=True):
     system: SystemLibraries
     exists: Callable[[str], bool]
     expected_modules: tuple[str, ...] = ()
-    factory: Factory = NO_FACTORY
+    rules: TraceRules = TraceRules()
 
     @property
     def packages(self) -> str:
@@ -236,7 +250,7 @@ def _rpath(view: TreeView, path: str, entry: str) -> Iterator[TreeFinding]:
         if package and f"{PACKAGES}/{package}" not in view.listing.folders:
             yield _finding(path, TreeProblemKind.RPATH, f"its rpath has {entry}, and the stack has no package {package}")
         return
-    if any(detachment.is_below(folder, place) for place in view.plan.factory.folders):
+    if any(detachment.is_below(folder, place) for place in view.plan.rules.workspaces):
         yield _finding(path, TreeProblemKind.RPATH, f"its rpath has {entry}, the workspace of a build")
     elif not _is_system(folder) and folder not in view.plan.system.folders:
         yield _finding(path, TreeProblemKind.RPATH, f"its rpath has {entry}, outside of {view.plan.packages} and of the system")

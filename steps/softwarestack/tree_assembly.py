@@ -19,7 +19,6 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from steps.contract.canonical import digest
-from steps.contract.detachment import Factory
 from steps.contract.release_layout import ReleaseFile
 from steps.errors import BadTask
 from steps.softwarestack import link_checks, tree_scan
@@ -36,7 +35,7 @@ from steps.softwarestack.contract.stack_release import (
     encode_manifest,
 )
 from steps.softwarestack.contract.tree_check import InstalledPackage, TreeFinding, TreeObservation, TreeProblemKind
-from steps.softwarestack.link_checks import TreeListing, TreePlan, TreeView
+from steps.softwarestack.link_checks import TraceRules, TreeListing, TreePlan, TreeView
 
 TREES: Final = "trees"
 """Folder of STORE/stacks with the assembled trees."""
@@ -81,7 +80,7 @@ def tree_folder(trees: Path, digest_: str) -> Path:
     return trees / digest_.removeprefix("sha256:")
 
 
-def assemble(trees: Path, stack: StackInput, source: PackageSource, factory: Factory) -> TreeObservation:
+def assemble(trees: Path, stack: StackInput, source: PackageSource, rules: TraceRules) -> TreeObservation:
     """Install a stack's packages into its tree, check it, and return the observation of gate stack_tree/tree.
 
     Raises BadTask for packages with files of other kinds, and what the source raises for entries that cannot be read or trusted.
@@ -90,7 +89,7 @@ def assemble(trees: Path, stack: StackInput, source: PackageSource, factory: Fac
     archives = {package.hash: source.archive(package) for package in stack.installed}
     if obstacles := [*_not_cached(stack, archives), *_collisions(stack, source)]:
         return _observed(TreeObservation(stack=stack.digest, key=stack.key), obstacles, begun)
-    tree = _tree(trees, stack, source, archives, factory)
+    tree = _tree(trees, stack, source, archives, rules)
     members = (
         InstalledPackage(hash=package.hash, folder=package_folder(package), module=package.module, archive=archives[package.hash])
         for package in stack.installed
@@ -105,7 +104,7 @@ def assemble(trees: Path, stack: StackInput, source: PackageSource, factory: Fac
         size=sum(file.size for file in tree.listing.files.values()),
         elf_files=sum(file.links is not None for file in tree.listing.files.values()),
     )
-    return _observed(observation, link_checks.findings(TreeView(listing=tree.listing, plan=plan(stack, factory))), begun)
+    return _observed(observation, link_checks.findings(TreeView(listing=tree.listing, plan=plan(stack, rules))), begun)
 
 
 def _not_cached(stack: StackInput, archives: dict[str, str]) -> Iterator[TreeFinding]:
@@ -126,7 +125,7 @@ def _collisions(stack: StackInput, source: PackageSource) -> Iterator[TreeFindin
                 yield TreeFinding(path=f"{MODULES}/{path}", kind=TreeProblemKind.MODULE, detail=detail)
 
 
-def plan(stack: StackInput, factory: Factory) -> TreePlan:
+def plan(stack: StackInput, rules: TraceRules) -> TreePlan:
     """Return what a stack's tree must be, on this machine's operating system."""
     members = {package.hash: package_folder(package) for package in stack.installed}
     closures = {
@@ -140,11 +139,11 @@ def plan(stack: StackInput, factory: Factory) -> TreePlan:
         system=tree_scan.system_libraries(),
         exists=os.path.exists,
         expected_modules=tuple(package.module for package in stack.installed if package.module),
-        factory=factory,
+        rules=rules,
     )
 
 
-def _tree(trees: Path, stack: StackInput, source: PackageSource, archives: dict[str, str], factory: Factory) -> AssembledTree:
+def _tree(trees: Path, stack: StackInput, source: PackageSource, archives: dict[str, str], rules: TraceRules) -> AssembledTree:
     """Return the stack's tree, made now unless it is there with the content of its manifest."""
     digest_ = tree_digest(stack, archives.values())
     place = tree_folder(trees, digest_)
@@ -153,14 +152,14 @@ def _tree(trees: Path, stack: StackInput, source: PackageSource, archives: dict[
         for rest in trees.glob(f".{place.name}.part*"):  # of a process that was killed: it held the lock
             shutil.rmtree(rest)
         if place.is_dir():
-            tree = _read(place, digest_, stack, archives, factory)
+            tree = _read(place, digest_, stack, archives, rules)
             if _is_whole(tree):
                 return tree
             place.rename(trees / f".{place.name}.part-wrong")
         work = trees / f".{place.name}.part{os.getpid()}"
         try:
             _install(work, stack, source)
-            made = _read(work, digest_, stack, archives, factory)
+            made = _read(work, digest_, stack, archives, rules)
             _write_lists(made)
             _write_manifest(made)
             work.rename(place)
@@ -189,8 +188,8 @@ def _install(work: Path, stack: StackInput, source: PackageSource) -> None:
             pass
 
 
-def _read(place: Path, digest_: str, stack: StackInput, archives: dict[str, str], factory: Factory) -> AssembledTree:
-    listing = tree_scan.scan(place, factory)
+def _read(place: Path, digest_: str, stack: StackInput, archives: dict[str, str], rules: TraceRules) -> AssembledTree:
+    listing = tree_scan.scan(place, rules)
     if links := sorted(path for path in listing.links if path.startswith(f"{MODULES}/")):
         raise BadTask(f"{links[0]} is a link", hint="folders of module files hold files only; see which package brings it")
     manifest = _manifest(listing, stack, archives)

@@ -4,7 +4,6 @@ import hashlib
 import os
 import re
 import stat
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final
@@ -13,14 +12,12 @@ from msgspec import Struct
 
 from steps import timeouts
 from steps.clients import process
-from steps.contract import detachment
-from steps.contract.detachment import Factory
 from steps.errors import BadTask, NotUnderstood
 from steps.softwarestack import elf_links
 from steps.softwarestack.contract.package_files import LISTING, PackageFile
 from steps.softwarestack.contract.stack_input import PACKAGES
 from steps.softwarestack.contract.stack_release import MODULES
-from steps.softwarestack.link_checks import SystemLibraries, TreeFile, TreeListing
+from steps.softwarestack.link_checks import SystemLibraries, TraceRules, TreeFile, TreeListing
 
 LARGEST_TEXT: Final = 4 << 20
 """Bytes up to which a file is searched for traces of the factory; larger texts are data."""
@@ -46,14 +43,14 @@ class _Names(Struct, frozen=True):
     empty: list[str]
 
 
-def scan(root: Path, factory: Factory) -> TreeListing:
+def scan(root: Path, rules: TraceRules) -> TreeListing:
     """Return the listing of a tree. Raises BadTask for anything but files, links and folders, and for setuid and setgid files."""
     names = _Names({}, {}, set(), [])
     for top in (PACKAGES, MODULES):
         _walk(root, top, names)
     paths = sorted(names.files)
     with ThreadPoolExecutor(max_workers=len(os.sched_getaffinity(0))) as beside:
-        files = beside.map(lambda path: _file(root / path, path, names.files[path], factory), paths)
+        files = beside.map(lambda path: _file(root / path, path, names.files[path], rules), paths)
         listed = dict(zip(paths, files, strict=True))
     texts = {path: _text(root / path) for path in paths if path.startswith(f"{MODULES}/")}
     return TreeListing(
@@ -114,7 +111,7 @@ def _require_plain(path: str, mode: int) -> None:
         raise BadTask(f"{path} is setuid or setgid", hint="install the package without these rights")
 
 
-def _file(place: Path, path: str, facts: os.stat_result, factory: Factory) -> TreeFile:
+def _file(place: Path, path: str, facts: os.stat_result, rules: TraceRules) -> TreeFile:
     executable = bool(facts.st_mode & stat.S_IXUSR)
     with place.open("rb") as stream:
         head = stream.read(_HEAD)
@@ -132,7 +129,7 @@ def _file(place: Path, path: str, facts: os.stat_result, factory: Factory) -> Tr
         shebang=_first_line(head) if head.startswith(b"#!") and is_text else "",
         links=links,
         elf_problem=problem,
-        traces=tuple(_traces(path, b"".join(kept).decode(errors="replace"), factory))[:MOST_TRACES] if wanted else (),
+        traces=tuple(rules.traces(path, b"".join(kept).decode(errors="replace")))[:MOST_TRACES] if wanted else (),
     )
 
 
@@ -149,13 +146,6 @@ def _elf(handle: int) -> tuple[elf_links.ElfFacts | None, str]:
         return elf_links.facts(lambda offset, size: os.pread(handle, size, offset)), ""
     except elf_links.ElfError as error:
         return None, str(error)
-
-
-def _traces(path: str, text: str, factory: Factory) -> Iterator[str]:
-    for line in text.splitlines()[:1]:
-        # `mentions` leaves comments out, and a first line with an interpreter looks like one
-        yield from (f"{folder} in its first line" for folder in factory.folders if line.startswith("#!") and folder in line)
-    yield from (f"{link.leads_to}, {link.why}" for link in detachment.mentions(path, text, factory))
 
 
 def _text(place: Path) -> str:

@@ -1,0 +1,99 @@
+"""Tests of an assembled tree: every module loads, then the spec's commands succeed, with their modules loaded."""
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final
+
+from steps.softwarestack import lmod_modules
+from steps.softwarestack.bounded_process import BoundedEnd
+from steps.softwarestack.contract.stack_input import StackTestCase
+from steps.softwarestack.contract.stack_tests import StackTestKind, StackTestOutcome, StackTestResult
+from steps.softwarestack.lmod_modules import LmodError, ModuleRoute
+from steps.softwarestack.tree_sandbox import TreeSite
+
+_LOADS_AT_ONCE: Final = 4
+"""Modules that are loaded at a time; each is a sandbox and a Lua program, a fifth of a second together."""
+_NOT_RUN: Final = (126, 127)
+"""Exit codes by which prlimit and setpriv say that a program cannot be started, or does not exist."""
+
+
+def module_routes(site: TreeSite) -> tuple[ModuleRoute, ...]:
+    """Return all modules that users of the tree can load, as Lmod's spider lists them. Raises LmodError."""
+    seconds = site.stack.limits.load_seconds * max(1, len(site.stack.installed))
+    folders = site.module_path.split(":")
+    ended = site.run([site.lmod.spider, "-o", "spider-json", *folders], seconds)
+    if ended.code or ended.is_late or ended.is_cut:
+        raise LmodError(f"Lmod's spider did not list the modules: {site.text(lmod_modules.reason(ended.tail)) or _end(ended)}")
+    return lmod_modules.routes(ended.out, site.modules_root)
+
+
+def load_all(site: TreeSite, routes: tuple[ModuleRoute, ...], say: Callable[[str], None]) -> Iterator[StackTestResult]:
+    """Yield a result for the module of each package of the tree: it and all that it needs load in a clean environment."""
+    names = [package.module for package in site.stack.installed if package.module]
+    with ThreadPoolExecutor(max_workers=_LOADS_AT_ONCE) as beside:
+        for result in beside.map(lambda name: _load(site, routes, name), names):
+            if result.outcome is not StackTestOutcome.PASS:
+                say(f"module {result.name}: {result.outcome.value}: {result.output}")
+            yield result
+
+
+def _load(site: TreeSite, routes: tuple[ModuleRoute, ...], module: str) -> StackTestResult:
+    route = lmod_modules.route_of(module, routes)
+    if route is None:
+        text = "Lmod does not find it: nothing that users can load adds its folder to MODULEPATH"
+        return StackTestResult(name=module, kind=StackTestKind.LOAD, outcome=StackTestOutcome.FAIL, output=text)
+    outcome, output, ended, variables = _loaded(site, route.load)
+    if outcome is StackTestOutcome.PASS and not lmod_modules.is_loaded(route.name, variables):
+        outcome, output = StackTestOutcome.FAIL, f"Lmod succeeded without loading {route.name}"
+    return StackTestResult(name=module, kind=StackTestKind.LOAD, outcome=outcome, seconds=ended.seconds, output=output)
+
+
+def _loaded(site: TreeSite, modules: tuple[str, ...]) -> tuple[StackTestOutcome, str, BoundedEnd, dict[str, str]]:
+    """Return outcome, reason and end of loading modules in a clean environment, and the environment that comes of it."""
+    limit = site.stack.limits.load_seconds
+    ended = site.run([site.lmod.lmod, "python", "load", *modules], limit)
+    if ended.is_late:
+        return StackTestOutcome.TIMEOUT, f"ended after {limit} s: {site.text(ended.tail)}", ended, {}
+    try:
+        variables = lmod_modules.environment(ended.out) if not ended.code and not ended.is_cut else None
+    except LmodError:
+        variables = None
+    if variables is None:
+        reason = site.text(lmod_modules.reason(ended.tail)) or _end(ended)
+        return StackTestOutcome.FAIL, reason, ended, {}
+    return StackTestOutcome.PASS, "", ended, variables
+
+
+def run_command(
+    site: TreeSite, routes: tuple[ModuleRoute, ...], test: StackTestCase, say: Callable[[str], None]
+) -> StackTestResult:
+    """Return the result of one test of the spec: its modules load, and its command ends with 0 within its time."""
+    result = StackTestResult(name=test.name, kind=StackTestKind.COMMAND, outcome=StackTestOutcome.PASS)
+    outcome, output, loading, variables = _loaded(site, _in_order(test.modules, routes))
+    if outcome is not StackTestOutcome.PASS:
+        text = f"its modules {', '.join(test.modules)} do not load: {output}"
+        return StackTestResult(name=test.name, kind=result.kind, outcome=outcome, seconds=loading.seconds, output=site.text(text))
+    ended = site.run(test.command, test.timeout_seconds, variables)
+    say(f"test {test.name} ended with {ended.code} after {ended.seconds:.1f} s\n{site.redact(ended.tail)}".rstrip())
+    if ended.is_late:
+        outcome, output = StackTestOutcome.TIMEOUT, f"{ended.tail} (ended after {test.timeout_seconds} s)"
+    elif ended.code in _NOT_RUN:
+        outcome, output = StackTestOutcome.ERROR, ended.tail
+    elif ended.code:
+        outcome, output = StackTestOutcome.FAIL, f"{ended.tail or 'no output'} (it ended with {ended.code})"
+    else:
+        output = ended.tail
+    return StackTestResult(name=test.name, kind=result.kind, outcome=outcome, seconds=ended.seconds, output=site.text(output))
+
+
+def _in_order(modules: tuple[str, ...], routes: tuple[ModuleRoute, ...]) -> tuple[str, ...]:
+    """Return the names by which Lmod loads a test's modules; full names of a hierarchy bring those that come before them."""
+    ordered = list[str]()
+    for module in modules:
+        route = lmod_modules.route_of(module, routes)
+        ordered += route.load if route is not None and route.name != module else [module]
+    return tuple(dict.fromkeys(ordered))
+
+
+def _end(ended: BoundedEnd) -> str:
+    return f"it was ended after {ended.seconds:.0f} s" if ended.is_late else f"it ended with {ended.code} and said nothing"

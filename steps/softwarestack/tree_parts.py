@@ -1,0 +1,87 @@
+"""Parts `tree` and `test` of a stack's build: install and check all packages in one tree, and test that tree."""
+
+import os
+from pathlib import Path
+
+import msgspec
+
+from steps.contract.evidence import read_observation
+from steps.runtime.context import Context
+from steps.softwarestack import lmod_modules, module_tests, package_sandbox, reframe_tests, task_input, tree_assembly, tree_sandbox
+from steps.softwarestack.build_cache import CacheError
+from steps.softwarestack.cache_packages import CachePackages
+from steps.softwarestack.contract.stack_input import BuildCacheLocation, StackInput
+from steps.softwarestack.contract.stack_tests import StackTested
+from steps.softwarestack.contract.tree_check import TreeObservation
+from steps.softwarestack.link_checks import TraceRules
+from steps.softwarestack.lmod_modules import LmodError
+from steps.softwarestack.package_packing import PackingError
+from steps.softwarestack.reframe_tests import ReframeRun
+from steps.softwarestack.task_input import STACKS, TREE, StackBuildInput
+
+_TREE_STAGE = "stack_tree"
+_LMOD = "Lmod is not installed: install package lmod, or name its folder by LMOD_PKG"
+
+
+def assemble_tree(context: Context, build: StackBuildInput) -> TreeObservation:
+    """Install the packages of the stack from the build cache into its tree, and check that."""
+    stack = build.stack
+    source = CachePackages(_with_cache(context, stack))
+    rules = TraceRules(workspaces=(package_sandbox.BUILD, str(context.environment.store)))
+    try:
+        tree = tree_assembly.assemble(trees_folder(context), stack, source, rules)
+    except (CacheError, PackingError) as error:
+        return TreeObservation(stack=stack.digest, key=stack.key, problem=str(error))
+    if tree.digest:
+        context.say(f"the tree of {stack.name} has {len(tree.packages)} packages with {tree.size / 1e6:.0f} MB")
+    return tree
+
+
+def test_tree(context: Context, build: StackBuildInput) -> StackTested:
+    """Run all tests of the stack in the tree that this run has assembled."""
+    stack = build.stack
+    tree = assembled(context, stack)
+    lmod = lmod_modules.find_lmod(os.environ)
+    if tree is None or lmod is None:
+        problem = "stage stack_tree of this run has assembled no tree of this stack" if tree is None else _LMOD
+        return StackTested(stack=stack.digest, problem=problem)
+    interpreter = reframe_tests.find_interpreter(os.environ) if stack.reframe else ""
+    site = tree_sandbox.site(
+        stack,
+        tree_assembly.tree_folder(trees_folder(context), tree.digest),
+        lmod,
+        context.log.redactor.text,
+        hidden=(context.environment.store, context.environment.secrets),
+        programs=reframe_tests.interpreter_folders(interpreter) if interpreter else (),
+    )
+    try:
+        routes = module_tests.module_routes(site)
+    except LmodError as error:
+        return StackTested(stack=stack.digest, tree=tree.digest, problem=str(error))
+    results = [*module_tests.load_all(site, routes, context.say)]
+    results += [module_tests.run_command(site, routes, test, context.say) for test in stack.tests]
+    run = ReframeRun()
+    if interpreter:
+        run = reframe_tests.run_all(site, interpreter, build.files, reframe_tests.has_mpi(site), context.say)
+    return StackTested(stack=stack.digest, tree=tree.digest, listed=run.listed, results=(*results, *run.results))
+
+
+def assembled(context: Context, stack: StackInput) -> TreeObservation | None:
+    """Return the tree of the stack that stage stack_tree of this run assembled and passed; None if there is none."""
+    for record in context.store.records(context.environment.run, _TREE_STAGE, TREE):
+        tree = read_observation(record.observation, TreeObservation)
+        is_passed = record.verdict is not None and record.verdict.is_pass
+        if is_passed and tree is not None and tree.stack == stack.digest and tree.digest:
+            return tree
+    return None
+
+
+def trees_folder(context: Context) -> Path:
+    """Return the folder of the run's store with assembled trees."""
+    return context.environment.store / STACKS / tree_assembly.TREES
+
+
+def _with_cache(context: Context, stack: StackInput) -> StackInput:
+    folder = str(task_input.cache_folder(context, stack))
+    location: BuildCacheLocation = msgspec.structs.replace(stack.cache, folder=folder)
+    return msgspec.structs.replace(stack, cache=location)
