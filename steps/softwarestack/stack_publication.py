@@ -112,7 +112,7 @@ def publish_through(transport: TreeTransport, request: PublishRequest, clock: Cl
     checks = PackageChecks(root)
     if release.is_current(tree) and not any(map(checks.problems, packages)):
         outcome = publication.publish(transport, request, say)
-        return _observed(request, outcome)
+        return replace(_observed(request, outcome), removed_packages=_collect(store, request.by, say))
     with store.reserve(release.product, packages, request.by) as token:
         copied = store.copy(release.folder, packages, token, say)
         fresh = replace(release, kind=stack_kind.stack_kind(PackageChecks(root).problems))
@@ -149,10 +149,14 @@ def roll_back(
 
 
 def _collect(store: PackageStore, actor: str, say: Say) -> tuple[str, ...]:
-    """Remove the packages that retention left without a version; a failure leaves them to the next publication."""
+    """Remove the packages that retention left without a version; a failure leaves them to the next publication.
+
+    Nothing is written if there is none: a run that changes nothing takes no lock.
+    """
     removed: tuple[str, ...] = ()
     try:
-        removed = store.collect(actor).removed
+        planned = store.collect(actor, dry_run=True)
+        removed = store.collect(actor).removed if planned.removed or planned.leftovers else ()
     except StepError as error:
         say(f"packages that no version names stay: {error}")
     return removed
