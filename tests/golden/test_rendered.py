@@ -5,12 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit import small_image
+from tests.unit import small_image, small_stack
 from workflows import bringup, examples, factory, image, stack
 from workflows.nodeimage.image_plan import compile_image
 from workflows.plan.compiler import compile_plan
 from workflows.plan.factory_plan import compile_factory
 from workflows.render.bundle import render
+from workflows.softwarestack.stack_build_plan import compile_stack
 from workflows.spec import load, load_factory
 
 HERE = Path(__file__).parent / "render"
@@ -18,7 +19,6 @@ CASES = [
     ("h200-16", "bringup", bringup.build),
     ("three-hosts", "bringup", bringup.build),
     ("dra", "bringup", bringup.build),
-    ("h200-16", "stack", stack.build),
 ]
 
 
@@ -41,6 +41,13 @@ def test_an_image_is_rendered_as_committed(tmp_path: Path, file: str) -> None:
     spec = small_image.spec(tmp_path, approval=asked)
     plan = compile_image(spec, small_image.recipe(), small_image.files())
     compare(HERE / "lab-nodes-image" / file, render(plan, image.build).files()[file])
+
+
+@pytest.mark.parametrize("file", ["workflowtemplate.yaml", "workflow.yaml", "rbac.yaml", "target-rbac.yaml"])
+def test_a_stack_is_rendered_as_committed(tmp_path: Path, file: str) -> None:
+    spec, resolved = small_stack.resolved(tmp_path, approval={"approvers": ["ada@example.org"]})
+    plan = compile_stack(spec, resolved, resolved.planned(()))
+    compare(HERE / "lab-tools-stack" / file, render(plan, stack.build).files()[file])
 
 
 def compare(golden: Path, made: str) -> None:

@@ -7,6 +7,7 @@ import typing
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ import yaml
 
 from steps import __version__
 from steps.contract import approval
+from tests.unit import small_stack
 from workflows import bringup, examples, factory, image, stack
 from workflows.engines import open_approvals
 from workflows.plan.compiler import compile_plan
@@ -22,13 +24,14 @@ from workflows.render import manifest_policy, names, rbac, steps, unknown_fields
 from workflows.render.bundle import Build, Bundle, RenderError, render, to_yaml
 from workflows.render.grammar.findings import refused
 from workflows.render.grammar.lint import lint
+from workflows.softwarestack.stack_build_plan import compile_stack
 from workflows.spec import load
 from workflows.stage_names import STAGES, StageName
-from workflows.stages import IMAGE_ORDER, OPERATIONS, ORDER
+from workflows.stages import IMAGE_ORDER, OPERATIONS, ORDER, STACK_ORDER
 from workflows.stages.rights import CLAIM
 from workflows.stages.stage import Rule
 
-PIPELINES = {"bringup": bringup.build, "factory": factory.build, "stack": stack.build}  # those of a cluster's plan
+PIPELINES = {"bringup": bringup.build, "factory": factory.build}  # those of a cluster's plan
 TEXT = examples.path("h200-16").read_text()
 
 
@@ -45,7 +48,16 @@ def test_every_pipeline_of_every_example_is_inside_both_layers(name: str, pipeli
     assert manifest_policy.breaches(made.template) == ()
 
 
-@pytest.mark.parametrize(("build", "order"), [(bringup.build, (*OPERATIONS, *ORDER)), (image.build, IMAGE_ORDER)])
+def test_a_stack_is_inside_both_layers(tmp_path: Path) -> None:
+    spec, resolved = small_stack.resolved(tmp_path)
+    made = render(compile_stack(spec, resolved, resolved.planned(())), stack.build)
+    assert refused(lint(made.workflow, {made.template["metadata"]["name"]: made.template})) == ()
+    assert manifest_policy.breaches(made.template) == ()
+
+
+@pytest.mark.parametrize(
+    ("build", "order"), [(bringup.build, (*OPERATIONS, *ORDER)), (image.build, IMAGE_ORDER), (stack.build, STACK_ORDER)]
+)
 def test_a_pipeline_spells_out_every_stage_that_its_plan_may_have_in_the_order_of_the_plan(
     build: Build, order: tuple[str, ...]
 ) -> None:

@@ -1,12 +1,15 @@
 """Titles and descriptions of a run in Argo's UI, names with pipeline and cluster, and the form of an approval."""
 
+from pathlib import Path
 from typing import Any
 
+from tests.unit import small_stack
 from workflows import bringup, examples, stack
 from workflows.engines.folders import new_run_name
 from workflows.plan.compiler import compile_plan
 from workflows.render.bundle import render
 from workflows.render.titles import DESCRIPTION, TITLE
+from workflows.softwarestack.stack_build_plan import compile_stack
 from workflows.spec import load
 
 PLAN = compile_plan(load(examples.path("h200-16")))
@@ -25,9 +28,11 @@ def test_a_run_that_argo_submits_itself_carries_the_title_too() -> None:
         assert "9 stages of h200-16" in annotations[DESCRIPTION]
 
 
-def test_names_carry_pipeline_and_cluster_and_fit_into_a_label() -> None:
+def test_names_carry_pipeline_and_cluster_and_fit_into_a_label(tmp_path: Path) -> None:
     assert MANIFEST["metadata"]["name"].startswith("bringup-h200-16-")
-    assert render(PLAN, stack.build).workflow["metadata"]["generateName"] == "stack-h200-16-"
+    spec, resolved = small_stack.resolved(tmp_path)
+    made = render(compile_stack(spec, resolved, resolved.planned(())), stack.build)
+    assert made.workflow["metadata"]["generateName"] == "stack-lab-tools-"
     assert new_run_name("h200-16", "bringup").startswith("bringup-h200-16-2")
     assert len(new_run_name("a" * 40, "bringup")) == 63
 
