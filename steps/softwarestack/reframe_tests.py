@@ -149,9 +149,8 @@ class _ReframeFile:
             return self._without_tests(f"ReFrame selects no test of it: {listing.tail}"), listing.seconds
         options = ["--run", f"--report-file={BUILD}/{_REPORT}", "--exec-policy=serial"]
         ended = self._reframe(options, seconds)
-        say(
-            f"{self._file.path}: ReFrame ended with {ended.code} after {ended.seconds:.1f} s\n{self._site.redact(ended.tail)}".rstrip()
-        )
+        text = self._site.redact(ended.tail).rstrip()
+        say(f"{self._file.path}: ReFrame ended with {ended.code} after {ended.seconds:.1f} s\n{text}")
         return ReframeRun(listed=names, results=self._results(ended, names)), listing.seconds + ended.seconds
 
     def _reframe(self, options: list[str], seconds: float) -> BoundedEnd:

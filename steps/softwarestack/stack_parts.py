@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from steps.contract.exit import ExitCode
 from steps.runtime.context import Context
-from steps.softwarestack import package_builds
+from steps.softwarestack import package_builds, tree_parts
 from steps.softwarestack.contract.package_build import RETRIED
 from steps.softwarestack.contract.stack_tests import StackTested
 from steps.softwarestack.contract.tree_check import TreeObservation
@@ -13,8 +13,12 @@ from steps.softwarestack.task_input import PACKAGE, TEST, TREE, StackBuildInput
 from steps.stages.stack_build.contract import BatchBuilt
 
 StackSeen = BatchBuilt | TreeObservation | StackTested
-PARTS: Final[dict[str, Callable[[Context, StackBuildInput], StackSeen]]] = {PACKAGE: package_builds.build}
-"""Name of each part → its function: `package_builds.build`, `tree_assembly.assemble`, `module_tests.run`."""
+PARTS: Final[dict[str, Callable[[Context, StackBuildInput], StackSeen]]] = {
+    PACKAGE: package_builds.build,
+    TREE: tree_parts.assemble_tree,
+    TEST: tree_parts.test_tree,
+}
+"""Name of each part → its function, in running order."""
 
 
 def gate_expectation(context: Context, build: StackBuildInput) -> dict[str, Any]:

@@ -98,7 +98,7 @@ class TreeSite(Struct, frozen=True, kw_only=True):
 
 @contextlib.contextmanager
 def scratch_folder() -> Iterator[Path]:
-    """Yield an empty folder for a test, which runs as nobody if this process is root; other users of the machine cannot reach it."""
+    """Yield an empty folder for a test, which may run as nobody; other users of the machine cannot reach it."""
     with tempfile.TemporaryDirectory(prefix="bringup-test-", ignore_cleanup_errors=True) as name:
         scratch = Path(name) / "scratch"
         scratch.mkdir()

@@ -279,6 +279,7 @@ STARTERS = {
     "steps/nodeimage/netboot/parent_death.py",
     "steps/nodeimage/netboot/qemu_machine.py",
     "steps/nodeimage/sandbox/sandbox_tests.py",
+    "steps/softwarestack/bounded_process.py",
     "workflows/app/specs/revisions.py",
     "workflows/engines/local/executor.py",
     "workflows/host_keys/key_scan.py",
