@@ -65,6 +65,11 @@ class StackRelease(StagedRelease, frozen=True, kw_only=True):
         except StackManifestError:
             return False
 
+    def is_suitable(self, tree: ReleaseTree, version: str) -> bool:
+        """Return True if a version of this stack was tested by all tests that it must pass now."""
+        manifest = stack_kind.manifest_of(tree, version)
+        return manifest is not None and manifest.key == self.stack.key and manifest.outcomes.keys() >= self.stack.outcomes.keys()
+
 
 def stage(tree: Path, target: ReleaseTarget, tested: TestedStack, revision: str = "") -> StackRelease:
     """Return the assembled tree in a folder, ready to be published to a target; its manifest gets origin and outcomes of tests.
@@ -172,6 +177,7 @@ def _observed(request: PublishRequest, outcome: PublishOutcome) -> PublishedStac
     return PublishedStack(
         version=version,
         name=manifest.name if manifest is not None else "",
+        key=manifest.key if manifest is not None else "",
         manifest=tree.manifest_digest(version),
         before=outcome.before,
         unchanged=outcome.unchanged,

@@ -176,6 +176,8 @@ class PublishedStack(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Outcome of each test by its name, from the version's own manifest."""
     name: str = ""
     """Name of the stack in the version's manifest."""
+    key: str = ""
+    """Digest of the stack in the version's manifest (`StackInput.key`)."""
     packages_added: tuple[str, ...] = ()
     packages_removed: tuple[str, ...] = ()
     packages_changed: tuple[str, ...] = ()
