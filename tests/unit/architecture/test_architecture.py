@@ -13,7 +13,7 @@ import pytest
 
 import steps
 import workflows
-from workflows.stages import IMAGE_ORDER, OPERATIONS, ORDER
+from workflows.stages import IMAGE_ORDER, OPERATIONS, ORDER, STACK_ORDER
 
 ROOT = Path(__file__).parents[3]
 CODE = [path for room in ("steps", "workflows", "playbooks") for path in sorted((ROOT / room).rglob("*.py"))]
@@ -214,9 +214,9 @@ def test_a_stage_has_one_basename_everywhere(stage: str) -> None:
     assert not [place for place in places if not (ROOT / place).exists()]
 
 
-@pytest.mark.parametrize("stage", IMAGE_ORDER)
-def test_a_stage_of_an_image_has_one_basename_everywhere(stage: str) -> None:
-    """Nothing of an image is simulated, and no cluster is read: verbs ask clients."""
+@pytest.mark.parametrize("stage", [*IMAGE_ORDER, *STACK_ORDER])
+def test_a_stage_of_an_image_or_a_stack_has_one_basename_everywhere(stage: str) -> None:
+    """Nothing of an image or a stack is simulated, and no cluster is read: verbs ask clients."""
     places = [
         f"workflows/stages/{stage}.py",
         f"steps/stages/{stage}/contract.py",
