@@ -23,14 +23,15 @@ from steps.softwarestack.contract.stack_input import (
     StackTestCase,
     StackTestFile,
 )
-from workflows.softwarestack import easybuild_lock, package_classes, stack_plan
+from workflows.softwarestack import easybuild_lock, package_classes, spack_resolution, stack_plan
 from workflows.softwarestack.bounded_files import read_bounded
 from workflows.softwarestack.build_graph import BuildGraph, LockError
 from workflows.softwarestack.easybuild_lock import EasyBuildLock, LockedEasyconfig
 from workflows.softwarestack.stack_plan import StackPlan
 from workflows.softwarestack.stack_spec import PACKAGE_KEY, StackSpec
 
-EASYBUILD: Final = "easybuild"
+EASYBUILD, SPACK = "easybuild", "spack"
+"""Names of the backends."""
 _LARGEST_FILE: Final = 4 << 20
 """Largest easyconfig, patch or test file: larger patches are fetched like sources."""
 _ENTRY: Final = re.compile(r"([a-z0-9]{16,64})\.json")
@@ -52,8 +53,12 @@ class ResolvedStack:
 
 def resolve(spec: StackSpec, folder: Path, origin: str = "") -> ResolvedStack:
     """Return the resolved stack of a spec in a folder. Raises `LockError` for a lock or a file that cannot be used."""
-    if spec.easybuild is None:
-        raise LockError("this version plans stacks of Spack and does not build them yet", "see `bringup stack plan`")
+    if spec.spack is not None:
+        made = spack_resolution.resolve(spec, spec.spack, folder)
+        tests, test_files = _test_files(spec, folder)
+        stack = _input(spec, SPACK, made.release, made.packages, made.graph.roots)
+        stack = with_fields(stack, spack=made.spack, reframe=tests, lock=digest_bytes(made.lock), origin=origin)
+        return ResolvedStack(stack=stack, graph=made.graph, files=_ordered(made.files, test_files))
     path = folder / spec.lock_path
     if not path.is_file():
         raise LockError(f"{path}: the lock of this stack is not there", "make it: `bringup stack lock`")
@@ -61,16 +66,30 @@ def resolve(spec: StackSpec, folder: Path, origin: str = "") -> ResolvedStack:
     lock = easybuild_lock.parse(content, str(path))
     _require_settings(spec, lock, path)
     graph = easybuild_lock.graph(lock, str(path))
+    by_hash = {package.hash: package for package in lock.packages}
+    packages = tuple(_package(by_hash[hash_], spec.jobs) for hash_ in graph.order)
+    assert spec.easybuild is not None
     robot = tuple(folder / name for name in spec.easybuild.robot)
-    reframe = {name: read_bounded(folder / name, _LARGEST_FILE, "correct reframe") for name in spec.reframe}
     files = dict[str, bytes]()
     for package in lock.packages:
         files |= _files_of(package, robot)
-    files |= {hashlib.sha256(data).hexdigest(): data for data in reframe.values()}
-    stack = _input(spec, lock, graph)
-    tests = tuple(StackTestFile(path=name, sha256=hashlib.sha256(data).hexdigest()) for name, data in reframe.items())
-    stack = with_fields(stack, reframe=tests, lock=digest_bytes(content), origin=origin)
-    return ResolvedStack(stack=stack, graph=graph, files=tuple(files[sha256] for sha256 in sorted(files)))
+    tests, test_files = _test_files(spec, folder)
+    stack = _input(spec, EASYBUILD, lock.easybuild, packages, lock.roots)
+    stack = with_fields(stack, naming=lock.naming, reframe=tests, lock=digest_bytes(content), origin=origin)
+    return ResolvedStack(stack=stack, graph=graph, files=_ordered(files, test_files))
+
+
+def _test_files(spec: StackSpec, folder: Path) -> tuple[tuple[StackTestFile, ...], Mapping[str, bytes]]:
+    """Return the files of ReFrame tests that a spec names, and their bytes by SHA-256."""
+    content = {name: read_bounded(folder / name, _LARGEST_FILE, "correct reframe") for name in spec.reframe}
+    digests = {name: hashlib.sha256(data).hexdigest() for name, data in content.items()}
+    tests = tuple(StackTestFile(path=name, sha256=sha256) for name, sha256 in digests.items())
+    return tests, {sha256: content[name] for name, sha256 in digests.items()}
+
+
+def _ordered(*files: Mapping[str, bytes]) -> tuple[bytes, ...]:
+    by_digest = {sha256: data for group in files for sha256, data in group.items()}
+    return tuple(by_digest[sha256] for sha256 in sorted(by_digest))
 
 
 def cached_packages(folder: Path, root: str) -> frozenset[str]:
@@ -97,21 +116,19 @@ def _require_settings(spec: StackSpec, lock: EasyBuildLock, path: Path) -> None:
             raise LockError(f"{path}: it was made for {name} {locked}, and the spec says {value}", _AGAIN)
 
 
-def _input(spec: StackSpec, lock: EasyBuildLock, graph: BuildGraph) -> StackInput:
-    packages = {package.hash: package for package in lock.packages}
+def _input(spec: StackSpec, backend: str, release: str, packages: tuple[StackPackage, ...], roots: tuple[str, ...]) -> StackInput:
     signing = spec.package_signing
     return StackInput(
         name=spec.name,
-        backend=EASYBUILD,
-        release=lock.easybuild,
+        backend=backend,
+        release=release,
         root=spec.publish.root,
-        packages=tuple(_package(packages[hash_], spec.jobs) for hash_ in graph.order),
-        roots=lock.roots,
+        packages=packages,
+        roots=roots,
         cache=BuildCacheLocation(
             folder=spec.cache or "", key=PACKAGE_KEY if signing.sign is not None else "", signers=signing.signers
         ),
-        naming=lock.naming,
-        target=lock.target,
+        target=spec.target,
         builder=spec.builder,
         sources=spec.sources,
         tests=tuple(

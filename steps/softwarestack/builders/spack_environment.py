@@ -13,6 +13,8 @@ from msgspec import Struct, field
 
 from steps.errors import BadTask
 from steps.softwarestack.builders.package_builder import BuildPlace
+from steps.softwarestack.contract import spack_layout
+from steps.softwarestack.contract.spack_layout import MODULE_HASH_CHARACTERS, SETTINGS
 from steps.softwarestack.contract.stack_input import HASH_CHARACTERS, SpackFiles, StackInput, StackPackage
 
 ENVIRONMENT: Final = "spack-env"
@@ -23,11 +25,7 @@ STAGE: Final = "stage"
 INDICES, ARCHIVES = "spack-indices", "spack-archives"
 """Folders that builds share: indices over all recipes, which take 53 CPU seconds to make, and archives by their SHA-256."""
 MODULES: Final = "all"
-"""Folder below that of the modules; all modules of a stack lie there, below `Core`."""
-MODULE_HASH_CHARACTERS: Final = 7
-"""Characters of the hash in the version of a module, so that builds of one version with other options lie side by side."""
-SETTINGS: Final = frozenset({"packages", "compilers", "toolchains"})
-"""Sections of `spack.yaml` that reach a build. Those that say where things lie are written here."""
+"""Folder below that of the modules; all modules of a stack lie there, below the folder for modules that need no other."""
 _COMPILERS_ARE_PACKAGES: Final = 6
 """Version of lock files since which repositories have names, and compilers are packages (Spack 1.0)."""
 _COMPILERS: Final = frozenset({"aocc", "gcc", "intel-oneapi-compilers", "llvm", "nvhpc"})
@@ -113,7 +111,7 @@ def pruned_lock(lock: bytes, hash_: str) -> bytes:
 
 def module_path(package: StackPackage) -> str:
     """Return the path of a package's module file below the folder of modules."""
-    return f"{MODULES}/Core/{package.name}/{package.version}-{package.hash[:MODULE_HASH_CHARACTERS]}.lua"
+    return f"{MODULES}/{spack_layout.module_name(package.name, package.version, package.hash)}.lua"
 
 
 def _scope(stack: StackInput, spack: SpackFiles, lock: _LockFile, place: BuildPlace) -> Iterator[tuple[str, Any]]:

@@ -6,11 +6,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from steps.clients import easybuild_python
-from workflows.softwarestack import easybuild_lock, easybuild_resolution
+from workflows.app.stacks import spack_concretization
+from workflows.softwarestack import easybuild_lock, easybuild_resolution, spack_lock
 from workflows.softwarestack.build_graph import LockError
 from workflows.softwarestack.easybuild_lock import EasyBuildLock, LockedEasyconfig
 from workflows.softwarestack.easybuild_resolution import EasyBuildSettings
-from workflows.softwarestack.stack_spec import EasyBuildSection, StackSpec, load_stack
+from workflows.softwarestack.stack_spec import EasyBuildSection, SpackSettings, StackSpec, load_stack
 
 
 @dataclass(frozen=True)
@@ -39,15 +40,21 @@ def make(source: str) -> MadeLock:
     """Return a new lock for a stack spec. Raises `SpecErrors` for the spec, `LockError` if it cannot be locked."""
     spec = load_stack(Path(source))
     folder = Path(source).resolve().parent
-    if spec.easybuild is None:
-        raise LockError(
-            f"{source}: locks of Spack are made by Spack",
-            f"run `spack -e . concretize -f` where {spec.spack.environment if spec.spack else 'spack.yaml'} lies",
-        )
+    if spec.spack is not None:
+        return _of_spack(spec, spec.spack, folder)
+    assert spec.easybuild is not None
     made = easybuild_resolution.lock(_settings(spec, spec.easybuild, folder))
     path = folder / spec.lock_path
     earlier = easybuild_lock.read(path) if path.exists() else None
     return MadeLock(path, len(made.packages), changes(earlier, made), easybuild_lock.text(made))
+
+
+def _of_spack(spec: StackSpec, section: SpackSettings, folder: Path) -> MadeLock:
+    """Return a new lock of Spack's; nothing changes if it names the packages and roots of the lock that is there."""
+    path = folder / spec.lock_path
+    content, graph = spack_concretization.lock(spec, section, folder)
+    earlier = spack_lock.read(path) if path.exists() else None
+    return MadeLock(path, len(graph.nodes), spack_concretization.changes(earlier, graph), content.decode())
 
 
 def changes(earlier: EasyBuildLock | None, made: EasyBuildLock) -> tuple[str, ...]:

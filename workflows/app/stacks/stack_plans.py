@@ -182,8 +182,7 @@ def _lock_of(path: Path) -> Path:
     spec = load_stack(path)
     lock = path.parent / spec.lock_path
     if not lock.is_file():
-        maker = "`spack -e . concretize -f` in the environment" if spec.spack else "`bringup stack lock`"
-        raise LockError(f"{path}: its lock {lock} is not there", f"make it: {maker}")
+        raise LockError(f"{path}: its lock {lock} is not there", "make it: `bringup stack lock`")
     return lock
 
 
