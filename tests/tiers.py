@@ -50,6 +50,11 @@ def _boot() -> str:
     return _prepared("tests/boot/boot.py", "install")
 
 
+def _stack() -> str:
+    """Install what builds software stacks, and fetch the sources of one."""
+    return _prepared("tests/stack/stack.py", "install")
+
+
 _INSTALLING = threading.Lock()
 """Debian's package manager serves one at a time."""
 
@@ -86,11 +91,13 @@ FAST = Tier("fast", ("tests/unit", "tests/contract", "tests/golden", "tests/gate
 HOSTS = Tier("hosts", ("tests/hosts",), 1000, _hosts, MACHINES, long_arguments=())
 CLUSTER = Tier("cluster", ("tests/cluster",), 800, _cluster, TWO)
 BOOT = Tier("boot", ("tests/boot",), 1400, _boot, TWO)
-TIERS = (FAST, BOOT, HOSTS, CLUSTER)
+STACK = Tier("stack", ("tests/stack",), 300, _stack)
+"""In one process: all its tests share the packages of one build, which uses both cores by itself."""
+TIERS = (FAST, STACK, BOOT, HOSTS, CLUSTER)
 """All tiers in running order: first those that need no parts of a real Kubernetes, which are built meanwhile if not cached.
 
 Budgets are seconds on two busy cores with warm caches, as measured: all tiers use both cores whole, so only less work makes them
-quicker. The aim is fast 720, boot 360, hosts 420 and cluster 300.
+quicker. The aim is fast 720, stack 300, boot 360, hosts 420 and cluster 300.
 """
 
 
