@@ -12,7 +12,6 @@ from msgspec import Struct
 from steps.clients.releases import known_versions, release_lease
 from steps.clients.releases.publication import PublishRequest
 from steps.contract.exit import ExitCode
-from steps.contract.verdict import Status
 from steps.errors import Refused
 from steps.nodeimage import image_parts
 from steps.nodeimage.contract import build_keys
@@ -20,7 +19,7 @@ from steps.nodeimage.contract.boot_tree import PublishTarget
 from steps.nodeimage.contract.image_tests import ImageTestResult
 from steps.nodeimage.publishing import image_kind, image_publication, publication_status
 from steps.nodeimage.store import store_entries
-from steps.runtime import gating
+from steps.runtime import gating, stage_results
 from steps.runtime.context import Context
 from steps.stages.image_boot.contract import Booted
 from steps.stages.image_publish.contract import Published
@@ -133,14 +132,10 @@ def _results(context: Context, key: str, root: str) -> dict[str, list[ImageTestR
     """
     results: dict[str, list[ImageTestResult]] = {}
     for stage in _TESTED:
-        judged = context.store.records(context.environment.run, stage, "judge")
-        if not judged or not all(record.verdict is not None and record.verdict.status is Status.PASS for record in judged):
-            raise Refused(f"stage {stage} of this run has not passed", hint="an image is published only by the run that tested it")
+        stage_results.require_pass(context, stage, "an image is published only by the run that tested it")
         for task in _tasks(context, stage):
-            record = context.store.records(context.environment.run, stage, task)[-1]
-            if record.verdict is None or not record.verdict.is_pass:
-                message = f"{stage}.{task}: {record.verdict.reason if record.verdict else 'no verdict'}"
-                raise Refused(message, hint="an image is published only where each of its tests has passed")
+            hint = "an image is published only where each of its tests has passed"
+            record = stage_results.passed_record(context, stage, task, hint)
             tested: Sandboxed | Booted = msgspec.convert(record.observation, _TESTED[stage])
             if tested.key != key:
                 message = f"{stage}.{task} tested image {tested.key[:12]}, this is {key[:12]}"

@@ -6,7 +6,7 @@ from steps.contract.exit import ExitCode
 from steps.errors import BadTask
 from steps.runtime import gating
 from steps.runtime.context import Context
-from steps.softwarestack import stack_parts, task_input
+from steps.softwarestack import stack_parts, stack_publication_task, task_input
 
 
 def build(context: Context) -> ExitCode:
@@ -23,3 +23,8 @@ def build(context: Context) -> ExitCode:
     if context.task.name != task_input.PACKAGE:
         context.output("verdict", verdict.status.value)
     return stack_parts.exit_code(observation)
+
+
+def publish(context: Context) -> ExitCode:
+    """Publish the tree that this run has tested, and store the record (see `stack_publication_task`)."""
+    return stack_publication_task.publish_stack(context)

@@ -1,0 +1,23 @@
+"""Results of earlier stages of the same run, for tasks that may act only upon what was proven."""
+
+from steps.contract.evidence import Evidence
+from steps.contract.verdict import Status
+from steps.errors import Refused
+from steps.runtime.context import Context
+
+
+def require_pass(context: Context, stage: str, hint: str) -> None:
+    """Raise Refused, with a hint, unless the judge of a stage of this run has passed it: the order of an engine is no proof."""
+    judged = context.store.records(context.environment.run, stage, "judge")
+    if not judged or not all(record.verdict is not None and record.verdict.status is Status.PASS for record in judged):
+        raise Refused(f"stage {stage} of this run has not passed", hint=hint)
+
+
+def passed_record(context: Context, stage: str, task: str, hint: str) -> Evidence:
+    """Return the last record of a task of this run. Raises Refused, with a hint, unless its verdict is a pass."""
+    records = context.store.records(context.environment.run, stage, task)
+    record = records[-1] if records else None
+    if record is None or record.verdict is None or not record.verdict.is_pass:
+        reason = record.verdict.reason if record is not None and record.verdict is not None else "no verdict"
+        raise Refused(f"{stage}.{task}: {reason}", hint=hint)
+    return record
