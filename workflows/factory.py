@@ -23,6 +23,7 @@ def build(plan: Plan, settings: Settings) -> WorkflowTemplate:
                 >> tasks.stage("rke2")
                 >> tasks.stage("base_services")
                 >> tasks.stage("factory_registry")
+                >> tasks.stage("factory_projects")  # Argo's chart makes Roles in the namespaces of projects
                 >> tasks.stage("factory_argo")
             )
     tasks.check_edges()

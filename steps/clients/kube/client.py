@@ -12,8 +12,10 @@ from steps.clients.bounded_answers import ReadLimits
 from steps.clients.kube import kubeconfig
 from steps.clients.kube.api import FIELD_MANAGER, ApiError, Http
 from steps.errors import Conflict, Garbled, NotUnderstood, Unreachable
+from steps.stages.shared.kube_reader import Access
 
 T = TypeVar("T")
+REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 PAGE = 500
 """Objects per LIST page. Measured: 5,000 nodes take 0.14 s in pages of 500, and 0.33 s in one page."""
 
@@ -52,6 +54,18 @@ class _KubeEvent(Struct, frozen=True, rename="camel"):
     metadata: _EventMeta = _EventMeta()
     reason: str = ""
     message: str = ""
+
+
+class _AccessDecision(Struct, frozen=True):
+    """The answer of the authorizer. `allowed` is required, so that an answer without it is no refusal."""
+
+    allowed: bool
+
+
+class _AccessReview(Struct, frozen=True):
+    """A SubjectAccessReview with its answer."""
+
+    status: _AccessDecision
 
 
 class Resource(Struct, frozen=True, rename="camel"):
@@ -153,6 +167,27 @@ class Kube:
         events = self.list(f"/api/v1/namespaces/{namespace}/events", _KubeEvent, fields=f"involvedObject.name={name}") or ()
         ordered = sorted(events, key=lambda event: event.metadata.creation_timestamp)
         return tuple(f"{event.reason}: {event.message}" for event in ordered)
+
+    def may(self, access: Access) -> bool:
+        """Return True if the authorizer of the API server allows a request; nothing is carried out or stored."""
+        attributes = {
+            "verb": access.verb,
+            "group": access.api_group,
+            "resource": access.resource,
+            "subresource": access.subresource,
+            "namespace": access.namespace,
+        }
+        question = {
+            "apiVersion": "authorization.k8s.io/v1",
+            "kind": "SubjectAccessReview",
+            "spec": {
+                "user": access.user,
+                "groups": list(access.groups),
+                "resourceAttributes": {key: value for key, value in attributes.items() if value},
+            },
+        }
+        data = self._http.request("POST", REVIEWS, body=question)
+        return decode(f"POST {REVIEWS}", data, _AccessReview).status.allowed
 
     def apply(self, manifest: Object, *, force: bool = False, dry_run: bool = False) -> Object:
         """Apply an object on the server side and return it. Raises Conflict if another manager owns a field that would change."""

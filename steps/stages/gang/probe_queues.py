@@ -6,10 +6,10 @@ from msgspec import Struct
 
 from steps.contract.checks import CHECK_LABEL
 from steps.stages.gang.contract import Flavor, Queue, Quota, Scheduler
-from steps.stages.gang.probe_world import quantity
 from steps.stages.shared import probe_workloads
 from steps.stages.shared.kube_reader import KubeReader
 from steps.stages.shared.probe_workloads import Conditions
+from steps.stages.shared.quantities import quantity
 
 VOLCANO = "/apis/scheduling.volcano.sh/v1beta1"
 KAI = "/apis/scheduling.run.ai"

@@ -1,6 +1,5 @@
 """Reads nodes and pods as a gang scheduler sees them: units of a resource on each node, and those that no pod has requested."""
 
-import re
 from collections.abc import Iterable, Mapping
 
 from msgspec import Struct
@@ -9,12 +8,9 @@ from steps.contract.checks import CHECK_LABEL
 from steps.stages.gang.contract import SchedulableNode
 from steps.stages.shared import probe_workloads
 from steps.stages.shared.kube_reader import KubeReader
+from steps.stages.shared.quantities import quantity
 
 _ENDED = ("Succeeded", "Failed")
-_QUANTITY = re.compile(r"([0-9]*\.?[0-9]+(?:[eE][-+]?[0-9]+)?)(m|k|[KMGTPE]i|[MGTPE])?")
-_FACTORS = {"": 1.0, "m": 1e-3, "k": 1e3, **{unit: 1000.0**power for power, unit in enumerate("MGTPE", start=2)}}
-_FACTORS |= {f"{unit}i": 1024.0**power for power, unit in enumerate("KMGTPE", start=1)}
-"""Suffix of a Kubernetes quantity → factor. Source: https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/quantity/"""
 
 
 class _ResourceRequests(Struct, frozen=True):
@@ -75,12 +71,6 @@ def capacity(kube: KubeReader, flavors: Mapping[str, Mapping[str, str]], names: 
             for resource, text in node.status.allocatable.items() if labels.items() <= node.metadata.labels.items() else ():
                 total[resource] = total.get(resource, 0.0) + (quantity(text) or 0.0)
     return totals
-
-
-def quantity(value: str | float) -> float | None:
-    """Return a Kubernetes quantity as a number: `500m` → 0.5, `2Gi` → 2147483648.0; None if it is not one."""
-    match = _QUANTITY.fullmatch(str(value))
-    return float(match[1]) * _FACTORS[match[2] or ""] if match else None
 
 
 def _node(node: probe_workloads.Node, resource: str, keys: tuple[str, ...], taken: dict[str, int]) -> SchedulableNode:

@@ -42,3 +42,25 @@ class KubeReader(Protocol):
 
     def events(self, namespace: str, name: str) -> tuple[str, ...]:
         """Return the events of one object as `Reason: message` lines, oldest first."""
+
+
+class Access(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A request as an authorizer sees it: who makes it, and what it does.
+
+    `subresource` is `log` for `pods/log`; an empty `namespace` is cluster-wide.
+    """
+
+    user: str
+    verb: str
+    resource: str
+    groups: tuple[str, ...] = ()
+    namespace: str = ""
+    api_group: str = ""
+    subresource: str = ""
+
+
+class AccessReader(KubeReader, Protocol):
+    """Read access to the target cluster, with questions to its authorizer."""
+
+    def may(self, access: Access) -> bool:
+        """Return True if the API server's authorizer allows a request (SubjectAccessReview), which is not carried out."""

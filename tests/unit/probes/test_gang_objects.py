@@ -9,6 +9,7 @@ import pytest
 
 from steps.stages.gang import probe, probe_parts, probe_queues, probe_world
 from steps.stages.gang.contract import GangObservation, Queue, Scheduler
+from steps.stages.shared import quantities
 from steps.stages.shared.kube_reader import Scope
 
 T = TypeVar("T")
@@ -65,7 +66,7 @@ def _field(row: dict[str, Any], name: str) -> Any:
     ],
 )
 def test_quantities(text: str | int, number: float | None) -> None:
-    assert probe_world.quantity(text) == number
+    assert quantities.quantity(text) == number
 
 
 # ---- queues --------------------------------------------------------------------------------------------------------------------

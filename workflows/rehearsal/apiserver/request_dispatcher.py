@@ -6,7 +6,7 @@ from urllib.parse import unquote
 
 from aiohttp import web
 
-from workflows.rehearsal.apiserver import bodies, emulation, errors, representations, routing
+from workflows.rehearsal.apiserver import access_reviews, bodies, emulation, errors, representations, routing
 from workflows.rehearsal.apiserver.cluster_state import ClusterState
 from workflows.rehearsal.apiserver.handlers import ResourceHandlers, json_response
 
@@ -43,6 +43,8 @@ class RequestDispatcher:
         await self._state.disturbance.before(request.method, request.path)
         if steps[:1] in (["healthz"], ["livez"], ["readyz"]):
             return web.Response(text="ok")
+        if steps == access_reviews.PATH and request.method == "POST":
+            return json_response(access_reviews.answer(self._state.store, await bodies.read_object(request)), 201)
         document = self._document(steps)
         if document is not None:
             if request.method not in ("GET", "HEAD"):
