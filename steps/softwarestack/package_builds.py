@@ -26,7 +26,7 @@ from steps.errors import BadTask
 from steps.runtime.context import Context
 from steps.softwarestack import build_process, package_packing, package_sandbox
 from steps.softwarestack.build_cache import BuildCache, CacheEntry, CacheError
-from steps.softwarestack.builders import easybuild_program
+from steps.softwarestack.builders import easybuild_program, spack_program
 from steps.softwarestack.builders.easybuild_program import EasyBuildProgram
 from steps.softwarestack.builders.package_builder import (
     FETCHED,
@@ -38,6 +38,7 @@ from steps.softwarestack.builders.package_builder import (
     CommandVerdict,
     PackageBuilder,
 )
+from steps.softwarestack.builders.spack_program import SpackProgram
 from steps.softwarestack.contract.package_build import BuildFailure, BuildOutcome, PackageBuilt
 from steps.softwarestack.contract.stack_input import StackInput, StackPackage, package_folder
 from steps.softwarestack.package_packing import PackedContent, PackingError
@@ -156,8 +157,6 @@ class _PackageBuild:
         self._place.prefix(self._name).mkdir()
         self._install_dependencies()
         self._site.builder.prepare(self._site.stack, self._package, self._place)
-        for source in self._package.sources:
-            (self._folder / SOURCES / source.name).touch()  # a place for the mount
         for name in self._site.builder.shared:
             folder = self._site.sources.shared(name)
             self._mounts.append(SandboxMount(str(folder), f"{BUILD}/{SHARED}/{name}", writable=True))
@@ -227,6 +226,7 @@ class _PackageBuild:
         yield SandboxMount(str(self._folder / SOURCES), f"{BUILD}/{SOURCES}")
         for source in self._package.sources:
             if (path := self._site.sources.path(source)).is_file():
+                (self._folder / SOURCES / source.name).touch()  # a place for the mount
                 yield SandboxMount(str(path), f"{BUILD}/{SOURCES}/{source.name}")
         yield SandboxMount(str(self._folder / PACKAGES), self._place.packages, writable=True)
         yield SandboxMount(str(self._folder / MODULES), self._place.modules, writable=True)
@@ -381,4 +381,6 @@ def builder_of(build: StackBuildInput) -> PackageBuilder:
     """Return the program that builds a stack's packages. Raises BadTask if this machine lacks it."""
     if build.stack.backend == "easybuild":
         return EasyBuildProgram(build.files, easybuild_program.locate(build.stack, os.environ))
+    if build.stack.backend == "spack":
+        return SpackProgram(build.stack, build.files, spack_program.locate(build.stack, os.environ))
     raise BadTask(f"no program builds stacks of {build.stack.backend!r}", hint="render with the version that runs the steps")

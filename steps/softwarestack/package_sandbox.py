@@ -140,13 +140,14 @@ def command(program: SandboxedWords, host: HostView, *, as_root: bool) -> list[s
     line += _root(host)
     line += ["--proc", "/proc", "--dev", "/dev", "--perms", "1777", "--tmpfs", "/dev/shm", "--ro-bind-try", "/sys", "/sys"]
     line += [word for place in ("/tmp", "/var/tmp") for word in ("--perms", "1777", "--tmpfs", place)]
-    line += [word for place in _DATABASES for word in ("--ro-bind-try", place, place)]
-    line += ["--ro-bind-try", _RESOLVER, _RESOLVER] if program.network else []
+    system = (*_DATABASES, _RESOLVER) if program.network else _DATABASES
     for folder in host.hidden:
         line += ["--tmpfs", folder]
     # made here, because bubblewrap makes missing parents of a mount unreadable for others
-    for folder in _parents((*host.programs, *(mount.place for mount in program.mounts)), host):
+    for folder in _parents((*system, *host.programs, *(mount.place for mount in program.mounts)), host):
         line += ["--dir", folder]
+    for place in system:
+        line += ["--ro-bind-try", place, place]
     for folder in host.programs:
         line += ["--ro-bind", folder, folder]
     for mount in program.mounts:

@@ -106,7 +106,7 @@ class EasyBuildProgram:
     def _arguments(self, stack: StackInput, package: StackPackage, place: BuildPlace, options: Sequence[str]) -> tuple[str, ...]:
         work = place.workspace
         return (
-            *(self._installed.python, "-I", "-m", "easybuild.main", str(work / _ROBOT / package.easyconfig)),
+            *(self._installed.python, "-I", "-u", "-m", "easybuild.main", str(work / _ROBOT / package.easyconfig)),
             f"--prefix={work / 'easybuild'}",
             f"--robot-paths={work / _ROBOT}",
             # the first one is written: EasyBuild looks for a newer config.guess in builds too, and goes on without
