@@ -317,7 +317,7 @@ def _backed_off(run: WorkingRun, node: RunNode, attempts: list[RunNode], backoff
         wait *= float(backoff.factor ** min(len(attempts) - 1, 60))  # a float cannot hold 2 ** 1024
     if backoff.cap:
         wait = min(wait, seconds(backoff.cap))
-    due = (last.finished or run.at) + wait
+    due = (run.at if last.finished is None else last.finished) + wait
     if latest is not None and due > latest:
         return _end(run, node, last, last.phase, "Backoff would exceed max duration limit")
     if run.at < due and (limit is None or len(attempts) <= limit):

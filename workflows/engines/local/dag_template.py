@@ -73,7 +73,8 @@ def execute_dag(run: WorkingRun, path: str, template: TemplateModel, call: Templ
 def _visit(here: _Pass, task: TaskModel) -> None:
     node = here.node(task.name)
     if node is not None and node.fulfilled:
-        _run_exit_hook(here, task, node, [here.run.nodes[f"{here.path}.{branch.name}"] for branch in node.branches])
+        if task.exit_hook is not None:
+            _run_exit_hook(here, task, node, [here.run.nodes[f"{here.path}.{branch.name}"] for branch in node.branches])
         return
     if node is not None:
         _continue(here, task, node)
@@ -85,7 +86,16 @@ def _visit(here: _Pass, task: TaskModel) -> None:
         if not ready:
             _skip(here, task, task.name, OMITTED, "omitted: depends condition not met")
             return
+    if _only_room_decides(task) and not here.run.has_room(here.path):
+        here.held = True  # before its texts are substituted: a graph may have hundreds of ready tasks at each event
+        return
     _begin(here, task)
+
+
+def _only_room_decides(task: TaskModel) -> bool:
+    """Return True for a single call with literal arguments and no `when`, which nothing else can keep from starting."""
+    literal = all("{{" not in (item.value or "") for item in task.arguments)
+    return literal and not task.when and not task.expands
 
 
 def _may_start(here: _Pass, task: TaskModel) -> bool | None:

@@ -1,0 +1,34 @@
+"""A stand-in for `python -m steps`: it builds nothing, notes the shard that it was started with, and ends as it was told."""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+_SCRIPT = """#!/bin/sh
+# words: -m steps VERB --task FILE [--shard N]
+for name in shards agents; do printf '[]' > "$BRINGUP_OUT/$name"; done
+if [ "$3" = build ]; then
+  echo "$7" >> {log}
+  for shard in {fail}; do [ "$7" = "$shard" ] && exit 65; done
+fi
+exit 0
+"""
+
+
+def program(folder: Path, fail: Iterable[int] = ()) -> Path:
+    """Write the program and return its path; builds of the shards `fail` end with 65, all others with 0."""
+    path = folder / "bin" / "python"
+    path.parent.mkdir()
+    path.write_text(_SCRIPT.format(log=folder / "started", fail=" ".join(map(str, fail))))
+    path.chmod(0o755)
+    return path
+
+
+def started(folder: Path) -> list[int]:
+    """Return the shards of all builds that were started, in ascending order."""
+    log = folder / "started"
+    return sorted(int(line) for line in log.read_text().split()) if log.exists() else []
+
+
+def forget(folder: Path) -> None:
+    """Remove the notes about started builds."""
+    (folder / "started").unlink()
