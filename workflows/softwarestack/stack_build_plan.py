@@ -20,7 +20,6 @@ from workflows.softwarestack.stack_plan import StackPlan
 from workflows.softwarestack.stack_resolution import ResolvedStack
 from workflows.softwarestack.stack_spec import SIGN_KEY, StackSpec
 from workflows.spec import announcement_rule, proxy
-from workflows.spec.publish_access import PUBLISH_KEY, PUBLISH_KNOWN_HOSTS
 from workflows.stages import STACK_ORDER, stack_build
 from workflows.stages.host_access import SecretFile, secret_file
 from workflows.stages.stack_site import StackSite
@@ -71,7 +70,6 @@ def compile_stack(
         releases=(),
         issues=(),
         secrets=_secrets(spec),
-        public=frozenset({PUBLISH_KNOWN_HOSTS}),
         digest=plan_digest,
         open_task=Task(stage=approvals.RUN, name="open", verb=Verb.OPEN, arguments=header, deadline_seconds=OPEN_SECONDS),
         confirm_tasks=approvals.confirm_tasks(stages),
@@ -95,14 +93,10 @@ def _single_batches(builds: StackPlan) -> tuple[tuple[StackBatch, ...], tuple[Gr
 
 
 def publish_target(spec: StackSpec) -> ReleaseTarget:
-    """Return the publish root of a stack spec in the form that tasks get: folder, keys, SSH access."""
-    publish, ssh = spec.publish, spec.publish.ssh
-    target = ReleaseTarget(
-        root=publish.root, keep=publish.keep, key=SIGN_KEY if publish.sign is not None else "", signers=publish.signers
-    )
-    if ssh is None:
-        return target
-    return replace(target, host=ssh.host, user=ssh.user, port=ssh.port, ssh_key=PUBLISH_KEY, known_hosts=PUBLISH_KNOWN_HOSTS)
+    """Return the publish root of a stack spec in the form that tasks get: folder and keys."""
+    publish = spec.publish
+    key = SIGN_KEY if publish.sign is not None else ""
+    return ReleaseTarget(root=publish.root, keep=publish.keep, key=key, signers=publish.signers)
 
 
 def _secrets(spec: StackSpec) -> tuple[SecretFile, ...]:
@@ -112,8 +106,6 @@ def _secrets(spec: StackSpec) -> tuple[SecretFile, ...]:
             references |= {approval.webhook_file(point.before): point.announce.webhook}
             references |= {approval.ca_file(point.before): point.announce.ca} if point.announce.ca else {}
     files = [secret_file(name, reference) for name, reference in references.items()]
-    if spec.publish.ssh is not None:
-        files.append(SecretFile(name=PUBLISH_KNOWN_HOSTS, path=spec.publish.ssh.known_hosts))
     return tuple(sorted(files, key=lambda file: file.name))
 
 

@@ -23,9 +23,9 @@ from workflows.spec.fields import (
 )
 from workflows.spec.governance import ApprovalPoint, ApprovalRequest
 from workflows.spec.loading import load_as
-from workflows.spec.pipeline_specs import PipelineSpec, RelativePath, stays_below
+from workflows.spec.pipeline_specs import PipelineSpec, RelativePath
 from workflows.spec.proxy import Proxies
-from workflows.spec.publish_access import PUBLISH_KEY, PublicKey, PublishSsh
+from workflows.spec.publish_access import PublicKey
 from workflows.stage_names import StageName
 
 PUBLISHED: Final = "stack_publish"
@@ -140,7 +140,6 @@ class StackPublish(Section):
         description="Folder at which users and nodes see the stacks. It is built into binaries: all see it by this path.",
         examples=["/srv/bringup/stacks"],
     )
-    ssh: PublishSsh | None = Field(default=None, description="The server of that folder by SSH; default: it is on this machine.")
     keep: Annotated[int, Field(ge=2, le=100)] = Field(
         default=3, description="Versions kept; at least 2, so that one can go back.", examples=[3]
     )
@@ -224,12 +223,7 @@ class StackSpec(PipelineSpec):
     @property
     def secrets(self) -> Mapping[str, SecretRef]:
         """References to all secrets except those of the approval, by file name in the secrets folder."""
-        ssh = self.publish.ssh
-        references = {
-            SIGN_KEY: self.publish.sign,
-            PUBLISH_KEY: ssh.key if ssh else None,
-            PACKAGE_KEY: self.package_signing.sign,
-        }
+        references = {SIGN_KEY: self.publish.sign, PACKAGE_KEY: self.package_signing.sign}
         return {name: reference for name, reference in references.items() if reference is not None}
 
     @model_validator(mode="after")
@@ -250,26 +244,17 @@ class StackSpec(PipelineSpec):
 
     @model_validator(mode="after")
     def _is_buildable_in_a_pod(self) -> "StackSpec":
-        """Raise if a spec that Argo builds by itself needs files or folders of this machine."""
-        if self.schedule is None:
-            return self
-        if reason := self.bound_to_machine:
-            raise problem(f"a schedule builds in pods, and {reason[0]}", reason[1])
-        local = sorted(name for name, reference in self.secrets.items() if reference.secret is None)
-        if local:
+        """Raise for a schedule: Argo builds in pods, and publishes nothing from there."""
+        if self.schedule is not None:
             raise problem(
-                f"a schedule has only the secrets of the home cluster, and {', '.join(local)} is of one machine",
-                "write {secret: {name: NAME, key: KEY}}",
+                "a schedule builds in pods, which have none of the folder publish.root",
+                "leave schedule out, and start `bringup stack build` by CI or cron on a machine that has the folder",
             )
-        if self.publish.ssh is not None and not stays_below(self.publish.ssh.known_hosts):
-            raise problem("a schedule reads no file outside of the spec's folder, and known_hosts is one", "put it beside the spec")
         return self
 
     @property
     def bound_to_machine(self) -> tuple[str, str] | None:
-        """What pods lack of this spec, as the end of a sentence, and the next step; None if they can build it."""
-        if self.publish.ssh is None:
-            return "they have none of the folder publish.root", "add publish.ssh, the server of that folder"
+        """What pods lack to build and test this stack, as the end of a sentence, and the next step; None if they lack nothing."""
         if self.cache is not None:
             return "they have none of the folder cache", "leave cache out: packages then lie in the run store, which pods have"
         if self.sources:

@@ -18,6 +18,13 @@ def starter() -> str:
     return (Path(__file__).parent / "starter.yaml").read_text(encoding="utf-8")
 
 
+def stack_starter() -> str:
+    """Return the starter `stack.yaml` with its comments."""
+    from workflows import examples
+
+    return (Path(examples.__file__).parent / "stacks/stack.yaml").read_text(encoding="utf-8")
+
+
 def image(recipe: str, *, own_lock: bool = True, packed_mib: int = 0) -> str:
     """Return an `image.yaml` for a shipped recipe, with its comments.
 

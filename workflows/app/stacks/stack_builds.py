@@ -14,7 +14,7 @@ from workflows.app.run_options import LOCAL, Pipeline, StartOptions, UsageError,
 from workflows.app.stacks import stack_pipeline
 from workflows.softwarestack.stack_resolution import ResolvedStack
 from workflows.softwarestack.stack_spec import PUBLISHED, StackSpec
-from workflows.stages import STACK_ORDER, stack_build
+from workflows.stages import STACK_ORDER, stack_build, stack_test
 
 
 class NotBuildable(ValueError):
@@ -48,8 +48,8 @@ def prepare(spec: str, options: StartOptions, wish: Wish, at_once: int) -> Prepa
     path, loaded = stack_pipeline.read(spec)
     resolved = stack_pipeline.resolve(path, loaded, wish.source)
     is_local, publishes = options.engine == LOCAL, wish.until in ("", PUBLISHED)
-    if not is_local and (reason := loaded.bound_to_machine):
-        raise NotBuildable(f"{path} cannot be built in pods: {reason[0]}", reason[1])
+    if not is_local:
+        _require_pods(path, loaded, publishes)
     if is_local and not wish.again and not wish.until and (version := _published(loaded, resolved)):
         return PreparedStack(
             loaded=loaded,
@@ -69,11 +69,18 @@ def prepare(spec: str, options: StartOptions, wish: Wish, at_once: int) -> Prepa
     return prepared
 
 
+def _require_pods(path: Path, loaded: StackSpec, publishes: bool) -> None:
+    """Raise NotBuildable if pods lack a folder of this machine that the spec names."""
+    if publishes:
+        problem = f"{path} cannot be published by pods: they have none of the folder publish.root"
+        raise NotBuildable(problem, f"build and test it there with --until {stack_test.ID}, or leave out --engine argo")
+    if reason := loaded.bound_to_machine:
+        raise NotBuildable(f"{path} cannot be built in pods: {reason[0]}", reason[1])
+
+
 def _require_writable(loaded: StackSpec) -> None:
-    """Raise NotBuildable if the folder that the spec publishes to is missing or may not be written; a run checks a remote one."""
+    """Raise NotBuildable if the folder that the spec publishes to is missing or may not be written."""
     root = Path(loaded.publish.root)
-    if loaded.publish.ssh is not None:
-        return
     if not root.is_dir():
         raise NotBuildable(f"publish.root {root} is no folder of this machine", "make it, or mount what it should be")
     if folders := local_transport.unwritable(root, loaded.name, PACKAGES):
@@ -83,8 +90,6 @@ def _require_writable(loaded: StackSpec) -> None:
 
 def _published(loaded: StackSpec, resolved: ResolvedStack) -> str:
     """Return the current version of the stack in a publish root on this machine if publishing would change nothing; else empty."""
-    if loaded.publish.ssh is not None:
-        return ""
     root = Path(loaded.publish.root)
     try:
         folder = (root / loaded.name / release_layout.CURRENT).resolve(strict=True)
