@@ -1,6 +1,6 @@
 """Sandbox of a build: bubblewrap command lines in which a build tool sees this machine's programs, and no files but its own.
 
-The root of the sandbox is an empty folder into which the folders of this machine are bound read-only, one by one. Homes, /var, /run,
+The root of the sandbox is an empty folder into which folders of this machine are bound read-only, one by one. Homes, /var, /run,
 /tmp and mounted media are left out. So a path such as /software can be made although this machine has no such folder, and a build
 can write nowhere else. Builds have no network; only the program that fetches sources has.
 As root the program runs as user `nobody`, which EasyBuild prefers and which reads nothing that only root may read.
@@ -124,9 +124,15 @@ def _entries(folder: str, targets: Sequence[str], opened: list[str]) -> Iterator
 
 def limits(memory_mib: int = 0) -> SandboxLimits:
     """Return the limits of a build with so much memory (MiB; 0: unlimited), within what this process may set."""
-    _, hard = resource.getrlimit(resource.RLIMIT_NPROC)
-    processes = MOST_PROCESSES if hard == resource.RLIM_INFINITY else min(hard, MOST_PROCESSES)
-    return SandboxLimits(processes=processes, memory_bytes=memory_mib << 20)
+    # the embedded engine limits the data of each step to its pod's memory, and nobody may raise a hard limit
+    return SandboxLimits(
+        processes=_within(resource.RLIMIT_NPROC, MOST_PROCESSES), memory_bytes=_within(resource.RLIMIT_DATA, memory_mib << 20)
+    )
+
+
+def _within(limit: int, value: int) -> int:
+    _, hard = resource.getrlimit(limit)
+    return value if hard == resource.RLIM_INFINITY else min(hard, value)
 
 
 def command(program: SandboxedWords, host: HostView, *, as_root: bool) -> list[str]:
