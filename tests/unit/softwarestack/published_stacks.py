@@ -27,7 +27,9 @@ def folder_of(name: str, version: str) -> str:
     return f"{name}-{version}-{digest([name, version]).removeprefix('sha256:')[:12]}"
 
 
-def assembled(folder: Path, root: Path, packages: Mapping[str, str], name: str = "tools", *, extra: str = "") -> Path:
+def assembled(
+    folder: Path, root: Path, packages: Mapping[str, str], name: str = "tools", *, extra: str = "", key: str = ""
+) -> Path:
     """An assembled tree with packages of a program, a library with a link to it, data and an empty folder; one module file each."""
     contents, files = [], []
     for package, version in packages.items():
@@ -56,7 +58,7 @@ def assembled(folder: Path, root: Path, packages: Mapping[str, str], name: str =
         files.append(ReleaseFile(name=str(path.relative_to(folder)), digest=digest_bytes(text), size=len(text)))
     manifest = StackManifest(
         name=name,
-        key=digest(sorted(packages.items())),
+        key=key or digest(sorted(packages.items())),
         backend="easybuild",
         release="5.4.1",
         root=str(root),
