@@ -53,9 +53,9 @@ def lock(
     source: Annotated[str, typer.Argument(metavar="STACK", help="Stack spec.", autocompletion=completion.specs)] = "stack.yaml",
     write: Annotated[bool, typer.Option("--write/--no-write", help="Write the lock; else only tell what would change.")] = True,
 ) -> int:
-    """Resolve the easyconfigs of a stack with EasyBuild, lock them by content and checksums, and tell what changes.
+    """Resolve a stack with EasyBuild or Spack, write its lock, and tell what changes.
 
-    Easyconfigs are Python, which EasyBuild executes on this machine as you, as `eb` does.
+    Easyconfigs and package repositories are Python, which EasyBuild and Spack execute on this machine as you.
     """
     from workflows.app.stacks import stack_locks
 
