@@ -15,6 +15,7 @@ from steps.contract.detachment import Factory
 from steps.contract.plain_text import count
 from steps.errors import StepError
 from steps.nodeimage.contract import boot_tree, image_manifest
+from steps.nodeimage.contract.boot_tree import PublishTarget
 from steps.nodeimage.files import squashfs_listing
 from steps.nodeimage.publishing import external_links
 from workflows.app.images import published_trees
@@ -51,7 +52,7 @@ def check(tree: str, image: str, login: TreeLogin, url: str, folders: Iterable[s
     return Detachment(location=where, factory=of, problems=rows, unread=unread, moved=moved, summary=_summary(looks, of))
 
 
-def _tree_itself(opened_tree: OpenedTree, of: Factory) -> Iterable[tuple[str, str]]:
+def _tree_itself(opened_tree: OpenedTree[PublishTarget], of: Factory) -> Iterable[tuple[str, str]]:
     location, host = opened_tree.transport.where, opened_tree.place.host
     if host:
         if host.lower() in map(str.lower, of.hosts):
@@ -63,7 +64,7 @@ def _tree_itself(opened_tree: OpenedTree, of: Factory) -> Iterable[tuple[str, st
             return
 
 
-def _roots(opened_tree: OpenedTree, look: ReleaseTree, of: Factory, unread: list[str]) -> Iterable[tuple[str, str]]:
+def _roots(opened_tree: OpenedTree[PublishTarget], look: ReleaseTree, of: Factory, unread: list[str]) -> Iterable[tuple[str, str]]:
     """Yield (place, reason) of settings in packed roots that name the factory.
 
     Roots that cannot be read here are added to `unread`.

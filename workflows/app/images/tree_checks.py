@@ -81,5 +81,5 @@ def nodes(tree: str, image: str, login: TreeLogin, silence: float) -> tuple[Node
 def server(tree: Path, address: str, port: int, say: Callable[[str], None]) -> ThreadingHTTPServer:
     """Return a listening HTTP server for a tree; `say` gets a line for each request. Raises NoTree, OSError."""
     if not tree.is_dir():
-        raise NoTree(f"{tree} is no folder")
+        raise NoTree(f"{tree} is no folder", published_trees.HINT)
     return boot_server.server(tree, address, port, say)
