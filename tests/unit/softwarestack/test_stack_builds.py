@@ -1,0 +1,210 @@
+"""`bringup stack build` before a run: nothing changed, nothing to build, and what cannot be built from here; `init --stack`."""
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import yaml
+
+from steps.contract import release_layout
+from steps.contract.canonical import digest_bytes
+from steps.softwarestack.contract import stack_input, stack_release
+from steps.softwarestack.contract.stack_input import PACKAGES, package_folder
+from steps.softwarestack.contract.stack_release import PackageContent, StackManifest
+from tests.unit import small_stack
+from tests.unit.cli.conftest import Machine
+from workflows import examples
+from workflows.app.run_options import StartOptions, Wish
+from workflows.app.stacks import stack_builds
+from workflows.softwarestack.stack_spec import load_stack
+
+EXAMPLE = Path(examples.__file__).parent / "stacks/stack.yaml"
+KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIC0000000000000000000000000000000000000000000"
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Machine:
+    (tmp_path / "root").mkdir()
+    small_stack.write(tmp_path, publish={"root": str(tmp_path / "root")}, cache=str(tmp_path / "cache"))
+    return Machine(tmp_path)
+
+
+def published(folder: Path) -> Path:
+    """Publish what the spec in a folder resolves to, as far as the manifest says it; return the folder of the version."""
+    spec, resolved = small_stack.resolved(folder, publish={"root": str(folder / "root")}, cache=str(folder / "cache"))
+    stack, root = resolved.stack, folder / "root"
+    contents = tuple(
+        PackageContent(
+            hash=package.hash, name=package.name, version=package.version, folder=package_folder(package), module=package.module
+        )
+        for package in stack.installed
+    )
+    for content in contents:
+        (root / PACKAGES / content.folder).mkdir(parents=True)
+    manifest = StackManifest(
+        name=spec.name, key=stack.key, backend=stack.backend, release=stack.release, root=stack.root, packages=contents, files=()
+    )
+    data = stack_release.encode_manifest(manifest)
+    version = root / spec.name / release_layout.VERSIONS / release_layout.version_name(1, digest_bytes(data))
+    version.mkdir(parents=True)
+    (version / stack_release.MANIFEST).write_bytes(data)
+    (root / spec.name / release_layout.CURRENT).symlink_to(f"{release_layout.VERSIONS}/{version.name}")
+    return version
+
+
+def test_what_is_published_already_is_said_in_a_sentence_and_nothing_is_written(machine: Machine) -> None:
+    version = published(machine.folder)
+    before = sorted(machine.folder.rglob("*"))
+    done = machine.call("stack", "build")
+    assert (done.code, done.err) == (0, "")
+    assert done.out == f"nothing changed: {version.name} of lab-tools is published from this lock and these settings\n"
+    assert sorted(machine.folder.rglob("*")) == before
+    assert machine.call("stack", "build", "--junit", "report.xml").code == 0
+    assert "nothing changed" in (machine.folder / "report.xml").read_text()
+
+
+def _remove_package(version: Path) -> None:
+    next((version.parents[2] / PACKAGES).iterdir()).rmdir()
+
+
+def _change_manifest(version: Path) -> None:
+    path = version / stack_release.MANIFEST
+    path.write_bytes(path.read_bytes() + b" ")
+
+
+def _break_manifest(version: Path) -> None:
+    (version / stack_release.MANIFEST).write_bytes(b'{"name": 1}')
+
+
+def _rename_version(version: Path) -> None:
+    version.rename(version.with_name("0002-000000000000"))
+    current = version.parents[1] / release_layout.CURRENT
+    current.unlink()
+    current.symlink_to("versions/0002-000000000000")
+
+
+def _remove_pointer(version: Path) -> None:
+    (version.parents[1] / release_layout.CURRENT).unlink()
+
+
+@pytest.mark.parametrize(
+    "harm", [_remove_package, _change_manifest, _break_manifest, _rename_version, _remove_pointer], ids=lambda harm: harm.__name__
+)
+def test_a_version_that_lacks_anything_is_published_again(
+    machine: Machine, harm: Callable[[Path], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BRINGUP_HOME", str(machine.home))
+    version, spec = published(machine.folder), str(machine.folder / "stack.yaml")
+    assert stack_builds.prepare(spec, StartOptions(), Wish(), 0).unchanged
+    assert not stack_builds.prepare(spec, StartOptions(), Wish(again=True), 0).unchanged
+    harm(version)
+    assert not stack_builds.prepare(spec, StartOptions(), Wish(), 0).unchanged
+
+
+def test_other_tests_or_a_key_to_sign_with_are_a_change(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BRINGUP_HOME", str(machine.home))
+    published(machine.folder)
+    root, cache = str(machine.folder / "root"), str(machine.folder / "cache")
+    spec = small_stack.write(machine.folder, publish={"root": root, "keep": 9}, cache=cache, owner="somebody@example.org")
+    assert stack_builds.prepare(str(spec), StartOptions(), Wish(), 0).unchanged
+    small_stack.write(machine.folder, publish={"root": root}, cache=cache, tests=[])
+    assert not stack_builds.prepare(str(spec), StartOptions(), Wish(), 0).unchanged
+    signing = {"root": root, "sign": {"file": "./key"}, "signers": [KEY]}
+    small_stack.write(machine.folder, publish=signing, cache=cache)
+    assert not stack_builds.prepare(str(spec), StartOptions(), Wish(), 0).unchanged
+
+
+def test_nothing_is_built_if_the_cache_has_everything(machine: Machine) -> None:
+    place = machine.folder / "cache" / stack_input.prefix_digest(str(machine.folder / "root"))
+    place.mkdir(parents=True)
+    for name in small_stack.PACKAGES:
+        (place / f"{small_stack.hash_of(name)}.json").touch()
+    (place / ".part.json").touch()
+    done = machine.call("stack", "build", "--until", "stack_build")
+    assert (done.code, done.out) == (0, "nothing to build: the build cache has all packages of lab-tools\n")
+    stages = json.loads(machine.call("plan", "stack.yaml", "-o", "json").out)["stages"]
+    assert [stage["id"] for stage in stages] == ["stack_tree", "stack_test", "stack_publish"]
+
+
+def test_the_workflow_of_a_stack_is_rendered(machine: Machine) -> None:
+    done = machine.call("render", "stack.yaml", "--out", "rendered")
+    assert (done.code, done.err) == (0, "")
+    template = yaml.safe_load((machine.folder / "rendered/workflowtemplate.yaml").read_text())
+    assert template["metadata"]["labels"]["bringup/pipeline"] == "stack"
+    other = machine.call("render", "stack.yaml", "--pipeline", "bringup")
+    assert (other.code, other.out) == (64, "")
+    assert "is the spec of a software stack: pipeline bringup cannot be rendered from it" in other.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["none.yaml"], "'none.yaml' is no file"),
+        (["cluster.yaml"], "this is the spec of a cluster, and none of a stack"),
+        (["--until", "stack_view"], "--until stack_view: a stack has no such stage; stages are stack_build, "),
+        (["--engine", "argo"], "pods: they have none of the folder publish.root"),
+        (["--engine", "argo", "--until", "stack_test"], "pods: they have none of the folder cache"),
+        (["no-root.yaml"], "/nowhere/stacks is no folder of this machine"),
+        (["no-lock.yaml"], "none.json: the lock of this stack is not there"),
+        (["odd-root.yaml"], "publish.root"),
+    ],
+    ids=["missing", "cluster", "until", "argo", "argo-cache", "root", "lock", "odd-root"],
+)
+def test_what_cannot_be_built_is_said_before_a_run(machine: Machine, arguments: list[str], sentence: str) -> None:
+    spec = yaml.safe_load((machine.folder / "stack.yaml").read_text())
+    variants = {
+        "no-root": {"publish": {"root": "/nowhere/stacks"}},
+        "no-lock": {"lock": "none.json"},
+        "odd-root": {"publish": {"root": "/srv/$HOME"}},
+    }
+    for name, keys in variants.items():
+        (machine.folder / f"{name}.yaml").write_text(yaml.safe_dump({**spec, **keys}))
+    (machine.folder / "cluster.yaml").write_text("apiVersion: bringup/v1\nkind: Cluster\n")
+    done = machine.call("stack", "build", *arguments)
+    assert (done.code, done.out) == (64, "")
+    assert sentence in done.err
+    assert not machine.runs
+
+
+def test_the_starter_spec_is_valid_and_so_is_each_line_in_its_comments(machine: Machine) -> None:
+    (machine.folder / "stack.yaml").unlink()
+    done = machine.call("init", "--stack")
+    assert (done.code, done.err) == (0, "")
+    assert done.out.startswith("wrote stack.yaml and stack.schema.json; ")
+    text = (machine.folder / "stack.yaml").read_text()
+    assert load_stack(machine.folder / "stack.yaml").easybuild is not None
+    turned_on = re.sub(
+        r"^( *)# ( *(?:lock|cache|package_signing|sign|signers|sources|proxy|limits|reframe|approval|approvers):)",
+        r"\1\2",
+        text,
+        flags=re.M,
+    )
+    spec = load_stack(turned_on)
+    assert (spec.cache, spec.reframe, spec.approvals[0].before) == ("/srv/bringup/buildcache", ("tests/osu.py",), "stack_publish")
+    assert set(spec.secrets) == {"stack_sign_key", "package_sign_key"}
+    assert machine.call("init", "--stack").code == 64
+    assert "name one of them" in machine.call("init", "--stack", "--image").err
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "sentence"),
+    [
+        ("  keep: 3", "  keep: 3\n  sign: {file: ./key}", "a signature that nobody is told to trust proves nothing"),
+        ("name: tools", "name: packages", "name packages is that of a folder below publish.root"),
+        ("name: tools", 'name: tools\nschedule: {cron: "0 2 * * *"}', "pods, which have none of the folder publish.root"),
+        ("jobs: 8", "jobs: 8\nlimits: {build: 0s}", "build is no time in which anything ends"),
+        ("jobs: 8", "jobs: 8\ncache: oci://registry.example.org/cache", "cache"),
+        ("modules: [zlib]", "modules: ['zlib; id']", "modules"),
+        ("tests: #", "tests:\n  - {name: zlib_is_there, command: [a]}\n  #", "two tests have the name zlib_is_there"),
+    ],
+    ids=["signers", "name", "schedule", "limit", "registry", "module", "twice"],
+)
+def test_what_no_stack_can_be_is_refused(machine: Machine, before: str, after: str, sentence: str) -> None:
+    text = EXAMPLE.read_text()
+    assert before in text
+    (machine.folder / "stack.yaml").write_text(text.replace(before, after, 1))
+    done = machine.call("stack", "build")
+    assert done.code == 64
+    assert sentence in done.err
