@@ -221,9 +221,13 @@ class BuildCache:
 
 
 def remove_leftovers(cache: BuildCache, age: float, current: float) -> int:
-    """Remove files of writers that were killed, older than `age` seconds at the time `current`; return their number."""
-    removed = 0
-    for path in cache.folder.glob(".*.part"):
+    """Remove files that killed writers left, older than `age` seconds at the time `current`; return their number.
+
+    These are half files, and archives without a description.
+    """
+    removed, described = 0, cache.hashes()
+    orphans = (path for path in cache.folder.glob("*.tar.zst") if path.name.partition("-")[0] not in described)
+    for path in (*cache.folder.glob(".*.part"), *orphans):
         with contextlib.suppress(FileNotFoundError):
             if current - path.stat().st_mtime > age:
                 path.unlink()

@@ -1,7 +1,7 @@
 """Read what `eb` did from its exit code and output, without looking at any file. Pure.
 
-The output is that of `eb` followed by its log; the log has the output of commands that failed. `eb` ends with 0 also when it skipped
-the package, so a build counts only if it says so. Texts are those of EasyBuild 5.4 (easybuild/main.py, framework/easyblock.py and
+The output is that of `eb` followed by its log; the log has the output of commands that failed. `eb` ends with 0 also if it skipped
+a package, so a build counts only if it says so. Texts are those of EasyBuild 5.4 (easybuild/main.py, framework/easyblock.py and
 tools/run.py of https://github.com/easybuilders/easybuild-framework).
 """
 
