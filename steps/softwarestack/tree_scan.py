@@ -4,6 +4,7 @@ import hashlib
 import os
 import re
 import stat
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final
@@ -43,10 +44,13 @@ class _Names(Struct, frozen=True):
     empty: list[str]
 
 
-def scan(root: Path, rules: TraceRules) -> TreeListing:
-    """Return the listing of a tree. Raises BadTask for anything but files, links and folders, and for setuid and setgid files."""
+def scan(root: Path, rules: TraceRules, tops: Iterable[str] = (PACKAGES, MODULES)) -> TreeListing:
+    """Return the listing of a tree, or of the folders `tops` in it.
+
+    Raises BadTask for anything but files, links and folders, and for setuid and setgid files.
+    """
     names = _Names({}, {}, set(), [])
-    for top in (PACKAGES, MODULES):
+    for top in tops:
         _walk(root, top, names)
     paths = sorted(names.files)
     with ThreadPoolExecutor(max_workers=len(os.sched_getaffinity(0))) as beside:
