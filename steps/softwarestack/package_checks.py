@@ -22,6 +22,7 @@ from steps.softwarestack.contract import package_files, stack_release
 from steps.softwarestack.contract.package_files import LISTING, PackageFile, PackageListError
 from steps.softwarestack.contract.stack_input import PACKAGES
 from steps.softwarestack.contract.stack_release import PackageContent
+from steps.softwarestack.link_checks import SYSTEM_FOLDERS
 
 PackageCheck = Callable[[PackageContent], tuple[TreeProblem, ...]]
 
@@ -80,7 +81,8 @@ def links_out(
 ) -> Iterator[ExternalLink]:
     """Yield the links of a package that lead out of the published packages.
 
-    Absolute links are allowed within ROOT/packages: a package works at its own path only, because the path is in its files.
+    Absolute links are allowed within ROOT/packages: a package works at its own path only, because the path is in its files. Links
+    into the operating system are allowed too, which builder and nodes share.
     """
     own, home = f"{PACKAGES}/{package.folder}", f"{root}/{PACKAGES}"
     for file in files:
@@ -89,7 +91,8 @@ def links_out(
         place = f"{own}/{file.path}"
         if os.path.isabs(file.link):
             target = os.path.normpath(file.link)
-            if not detachment.is_below(target, home) or target == home:
+            inside = detachment.is_below(target, home) and target != home
+            if not (inside or any(detachment.is_below(target, folder) for folder in SYSTEM_FOLDERS)):
                 yield ExternalLink(place=place, leads_to=file.link, why=detachment.explain(file.link, factory))
             continue
         reached = os.path.normpath(os.path.join(os.path.dirname(place), file.link))

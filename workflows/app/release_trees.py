@@ -2,7 +2,7 @@
 
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Generic, TypeVar
@@ -12,8 +12,10 @@ from msgspec import Struct
 from steps.clients.releases.release_tree import ALL, ReleaseTree
 from steps.clients.releases.tree_operations import TreeTransport
 from steps.contract import release_layout
+from steps.contract.detachment import Factory
 from steps.contract.release_layout import ReleaseTarget
 from workflows.engines import run_secrets
+from workflows.engines.folders import StateFolder
 from workflows.stages.host_access import SecretFile
 
 P = TypeVar("P", bound=ReleaseTarget)
@@ -97,3 +99,28 @@ def write_secret(folder: Path, name: str, data: bytes) -> Path:
     file.touch(mode=0o600)
     file.write_bytes(data)
     return file
+
+
+def factory_of(folders: Iterable[str], hosts: Iterable[str]) -> Factory:
+    """Return the factory that a published tree must not need: this machine's store, and further folders and hosts."""
+    paths = [str(StateFolder.of_environment().store), *(folder.rstrip("/") or "/" for folder in folders)]
+    # folders as named, and with links resolved
+    return Factory(folders=tuple(dict.fromkeys([*paths, *map(os.path.realpath, paths)])), hosts=tuple(hosts))
+
+
+def inside_factory(location: str, host: str, factory: Factory) -> Iterator[tuple[str, str]]:
+    """Yield (place, reason) if a tree itself lies on a host of the factory, or in its folders. `host` is empty on this machine."""
+    if host:
+        if host.lower() in map(str.lower, factory.hosts):
+            yield location, f"the tree itself lies on a host of the factory: {host}"
+        return
+    for folder in factory.folders:
+        if any(Path(path).is_relative_to(folder) for path in (location, os.path.realpath(location))):
+            yield location, f"the tree itself lies in the store of the factory, or another folder of it: {folder}"
+            return
+
+
+def looked_for(factory: Factory) -> str:
+    """Return in words which folders and hosts of the factory were looked for."""
+    hosts = f"hosts {', '.join(factory.hosts)}" if factory.hosts else "no host was named to look for (--factory-host)"
+    return f"{', '.join(factory.folders)}; {hosts}"

@@ -1,7 +1,7 @@
 """Difference between two states of a software stack: versions, or a version and a lock, package by package. Pure."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 
 from msgspec import Struct
 
@@ -109,9 +109,9 @@ def compare_manifests(before: StackManifest | None, after: StackManifest | None)
     )
 
 
-def compare_with_lock(before: StackManifest, locked: Sequence[StackPart]) -> StackDifference:
-    """Return the difference between a version and the packages that a lock would bring."""
-    changes = tuple(package_changes(parts_of(before), locked))
+def compare_parts(before: Iterable[StackPart], after: Iterable[StackPart]) -> StackDifference:
+    """Return the difference between two states of which one at least is a lock, which has packages alone."""
+    changes = tuple(package_changes(before, after))
     return StackDifference(same=not changes, packages=changes)
 
 

@@ -3,7 +3,6 @@
 The factory is where images are built: folders and hosts. A published tree is the folder of versions that nodes boot from.
 """
 
-import os
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -18,9 +17,9 @@ from steps.nodeimage.contract import boot_tree, image_manifest
 from steps.nodeimage.contract.boot_tree import PublishTarget
 from steps.nodeimage.files import squashfs_listing
 from steps.nodeimage.publishing import external_links
+from workflows.app import release_trees
 from workflows.app.images import published_trees
 from workflows.app.images.published_trees import OpenedTree, TreeLogin
-from workflows.engines.folders import StateFolder
 
 
 class Detachment(Struct, frozen=True, kw_only=True):
@@ -36,13 +35,11 @@ class Detachment(Struct, frozen=True, kw_only=True):
 
 def check(tree: str, image: str, login: TreeLogin, url: str, folders: Iterable[str], hosts: Iterable[str]) -> Detachment:
     """Look in a published tree for whatever leads out of it or into the factory: this machine's store, these folders and hosts."""
-    paths = [str(StateFolder.of_environment().store), *(folder.rstrip("/") or "/" for folder in folders)]
-    # folders as named, and with links resolved
-    of = Factory(folders=tuple(dict.fromkeys([*paths, *map(os.path.realpath, paths)])), hosts=tuple(hosts))
+    of = release_trees.factory_of(folders, hosts)
     unread: list[str] = []
     with published_trees.opened(tree, image, login) as opened_tree:
         looks, url, where = opened_tree.looks(), url or opened_tree.place.url, opened_tree.transport.where
-        rows = list(_tree_itself(opened_tree, of))
+        rows = list(release_trees.inside_factory(where, opened_tree.place.host, of))
         for look in looks:
             links = external_links.external_links(look, url, of)
             rows += [(link.place, f"leads to {link.leads_to}: {link.why}") for link in links]
@@ -50,18 +47,6 @@ def check(tree: str, image: str, login: TreeLogin, url: str, folders: Iterable[s
         moved = [sentence for look in looks for sentence in external_links.moved_sentences(look, url)]
     rows, unread = list(dict.fromkeys(rows)), list(dict.fromkeys(unread))
     return Detachment(location=where, factory=of, problems=rows, unread=unread, moved=moved, summary=_summary(looks, of))
-
-
-def _tree_itself(opened_tree: OpenedTree[PublishTarget], of: Factory) -> Iterable[tuple[str, str]]:
-    location, host = opened_tree.transport.where, opened_tree.place.host
-    if host:
-        if host.lower() in map(str.lower, of.hosts):
-            yield location, f"the tree itself lies on a host of the factory: {host}"
-        return
-    for folder in of.folders:
-        if any(Path(path).is_relative_to(folder) for path in (location, os.path.realpath(location))):
-            yield location, f"the tree itself lies in the store of the factory, or another folder of it: {folder}"
-            return
 
 
 def _roots(opened_tree: OpenedTree[PublishTarget], look: ReleaseTree, of: Factory, unread: list[str]) -> Iterable[tuple[str, str]]:
@@ -89,5 +74,4 @@ def _summary(looks: Iterable[ReleaseTree], of: Factory) -> str:
     links = sum(entry.is_link for look in all_trees for entry in look.entries.values())
     scripts = len({path for look in all_trees for path in look.contents if path.endswith(boot_tree.SCRIPT)})
     sentence = f"{count(links, 'link')} and {count(scripts, 'script')} lead nowhere else, and nothing names"
-    hosts = f"hosts {', '.join(of.hosts)}" if of.hosts else "no host was named to look for (--factory-host)"
-    return f"{sentence} {', '.join(of.folders)}; {hosts}"
+    return f"{sentence} {release_trees.looked_for(of)}"

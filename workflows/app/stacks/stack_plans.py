@@ -120,6 +120,11 @@ def prepare(source: str, cache: Path | None, durations: Path | None, slots: Sequ
     return PlannedStack(stack_plan.plan(graph, available, measured), tuple(slots or SLOTS))
 
 
+def graph_of(source: str) -> BuildGraph:
+    """Return the graph of a lock, or of the lock that a stack spec names. Raises `LockError` for unusable files."""
+    return _graph(_lock_of(Path(source)))
+
+
 def tree_lines(graph: BuildGraph, builds: Mapping[str, Any]) -> Iterator[str]:
     """Yield the roots and, indented below each package, what it needs. A package that was shown before ends with `…`."""
     shown = set[str]()
