@@ -13,6 +13,7 @@ from workflows.cli import output
 from workflows.cli.images.tree_commands import DAY, NOBODY, LoginOptions
 from workflows.cli.options import Output, placed
 from workflows.cli.output import Format
+from workflows.cli.release_output import DryRun
 
 if TYPE_CHECKING:
     from steps.nodeimage.contract.image_difference import FileDifference, ImageDifference, PackageDifference, Value
@@ -111,7 +112,7 @@ def collect(
     pin: Pin = None,
     days: Days = 7,
     packages: Packages = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would go.")] = False,
+    dry_run: DryRun = False,
     form: Output = Format.TABLE,
     place: LoginOptions = NOBODY,
 ) -> int:

@@ -1,8 +1,6 @@
 """Commands about published images: list, verify, rollback, nodes, detach-check, serve."""
 
 import getpass
-import re
-import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -13,9 +11,20 @@ import typer
 from steps import timeouts
 from steps.contract.exit import ExitCode
 from steps.contract.plain_text import count
-from workflows.cli import output, streams
+from workflows.cli import output, release_output, streams
 from workflows.cli.options import CheckedOptions, HomeContext, HomeKubeconfig, Output, placed, read_public_key
 from workflows.cli.output import Format
+from workflows.cli.release_output import (
+    FactoryFolders,
+    FactoryHosts,
+    RollbackVersion,
+    RollbackView,
+    Signer,
+    SignKey,
+    Who,
+    short,
+    when,
+)
 
 if TYPE_CHECKING:
     from workflows.spec.publish_access import PublishSsh
@@ -25,17 +34,6 @@ TreeOf = Annotated[str, typer.Argument(metavar="TREE|SPEC", help="The folder tha
 Image = Annotated[str, typer.Option("--image", help="Only this image of the tree.")]
 DAY = 86400.0
 Days = Annotated[float, typer.Option("--days", min=0, help="A node that has told nothing for so long is stale.")]
-_SHORT = re.compile(r"\b([0-9a-f]{12})[0-9a-f]{28,}\b")
-"""Pattern of a commit id, which tables cut to twelve digits; `-o json` has it whole."""
-Signer = Annotated[
-    list[Path] | None, typer.Option("--signer", help="File with a trusted public key; repeat for more; default: those of the spec.")
-]
-SignKey = Annotated[
-    Path | None,
-    typer.Option("--sign-key", metavar="FILE", help="The publisher's private key; default: the spec's, if it is here."),
-]
-_UNSTATED = "; nothing signed says that it is current, which verify finds; sign it: bringup image rollback {} --sign-key FILE"
-_UNCHECKED = "signatures not checked: name a trusted key with --signer"
 Url = Annotated[str, typer.Option("--url", help="How nodes reach the tree; default: as the spec or the tree's own scripts say.")]
 
 
@@ -90,9 +88,9 @@ def show(tree: TreeOf = "image.yaml", image: Image = "", form: Output = Format.T
             row.version + (" (current)" if row.current else "") + ("" if row.whole else " (not whole)"),
             row.digest[7:19],
             f"{row.size / 1e6:.1f} MB",
-            _when(row.switched),
+            when(row.switched),
             row.by,
-            _SHORT.sub(r"\1", row.origin),
+            short(row.origin),
             row.signature,
             f"{len(row.nodes)} ({len(row.stale)} stale)" if row.stale else str(len(row.nodes)),
         )
@@ -116,26 +114,21 @@ def verify(
 
     verified = tree_checks.verify(tree, image, place, tuple(map(read_public_key, signer or ())), url)
     states = [version["signature"] for version in verified.versions]
-    unchecked = f", {_UNCHECKED}" if tree_checks.UNCHECKED in states else ""
-    rows = verified.problems
-    if form is not Format.TABLE:
-        output.data({"ok": not rows, "problems": _problems(rows), "versions": verified.versions, "moved": verified.moved}, form)
-    elif rows:
-        output.table(("place", "what is wrong"), rows)
-        output.lines(verified.moved)
-    else:
-        counted = f"{count(len(states), 'version')} of {count(verified.images, 'image')}"
-        output.lines([f"{verified.location}: {counted} {'is' if len(states) == 1 else 'are'} whole{unchecked}", *verified.moved])
-    return ExitCode.GATE_FAILED if rows else ExitCode.OK
+    unchecked = f", {release_output.UNCHECKED}" if tree_checks.UNCHECKED in states else ""
+    counted = f"{count(len(states), 'version')} of {count(verified.images, 'image')} {'is' if len(states) == 1 else 'are'} whole"
+    data = {"versions": verified.versions, "moved": verified.moved}
+    return release_output.show_verification(
+        verified.location, f"{counted}{unchecked}", verified.problems, data, verified.moved, form
+    )
 
 
 def rollback(
-    version: Annotated[str, typer.Argument(help="Version or its number; default: the one that was current before.")] = "",
+    version: RollbackVersion = "",
     tree: Annotated[
         str, typer.Option("--tree", metavar="TREE|SPEC", help="The folder that nodes boot from, or a spec.")
     ] = "image.yaml",
     image: Image = "",
-    who: Annotated[str, typer.Option("--as", metavar="NAME", help="Your name; the history keeps it.")] = "",
+    who: Who = "",
     signer: Signer = None,
     sign_key: SignKey = None,
     form: Output = Format.TABLE,
@@ -150,20 +143,22 @@ def rollback(
 
     actor, keys = f"rollback by {who or getpass.getuser()}", tuple(map(read_public_key, signer or ()))
     name, switch = tree_checks.roll_back(tree, image, place, version, actor, keys, sign_key)
-    notes = f"; {_UNCHECKED}" if switch.signature == tree_checks.UNCHECKED else ""
-    notes += f"; nodes fetch it from {switch.elsewhere}, where the tree was when it was published" if switch.elsewhere else ""
-    notes += _UNSTATED.format(switch.to) if switch.statement == tree_checks.UNSTATED else ""
-    if form is not Format.TABLE:
-        facts = {"image": name, "current": switch.to, "before": switch.before, "by": switch.by}
-        facts |= {"signature": switch.signature, "statement": switch.statement}
-        facts |= {"elsewhere": switch.elsewhere} if switch.elsewhere else {}
-        output.data(facts, form)
-    elif switch.to == switch.before:
-        written = "signed anew" if switch.statement == tree_checks.SIGNED else "nothing is written"
-        output.lines([f"{name}: {switch.to} is current already: {written}{notes}"])
-    else:
-        output.lines([f"{name}: {switch.to} is current, it was {switch.before}{notes}"])
-    return ExitCode.OK
+    elsewhere = f"; nodes fetch it from {switch.elsewhere}, where the tree was when it was published" if switch.elsewhere else ""
+    view = RollbackView(
+        noun="image",
+        name=name,
+        to=switch.to,
+        before=switch.before,
+        by=switch.by,
+        signature=switch.signature,
+        statement=switch.statement,
+        unchecked=switch.signature == tree_checks.UNCHECKED,
+        unstated=switch.statement == tree_checks.UNSTATED,
+        signed=switch.statement == tree_checks.SIGNED,
+        notes=elsewhere,
+        facts={"elsewhere": switch.elsewhere} if switch.elsewhere else {},
+    )
+    return release_output.show_rollback(view, form)
 
 
 def nodes(
@@ -184,7 +179,7 @@ def nodes(
     if form is not Format.TABLE:
         output.data(msgspec.to_builtins(listed), form)
     elif listed:
-        cells = [(row.node, row.stand.value, row.version, row.image, _when(row.at), _ago(row.age), row.mac) for row in listed]
+        cells = [(row.node, row.stand.value, row.version, row.image, when(row.at), _ago(row.age), row.mac) for row in listed]
         output.table(("node", "status", "version", "image", "booted", "last report", "mac"), cells)
     else:
         output.lines(["no node has reported what it runs"])
@@ -195,8 +190,8 @@ def detach_check(
     tree: TreeOf = "image.yaml",
     image: Image = "",
     url: Url = "",
-    host: Annotated[list[str] | None, typer.Option("--factory-host", help="A host of the factory; repeat for more.")] = None,
-    folder: Annotated[list[str] | None, typer.Option("--factory-folder", help="A folder of the factory; repeat for more.")] = None,
+    host: FactoryHosts = None,
+    folder: FactoryFolders = None,
     unread_ok: Annotated[bool, typer.Option("--unread-ok", help="Accept that packed roots could not be looked into.")] = False,
     form: Output = Format.TABLE,
     place: LoginOptions = NOBODY,
@@ -215,7 +210,7 @@ def detach_check(
     if form is not Format.TABLE:
         looked_for = {"folders": list(checked.factory.folders), "hosts": list(checked.factory.hosts)}
         facts = {"unread": unread, "looked_for": looked_for, "moved": checked.moved}
-        output.data({"ok": good, "problems": _problems(rows), **facts}, form)
+        output.data({"ok": good, "problems": release_output.problem_data(rows), **facts}, form)
         return ExitCode.OK if good else ExitCode.GATE_FAILED
     if rows:
         output.table(("place", "what is wrong"), rows)
@@ -250,14 +245,6 @@ def serve(
         streams.finish()
         server.serve_forever()
     return ExitCode.OK
-
-
-def _problems(rows: list[tuple[str, str]]) -> list[dict[str, str]]:
-    return [{"place": place, "why": why} for place, why in rows]
-
-
-def _when(seconds: float) -> str:
-    return time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(seconds)) if seconds else "never"
 
 
 def _ago(seconds: int) -> str:
