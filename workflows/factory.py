@@ -22,9 +22,11 @@ def build(plan: Plan, settings: Settings) -> WorkflowTemplate:
                 >> tasks.stage("os_prep")
                 >> tasks.stage("rke2")
                 >> tasks.stage("base_services")
+                >> tasks.stage("factory_storage")  # absent if the spec has no shared folder
                 >> tasks.stage("factory_registry")
                 >> tasks.stage("factory_projects")  # Argo's chart makes Roles in the namespaces of projects
                 >> tasks.stage("factory_argo")
+                >> tasks.stage("factory_pipelines")  # absent if the spec releases none
             )
     tasks.check_edges()
     return workflow

@@ -7,13 +7,14 @@ import msgspec
 from msgspec import Struct
 
 from steps.clients.kube.api import ApiError
-from steps.contract import fleet
+from steps.contract import fleet, object_files
 from steps.contract.delivery import ConfigMapKeys, KnownHosts, RepositorySecret, ServerCertificates
 from steps.contract.exit import ExitCode
+from steps.contract.object_files import ObjectFile
 from steps.contract.plain_text import count
 from steps.contract.target_secret import FileSecret
 from steps.contract.verdict import FailureClass, Verdict, failed, passed
-from steps.errors import Conflict, Refused
+from steps.errors import BadTask, Conflict, Refused
 from steps.runtime import config_maps, delivery_inputs, gating, reuse, settings, target, trust, upgrade_path
 from steps.runtime.context import Context
 from steps.runtime.diagnose import diagnose_refusal
@@ -27,7 +28,7 @@ Refusal = tuple[Object, ApiError | Refused]
 class Arguments(Struct, frozen=True, kw_only=True):
     """Arguments of a task that applies objects.
 
-    - `objects`: manifests, applied in order.
+    - `objects`: manifests, applied in order; `file` is a file of further ones beside the task, applied after them.
     - `gate`: the stage's control-plane gate, which must pass again before reuse; `gate_expectations` are its expectations.
     - `node_labels`: set on every expected node that `select` takes, after the objects. They are forced, because operators write
       defaults (`nvidia.com/mig.config=all-disabled`) that this run takes over. `group_labels` are labels by host group.
@@ -37,6 +38,7 @@ class Arguments(Struct, frozen=True, kw_only=True):
     """
 
     objects: tuple[dict[str, Any], ...] = ()
+    file: ObjectFile | None = None
     node_labels: dict[str, str] = {}
     group_labels: dict[str, dict[str, str]] = {}
     gate: str = ""
@@ -61,7 +63,8 @@ def run(context: Context) -> ExitCode:
     if (forbidden := upgrade_path.refusal(context.kube, context.own_gate, arguments.upgrade_from)) is not None:
         context.record(forbidden)
         return ExitCode.GATE_FAILED
-    refusal = _apply_all(context, arguments.objects) or _label_nodes(context, arguments) or _set_up(context, arguments)
+    objects = (*arguments.objects, *_file_objects(context, arguments.file))
+    refusal = _apply_all(context, objects) or _label_nodes(context, arguments) or _set_up(context, arguments)
     if refusal is not None:
         manifest, error = refusal
         diagnosis = diagnose_refusal(context, manifest, error)
@@ -69,8 +72,18 @@ def run(context: Context) -> ExitCode:
         return ExitCode.GATE_FAILED
     # without a gate to pass again, the earlier run's work still holds if applying it again changed nothing
     reused = earlier.run if earlier is not None and not arguments.gate and not context.changed else ""
-    context.record(passed(context.own_gate, f"{count(len(arguments.objects), 'object')} applied"), reused=reused)
+    context.record(passed(context.own_gate, f"{count(len(objects), 'object')} applied"), reused=reused)
     return ExitCode.OK
+
+
+def _file_objects(context: Context, file: ObjectFile | None) -> tuple[Object, ...]:
+    """Return the objects of a file beside the task; none without a file. Raises BadTask if it is missing or another one."""
+    if file is None:
+        return ()
+    try:
+        return object_files.decode(file, (context.environment.tasks / file.name).read_bytes())
+    except (OSError, object_files.NotTheObjects) as error:
+        raise BadTask(f"objects of the task: {error}", hint="render again and submit all files together") from error
 
 
 def _apply_all(context: Context, objects: Iterable[Object]) -> Refusal | None:

@@ -1,13 +1,15 @@
 """The plan of a factory: the stages of the Kubernetes below, then registry, Argo Workflows, projects and pipelines."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 
+from steps.contract import object_files
 from workflows import catalog
 from workflows.catalog.loader import Catalog
 from workflows.plan.compiler import plan_site
-from workflows.plan.model import Plan
+from workflows.plan.model import Plan, PlanError
 from workflows.spec.factory_spec import FactorySpec
-from workflows.stages import FACTORY_ORDER
+from workflows.stages import FACTORY_ORDER, factory_pipelines
 from workflows.stages.factory_site import FactorySite, argo_release
 from workflows.stages.stage import Object
 
@@ -23,4 +25,10 @@ def compile_factory(
     issues = catalog.require(cluster, entries)
     releases = {release.id: release for release in (*catalog.resolve(cluster, entries), argo_release(spec))}
     site = FactorySite(spec=cluster, machines=cluster.machines, releases=releases, factory=spec, pipelines=pipelines)
-    return plan_site(site, issues, order=FACTORY_ORDER, only=(), until=until)
+    plan = plan_site(site, issues, order=FACTORY_ORDER, only=(), until=until)
+    if all(stage.id != factory_pipelines.ID for stage in plan.stages):
+        return plan
+    data = object_files.encode(factory_pipelines.released_objects(site))
+    if len(data) > object_files.MOST_BYTES:
+        raise PlanError(f"the pipelines have {len(data)} bytes, limit {object_files.MOST_BYTES}: release fewer templates")
+    return replace(plan, archives={**plan.archives, factory_pipelines.FILE: data})

@@ -28,7 +28,7 @@ from workflows.spec.fields import (
     problem,
 )
 from workflows.spec.governance import ApprovalPoint
-from workflows.spec.hosts import Hosts
+from workflows.spec.hosts import Address, Hosts
 from workflows.spec.infrastructure import OsSettings, Rke2Settings, SshSettings
 from workflows.spec.loading import cut, read, validate_document
 from workflows.spec.pipeline_specs import PipelineSpec, RelativePath
@@ -88,6 +88,13 @@ class RegistrySection(Section):
     node_port: Annotated[int, Field(ge=30000, le=32767)] = Field(
         default=30500, description="Port on every node by which images are pulled.", examples=[30500]
     )
+
+
+class Share(Section):
+    """Section `share` of `factory.yaml`: a folder of an NFS server that all nodes and all projects have."""
+
+    server: Address = Field(description="Name or address of the NFS server.", examples=["nas.example.org"])
+    path: AbsolutePath = Field(description="Exported folder.", examples=["/srv/factory"])
 
 
 class RateLimit(Section):
@@ -226,6 +233,9 @@ class FactorySpec(PipelineSpec):
     os: OsSettings = Field(default=OsSettings(), description="The operating system that the machines run.")
     rke2: Rke2Settings = Field(default=Rke2Settings(), description="RKE2.")
     storage: Storage = Field(default=Storage(), description="Storage class for build volumes.")
+    share: Share | None = Field(
+        default=None, description="Folder that all nodes share, mounted as claim `share` in each project; default: none."
+    )
     check_image: Image = Field(
         default="docker.io/library/busybox:1.37.0",
         description="Image with busybox for the checks, with tag or digest.",
@@ -233,7 +243,7 @@ class FactorySpec(PipelineSpec):
     )
     registry: RegistrySection = Field(default=RegistrySection(), description="The registry.")
     argo: ArgoSection = Field(default=ArgoSection(), description="Argo Workflows.")
-    projects: Annotated[Mapping[DnsLabel, Project], Field(min_length=1, max_length=50)] = Field(
+    projects: Annotated[Mapping[DnsLabel, Project], Field(min_length=1, max_length=20)] = Field(
         default={"builds": Project()},
         description="Projects by name, which is the name of their namespace.",
         examples=[{"software": {}}],
@@ -253,6 +263,16 @@ class FactorySpec(PipelineSpec):
         if any(group.gpu for group in self.hosts.values()):
             raise problem("a factory has no accelerators", "remove gpu: true; accelerators belong to cluster.yaml")
         return self
+
+    @property
+    def has_pipelines(self) -> bool:
+        """Return True if the factory releases pipelines."""
+        return bool(self.pipelines)
+
+    @property
+    def has_share(self) -> bool:
+        """Return True if the nodes of the factory share a folder."""
+        return self.share is not None
 
     @property
     def approvals(self) -> tuple[ApprovalPoint, ...]:

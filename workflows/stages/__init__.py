@@ -14,7 +14,7 @@ IMAGE_ORDER = ("image_standing", "image_lock", "image_layers", "image_assemble",
 `image_standing` is left out when a command asks for a build whatever is published.
 """
 
-FACTORY_STAGES = ("factory_registry", "factory_projects", "factory_argo")
+FACTORY_STAGES = ("factory_storage", "factory_registry", "factory_projects", "factory_argo", "factory_pipelines")
 """Ids of the stages that only a factory has, in running order; their builders take a `FactorySite`."""
 
 FACTORY_ORDER = ("os_prep", "rke2", "base_services", *FACTORY_STAGES)

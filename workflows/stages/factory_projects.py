@@ -31,7 +31,15 @@ def build(site: FactorySite) -> Stage:
     projects = site.factory.projects
     wanted = [_wanted(name, project) for name, project in projects.items()]
     applies = tuple(_apply(name, project) for name, project in projects.items())
-    control = control_step(ID, DEADLINE, {"projects": wanted}, _reads(site), projects=wanted, namespaces=list(projects))
+    control = control_step(
+        ID,
+        DEADLINE,
+        {"projects": wanted},
+        _reads(site),
+        after=tuple(step.name for step in applies),
+        projects=wanted,
+        namespaces=list(projects),
+    )
     groups = {name: list(project.groups) for name, project in projects.items()}
     access = Step(
         task=task(
@@ -48,11 +56,10 @@ def build(site: FactorySite) -> Stage:
             *rights.DIAGNOSE,
         ),
     )
-    after_all = Step(task=control.task, after=tuple(step.name for step in applies), when=control.when, rules=control.rules)
     return Stage(
         id=ID,
         title="Projects",
-        steps=(*applies, after_all, access, judge(site, ID, {"control": CONTROL, "access": ACCESS})),
+        steps=(*applies, control, access, judge(site, ID, {"control": CONTROL, "access": ACCESS})),
         gates=(CONTROL, ACCESS),
         changes=tuple(
             Change(what=f"namespace with {project.quota.cpu} cores and {project.quota.memory}", where=name)

@@ -43,8 +43,16 @@ def namespace(name: str, **labels: str) -> Object:
     return {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata(name, **labels)}
 
 
-def control_step(stage: str, deadline: int, expectations: Object, rules: tuple[Rule, ...], **arguments: object) -> Step:
-    """Return the task that waits for gate STAGE/control after the task `apply`; `deadline` is in seconds."""
+def control_step(
+    stage: str,
+    deadline: int,
+    expectations: Object,
+    rules: tuple[Rule, ...],
+    *,
+    after: tuple[str, ...] = ("apply",),
+    **arguments: object,
+) -> Step:
+    """Return the task that waits for gate STAGE/control after the tasks that apply; `deadline` is in seconds."""
     return Step(
         task=task(
             stage,
@@ -54,7 +62,7 @@ def control_step(stage: str, deadline: int, expectations: Object, rules: tuple[R
             arguments={"gate": f"{stage}/control", "stable_seconds": 10, **arguments},
             expectations=expectations,
         ),
-        after=("apply",),
+        after=after,
         rules=rules,
     )
 

@@ -1,6 +1,5 @@
 """The pipeline of factories: find and load a `factory.yaml` and the pipeline files that it names, and plan the run."""
 
-from collections.abc import Mapping
 from pathlib import Path
 
 from workflows.app.run_options import Pipeline, Wish
@@ -8,7 +7,7 @@ from workflows.app.specs import sources
 from workflows.plan.factory_plan import compile_factory
 from workflows.plan.model import Plan
 from workflows.spec import FactorySpec, load_factory
-from workflows.stages.stage import Object
+from workflows.spec.pipeline_files import load_pipelines
 
 KIND = "factory"
 
@@ -23,11 +22,7 @@ def read(source: str) -> tuple[Path, FactorySpec]:
 
 def plan_of(path: Path, spec: FactorySpec, until: str = "") -> Plan:
     """Return the plan of a factory, reading the pipeline files beside its spec. Raises SpecErrors and PlanError."""
-    return compile_factory(spec, _pipelines(path, spec), until)
-
-
-def _pipelines(_path: Path, _spec: FactorySpec) -> Mapping[str, tuple[Object, ...]]:
-    return {}
+    return compile_factory(spec, load_pipelines(spec, path.parent), until)
 
 
 def _plan(path: Path, spec: FactorySpec, wish: Wish) -> Plan:
