@@ -168,8 +168,7 @@ class EasyBuildProgram:
 
     def reproduce(self, stack: StackInput, package: StackPackage) -> str:
         """Return the `eb` command for a laptop, in the folder of the spec; it builds missing dependencies too."""
-        robot = package.easyconfig.partition("/")[0] if "/" in package.easyconfig else "easyconfigs"
-        words = ["eb", Path(package.easyconfig).name, "--robot", f"--robot-paths={robot}:", "--rebuild"]
+        words = ["eb", Path(package.easyconfig).name, "--robot", f"--robot-paths={_ROBOT}:", "--rebuild"]
         words += [f"--module-naming-scheme={stack.naming}", f"--optarch={optarch(stack.target)}"]
         return f"{shlex.join(words)}  # EasyBuild {stack.release}"
 

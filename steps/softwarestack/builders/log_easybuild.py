@@ -116,6 +116,18 @@ _RULES: Final[tuple[tuple[re.Pattern[str], BuildFailure], ...]] = (
     (re.compile(r"Failed to process easyconfig|does not match version reported|Failed to obtain class"), BuildFailure.INPUT),
 )
 """What EasyBuild's own message says → the failure, the first match counts."""
+_CODES: Final = {
+    **dict.fromkeys(range(2, 8), BuildFailure.INPUT),
+    8: BuildFailure.DEPENDENCY,
+    30: BuildFailure.FETCH,
+    **dict.fromkeys(range(31, 34), BuildFailure.DEPENDENCY),
+    41: BuildFailure.FETCH,
+    42: BuildFailure.CHECKSUM,
+    45: BuildFailure.SANITY,
+}
+"""Exit code that stands for one cause → the failure (EasyBuildExit in easybuild/tools/build_log.py)."""
+_STEPS: Final = range(10, 28)
+"""Exit codes that stand for the step that failed, for whatever cause."""
 _LAST_LINES: Final = 20
 """Lines at the end of a failed command's output in which a missing right counts: configure scripts try much that is denied."""
 
@@ -123,9 +135,11 @@ _LAST_LINES: Final = 20
 def _failure(code: int, message: str, block: str, phase: str) -> BuildFailure:
     if _NO_SPACE.search(message) or _NO_SPACE.search(block):
         return BuildFailure.DISK_FULL
-    for pattern, failure in _RULES:
+    for pattern, rule in _RULES:
         if pattern.search(message):
-            return failure
+            return rule
+    if (failure := _CODES.get(code)) is not None:
+        return failure
     if code in (-9, 137) or _MEMORY.search(message) or _MEMORY.search(block):
         return BuildFailure.MEMORY
     end = "\n".join(block.rstrip().splitlines()[-_LAST_LINES:])
@@ -133,7 +147,7 @@ def _failure(code: int, message: str, block: str, phase: str) -> BuildFailure:
         return BuildFailure.PERMISSION
     if phase == "test" and message:
         return BuildFailure.TEST
-    if re.search(r"shell command .+ failed", message, re.IGNORECASE):
+    if code in _STEPS or re.search(r"shell command .+ failed", message, re.IGNORECASE):
         return BuildFailure.COMPILE
     return BuildFailure.UNKNOWN
 

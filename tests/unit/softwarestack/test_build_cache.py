@@ -262,5 +262,5 @@ def test_an_archive_that_is_not_as_its_entry_says_is_not_unpacked(tmp_path: Path
     assert refusal(lambda: UnpackedPackages(scratch, cache, ROOT).folder(entry, PLACE))[0] is BuildFailure.TAMPERED
     other = cache.put(draft("d" * 32), writer(packed(None, module_file(tmp_path / "modules")), modules=("all/other.lua",)))
     failure, message = refusal(lambda: UnpackedPackages(scratch, cache, ROOT).folder(other, PLACE))
-    assert (failure, "other files than the entry" in message) == (BuildFailure.TAMPERED, True)
+    assert (failure, "other files than its entry says" in message) == (BuildFailure.TAMPERED, True)
     assert [path for path in scratch.rglob("*") if path.is_file()] == []
