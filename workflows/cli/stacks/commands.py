@@ -10,7 +10,7 @@ from steps.contract.exit import ExitCode
 from workflows.cli import completion, output
 from workflows.cli.command_sections import SectionedGroup
 from workflows.cli.output import Format
-from workflows.cli.stacks import build_commands
+from workflows.cli.stacks import build_commands, release_commands
 
 Source = Annotated[
     str,
@@ -46,7 +46,8 @@ def register(app: typer.Typer) -> None:
     stack.command(name="lock")(lock)
     stack.command(name="plan")(plan)
     build_commands.register_build(stack)
-    app.add_typer(stack, name="stack", help="Lock, plan, build and publish software stacks (Spack, EasyBuild).")
+    release_commands.register(stack)
+    app.add_typer(stack, name="stack", help="Lock, plan, build, publish and roll back software stacks (Spack, EasyBuild).")
 
 
 def lock(
