@@ -19,7 +19,9 @@ NETWORK_VARIABLES = (*_PROXIES, *(name.upper() for name in _PROXIES), "SSL_CERT_
 
 Requests to a Kubernetes API use no proxy. Plays and layer builds have environments of their own.
 """
-INHERITED = ("HOME", "LANG", "LC_ALL", "TZ", "TMPDIR", "USER", "LOGNAME", "SSH_AUTH_SOCK", *NETWORK_VARIABLES)
+BUILD_TOOLS = ("EB_PYTHON", "LMOD_CMD", "LMOD_PKG", "SPACK_PYTHON")
+"""Environment variables by which sites name the interpreters of EasyBuild and Spack, and Lmod's programs."""
+INHERITED = ("HOME", "LANG", "LC_ALL", "TZ", "TMPDIR", "USER", "LOGNAME", "SSH_AUTH_SOCK", *BUILD_TOOLS, *NETWORK_VARIABLES)
 
 
 def default_environment() -> dict[str, str]:
