@@ -1,0 +1,158 @@
+"""A spack.yaml and a recorded lock become packages and files of a stack; what a lock cannot fix is refused."""
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from steps.softwarestack.contract import stack_input
+from tests.unit.softwarestack.small_locks import DATA
+from workflows.app.stacks import spack_concretization
+from workflows.softwarestack import spack_environment_file, spack_lock, stack_resolution
+from workflows.softwarestack.build_graph import LockError
+from workflows.softwarestack.stack_resolution import ResolvedStack
+from workflows.softwarestack.stack_spec import load_stack
+
+LOCK = (DATA / "real_0.23/env_stack.spack.lock").read_bytes()
+SPEC: dict[str, Any] = {
+    "apiVersion": "bringup/v1",
+    "kind": "Stack",
+    "name": "lab",
+    "owner": "hpc@example.org",
+    "revision": "1",
+    "spack": {"url": "https://github.com/spack/spack.git", "revision": "v0.23.0", "environment": "envs/spack.yaml"},
+    "builder": "registry.example.org/builder:2026.11",
+    "target": "x86_64",
+    "jobs": 2,
+    "publish": {"root": "/srv/stacks"},
+}
+ENVIRONMENT: dict[str, Any] = {
+    "specs": ["zstd"],
+    "view": True,
+    "repos": ["recipes", "/opt/recipes"],
+    "packages": {"gmake": {"buildable": False}},
+    "mirrors": {"site": "file:///srv/mirror"},
+}
+
+
+def _write(folder: Path, environment: dict[str, Any] | None = None, **spec: Any) -> Path:
+    envs = folder / "envs"
+    recipe = envs / "recipes/packages/zlib/package.py"
+    recipe.parent.mkdir(parents=True)
+    recipe.write_text("class Zlib: pass\n")
+    (envs / "recipes/repo.yaml").write_text("repo: {namespace: site}\n")
+    (envs / "recipes/packages/zlib/__pycache__").mkdir()
+    (envs / "recipes/packages/zlib/__pycache__/package.pyc").write_bytes(b"\0")
+    (envs / "spack.yaml").write_text(yaml.safe_dump({"spack": ENVIRONMENT | (environment or {})}))
+    (folder / "spack.lock").write_bytes(LOCK)
+    path = folder / "stack.yaml"
+    path.write_text(yaml.safe_dump(SPEC | spec))
+    return path
+
+
+def _resolved(path: Path) -> ResolvedStack:
+    return stack_resolution.resolve(load_stack(path), path.parent)
+
+
+def test_a_recorded_lock_becomes_packages_in_the_order_of_their_needs(tmp_path: Path) -> None:
+    resolved = _resolved(_write(tmp_path))
+    stack = stack_input.decode(stack_input.encode(resolved.stack))
+    assert (stack.backend, stack.release, len(stack.packages)) == ("spack", "0.23.0", 19)
+    by_name = {package.name: package for package in stack.packages}
+    assert by_name["zstd"].module == "Core/zstd/1.5.4-rd24mwd"
+    assert (by_name["glibc"].external, by_name["glibc"].module, by_name["glibc"].memory_mib) == (True, "", 0)
+    assert 1 <= by_name["zstd"].jobs <= 2
+    assert set(resolved.planned(()).builds) == {package.hash for package in stack.packages if not package.external}
+
+
+def test_lock_settings_and_recipes_travel_as_files(tmp_path: Path) -> None:
+    resolved = _resolved(_write(tmp_path))
+    spack = resolved.stack.spack
+    assert spack is not None
+    files = {hashlib.sha256(data).hexdigest(): data for data in resolved.files}
+    assert files[spack.lock] == LOCK
+    assert json.loads(files[spack.settings]) == {"packages": {"gmake": {"buildable": False}}}
+    assert spack.repositories == ("0-recipes", "/opt/recipes")
+    assert [recipe.path for recipe in spack.recipes] == ["0-recipes/repo.yaml", "0-recipes/packages/zlib/package.py"]
+    assert files[spack.recipes[1].sha256] == b"class Zlib: pass\n"
+
+
+def test_another_recipe_makes_another_stack(tmp_path: Path) -> None:
+    path = _write(tmp_path)
+    before = _resolved(path).stack.digest
+    (tmp_path / "envs/recipes/packages/zlib/package.py").write_text("class Zlib: changed = True\n")
+    assert _resolved(path).stack.digest != before
+
+
+REFUSED: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
+    "include": ({"include": ["more.yaml"]}, {}, "section include: settings of other files are not locked"),
+    "develop": ({"develop": {"zlib": {}}}, {}, "section develop: sources under development are not locked"),
+    "repository": ({"repos": ["https://example.org/x y"]}, {}, "is no path of a folder in plain characters"),
+    "repository-git": ({"repos": {"x": {"git": "https://example.org"}}}, {}, "is no path of a folder in plain characters"),
+    "repository-up": ({"repos": ["../recipes"]}, {}, "is no path of a folder in plain characters"),
+    "repository-gone": ({"repos": ["elsewhere"]}, {}, "it is no package repository"),
+    "target": ({}, {"target": "zen4"}, "it was made for target x86_64, and the spec says zen4"),
+    "release": (
+        {},
+        {"spack": SPEC["spack"] | {"revision": "v1.0.0"}},
+        "it was made by Spack 0.23.0, and the spec says v1.0.0",
+    ),
+    "lock": ({}, {"lock": "other.lock"}, "the lock of this stack is not there"),
+}
+
+
+@pytest.mark.parametrize(("environment", "spec", "message"), REFUSED.values(), ids=REFUSED.keys())
+def test_what_a_stack_cannot_lock_is_refused(
+    tmp_path: Path, environment: dict[str, Any], spec: dict[str, Any], message: str
+) -> None:
+    path = _write(tmp_path, environment, **spec)
+    with pytest.raises(LockError, match=message):
+        _resolved(path)
+
+
+HOSTILE = {
+    "text": b"\xff\xfe",
+    "list": b"- a\n",
+    "tag": b"spack: !!python/object:os.system {}\n",
+    "alias": b"spack: &a {x: 1}\nother: *a\n",
+    "empty": b"",
+    "section": b"spack: [specs]\n",
+}
+
+
+@pytest.mark.parametrize("content", HOSTILE.values(), ids=HOSTILE.keys())
+def test_environments_that_are_none_are_refused(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "spack.yaml"
+    path.write_bytes(content)
+    with pytest.raises(LockError, match=r"spack\.yaml"):
+        spack_environment_file.read(path)
+
+
+def test_a_link_in_a_package_repository_is_refused(tmp_path: Path) -> None:
+    path = _write(tmp_path)
+    (tmp_path / "envs/recipes/packages/zlib/key.patch").symlink_to("/etc/passwd")
+    with pytest.raises(LockError, match="it is a link"):
+        _resolved(path)
+
+
+def test_changes_of_a_lock_are_told_by_package() -> None:
+    before = spack_lock.parse(LOCK, "before")
+    content = json.loads(LOCK)
+    old = "72a7sbl5a7r4q4j7v5p5km76qtyggugl"
+    new = old.replace("72a7", "zzzz")
+    text = json.dumps(content).replace(old, new).replace('"1.2.13"', '"1.3.1"')
+    after = spack_lock.parse(text.encode(), "after")
+    assert spack_concretization.changes(before, after) == ("~ zlib: 1.2.13 72a7sbl → 1.3.1 zzzzsbl",)
+    assert spack_concretization.changes(before, before) == ()
+    assert len(spack_concretization.changes(None, before)) == 19
+
+
+def test_another_set_of_roots_is_a_change() -> None:
+    before = spack_lock.parse(LOCK, "before")
+    content = json.loads(LOCK)
+    content["roots"].append({"hash": "72a7sbl5a7r4q4j7v5p5km76qtyggugl", "spec": "zlib"})
+    after = spack_lock.parse(json.dumps(content).encode(), "after")
+    assert spack_concretization.changes(before, after) == (f"~ roots: {len(before.roots)} → {len(after.roots)}",)
