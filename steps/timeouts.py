@@ -181,14 +181,11 @@ SERVE_SILENCE: Final = 60.0
 STACK_PROGRAM: Final = 60.0
 """Limit for a program that reads a few files of a tree, such as ldconfig or luac: a second, more on a busy machine."""
 
-STACK_TEST_START: Final = 60.0
-"""Time that a test of a stack gets beyond its own limit for the start of its sandbox and of Lmod: a second, more on a slow disk."""
-
 STACK_TEST_END: Final = 10.0
 """Limit for reading the rest of a killed test's output: its sandbox closes all streams within milliseconds."""
 
-STACK_REFRAME_START: Final = 60.0
-"""Time that ReFrame gets beyond the limit of all its tests to load its files and to write its report."""
+STACK_REFRAME_START: Final = 20.0
+"""Time that ReFrame gets beyond the limit of all its tests to load its files and to write its report: 2 s on an idle machine."""
 
 SPACK_START: Final = 60.0
 """Limit for `spack --version`. It takes a second on a local disk, and some tens of seconds on a cold network file system."""

@@ -33,7 +33,7 @@ PERFORMANCE: Final = "performance: "
 LARGEST_REPORT: Final = 32 << 20
 _LONGEST_NAME: Final = 200
 _START: Final = "from reframe.frontend.cli import main; main()"
-_SETTINGS, _REPORT, _TESTS, _PREFIX = "settings.json", "report.json", "tests", "reframe"
+_SETTINGS, _REPORT, _TESTS, _PREFIX = "settings.yaml", "report.json", "tests", "reframe"
 
 
 class ReframeRun(Struct, frozen=True, kw_only=True):
@@ -135,6 +135,7 @@ class _ReframeFile:
         place = self._scratch / _TESTS / self._file.path
         place.parent.mkdir(parents=True)
         place.write_bytes(content)
+        # YAML, as which JSON can be read: ReFrame gives up JSON
         (self._scratch / _SETTINGS).write_text(json.dumps(settings(has_mpi)))
 
     def run(self, seconds: float, say: Callable[[str], None]) -> tuple[ReframeRun, float]:
@@ -146,7 +147,11 @@ class _ReframeFile:
             say(f"{self._file.path}: ReFrame lists no tests\n{self._site.redact(listing.tail)}".rstrip())
             return self._without_tests(f"ReFrame cannot list its tests: {error}: {listing.tail}"), listing.seconds
         if not names:
-            return self._without_tests(f"ReFrame selects no test of it: {listing.tail}"), listing.seconds
+            # --describe is silent about files that it cannot import
+            warnings = self._reframe(["--list"], seconds)
+            say(f"{self._file.path}: ReFrame selects no test\n{self._site.redact(warnings.tail)}".rstrip())
+            reason = f"ReFrame selects no test of it: {_warning(warnings.tail)}"
+            return self._without_tests(reason), listing.seconds + warnings.seconds
         options = ["--run", f"--report-file={BUILD}/{_REPORT}", "--exec-policy=serial"]
         ended = self._reframe(options, seconds)
         text = self._site.redact(ended.tail).rstrip()
@@ -154,7 +159,7 @@ class _ReframeFile:
         return ReframeRun(listed=names, results=self._results(ended, names)), listing.seconds + ended.seconds
 
     def _reframe(self, options: list[str], seconds: float) -> BoundedEnd:
-        words = [self._interpreter, "-I", "-c", _START, "-C", f"{BUILD}/{_SETTINGS}", f"--prefix={BUILD}/{_PREFIX}"]
+        words = [self._interpreter, "-I", "-c", _START, "-C", f"{BUILD}/{_SETTINGS}", "--nocolor", f"--prefix={BUILD}/{_PREFIX}"]
         words += ["-c", f"{BUILD}/{_TESTS}/{self._file.path}", *options]
         # jobs are bash scripts; bash reads this file before, which defines `module`
         environment = {"LMOD_CMD": self._site.lmod.lmod, "BASH_ENV": self._site.lmod.bash, "RFM_AUTODETECT_XTHOSTNAME": "0"}
@@ -192,6 +197,13 @@ class _ReframeFile:
             seconds=round(case.time_total or 0.0, 3),
             output=self._site.text(_performance(case) if outcome is StackTestOutcome.PASS else _failure(case)),
         )
+
+
+def _warning(output: str) -> str:
+    """Return ReFrame's warning about a file of tests; empty if all its tests are for other systems."""
+    lines = output.splitlines()
+    start = next((number for number, line in enumerate(lines) if "skipping test" in line), len(lines))
+    return " ".join(lines[start : start + 3]) or "none is for this system and environment"
 
 
 def _described(listing: BoundedEnd) -> list[str]:
