@@ -39,7 +39,7 @@ from steps.softwarestack.builders.package_builder import (
     PackageBuilder,
 )
 from steps.softwarestack.builders.spack_program import SpackProgram
-from steps.softwarestack.contract.package_build import BuildFailure, BuildOutcome, PackageBuilt
+from steps.softwarestack.contract.package_build import RETRIED, BuildFailure, BuildOutcome, PackageBuilt
 from steps.softwarestack.contract.stack_input import StackInput, StackPackage, package_folder
 from steps.softwarestack.package_packing import PackedContent, PackingError
 from steps.softwarestack.package_sandbox import BUILD, NOBODY, SandboxedWords, SandboxMount
@@ -143,7 +143,11 @@ class _PackageBuild:
             outcome = BuildOutcome.NOT_STARTED if error.needs else BuildOutcome.FAILED
             result = _failed(site, msgspec.structs.replace(draft, outcome=outcome, needs=error.needs), error.verdict)
         except SourceError as error:
-            result = _failed(site, draft, CommandVerdict(failure=error.failure, phase="fetch", lines=(str(error),)))
+            result = _failed(
+                site,
+                draft,
+                CommandVerdict(failure=error.failure, phase="fetch", retry=error.failure in RETRIED, lines=(str(error),)),
+            )
         except PackingError as error:
             result = _failed(site, draft, CommandVerdict(failure=BuildFailure.SANITY, phase="pack", lines=(str(error),)))
         except (CacheError, OSError) as error:
@@ -215,9 +219,14 @@ class _PackageBuild:
         text = "\n".join(filter(None, (output, site.builder.log(package, self._place))))
         self._log += f"{command.phase}: {' '.join(command.arguments)}\n{text}\nended with {end.code} after {end.seconds:.1f} s\n"
         verdict = site.builder.read(package, command, end.code, text)
+        if verdict.failure is not None and shutil.disk_usage(self._folder).free < _ROOM:
+            line = f"{site.scratch} has no room left"  # not every program that cannot write says so
+            verdict = msgspec.structs.replace(verdict, failure=BuildFailure.DISK_FULL, lines=(line, *verdict.lines))
         if end.is_late:
             line = f"{command.phase} did not end within {seconds:.0f} s"
-            verdict = msgspec.structs.replace(verdict, failure=BuildFailure.TIME, lines=(line, *verdict.lines))
+            verdict = msgspec.structs.replace(
+                verdict, failure=BuildFailure.TIME, retry=command.network, lines=(line, *verdict.lines)
+            )
         if verdict.failure is not None:
             raise BuildStopped(verdict)
 
@@ -248,7 +257,13 @@ class _PackageBuild:
 
         def write(file: IO[bytes]) -> PackedContent:
             place = site.stack.package_path(package)
-            return package_packing.pack(files, modules, names, place=place, modules_root=self._place.modules, out=file)
+            try:
+                return package_packing.pack(files, modules, names, place=place, modules_root=self._place.modules, out=file)
+            except (BadTask, BrokenPipeError) as error:
+                # the compressor ends without a word if it cannot write; the half archive is still there
+                if shutil.disk_usage(site.cache.folder).free < _ROOM:
+                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(site.cache.folder)) from error
+                raise
 
         draft = CacheEntry(
             hash=package.hash,
@@ -263,13 +278,7 @@ class _PackageBuild:
             builder=site.builder.name,
             log=digest_bytes(self._log.encode(errors="replace")),
         )
-        try:
-            return site.cache.put(draft, write, site.key)
-        except (BadTask, BrokenPipeError) as error:
-            # the compressor ends without a word if it cannot write
-            if shutil.disk_usage(site.cache.folder).free < _ROOM:
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(site.cache.folder)) from error
-            raise
+        return site.cache.put(draft, write, site.key)
 
     def _keep_log(self) -> str:
         """Store the log of the build, and return its key; empty if no program ran."""
@@ -297,7 +306,7 @@ def _failed(site: BuildSite, draft: PackageBuilt, verdict: CommandVerdict) -> Pa
     failure = verdict.failure or BuildFailure.UNKNOWN
     how = "was not started" if draft.outcome is BuildOutcome.NOT_STARTED else "failed"
     site.say(f"{draft.title} {how} ({failure.value}): {lines[0] if lines else 'it wrote no reason'}")
-    return msgspec.structs.replace(draft, failure=failure, phase=verdict.phase, lines=lines)
+    return msgspec.structs.replace(draft, failure=failure, retry=verdict.retry, phase=verdict.phase, lines=lines)
 
 
 def _of_error(error: CacheError | OSError) -> CommandVerdict:

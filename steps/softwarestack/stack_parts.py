@@ -6,7 +6,6 @@ from typing import Any, Final
 from steps.contract.exit import ExitCode
 from steps.runtime.context import Context
 from steps.softwarestack import package_builds, tree_parts
-from steps.softwarestack.contract.package_build import RETRIED
 from steps.softwarestack.contract.stack_tests import StackTested
 from steps.softwarestack.contract.tree_check import TreeObservation
 from steps.softwarestack.task_input import PACKAGE, TEST, TREE, StackBuildInput
@@ -47,6 +46,6 @@ def exit_code(seen: StackSeen) -> ExitCode:
     """
     if not isinstance(seen, BatchBuilt):
         return ExitCode.OK
-    if any(package.failure in RETRIED for package in seen.packages):
+    if any(package.retry for package in seen.packages):
         return ExitCode.TEMPORARY
     return ExitCode.OK if any(package.is_available for package in seen.packages) else ExitCode.GATE_FAILED

@@ -60,6 +60,8 @@ class PackageBuilt(Struct, frozen=True, kw_only=True, omit_defaults=True):
     title: str
     outcome: BuildOutcome
     failure: BuildFailure | None = None
+    retry: bool = False
+    """Another attempt may succeed, by what the build tool said."""
     phase: str = ""
     seconds: float = 0.0
     tool_seconds: float = 0.0
