@@ -23,6 +23,8 @@ from steps.stages.image_standing.contract import TASK as STATUS_TASK
 from steps.stages.image_standing.contract import Standing
 
 T = TypeVar("T")
+SECTION: Final = "image"
+"""Field of a run's report with what is said about the image."""
 _SANDBOX: Final = "sandbox"
 CONSOLE_LINES = 25
 """Number of console lines that the report shows for a failed boot."""

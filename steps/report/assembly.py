@@ -25,6 +25,7 @@ def build(source: StoredRun, workflow: str = "", running: bool = False, begun: I
     latest, begun = _latest(source.records), tuple(begun)
     opened = opening(latest, running)
     parts = product_parts.reports_of(dict.fromkeys(record.stage for record in latest))
+    sections = product_parts.sections(parts, latest)
     unchanged = next((reason for part in parts if (reason := part.nothing_to_do(latest))), "")
     stages = _skipped(every_stage(source, latest, running, begun, opened.id if opened else ""), unchanged)
     times = [time for record in source.records for time in (record.evidence.started, record.evidence.finished)]
@@ -65,7 +66,8 @@ def build(source: StoredRun, workflow: str = "", running: bool = False, begun: I
         running=running,
         measured=tuple(_measured(latest)),
         versions=merged(record.verdict.versions for record in latest if record.verdict),
-        product=next((details for part in parts if (details := part.details(latest)) is not None), None),
+        image=sections.get("image"),
+        stack=sections.get("stack"),
     )
 
 

@@ -42,8 +42,10 @@ def _product(environment: jinja2.Environment, report: model.Report) -> markupsaf
     if report.product is None:
         return markupsafe.Markup("")
     parts = product_parts.reports_of(dict.fromkeys(attempt.stage for attempt in report.attempts))
-    values = {"details": report.product, "span": span, "mb": lambda size: f"{size / 1e6:.1f} MB"}
-    return markupsafe.Markup("".join(environment.from_string(part.template()).render(values) for part in parts))
+    values = {"span": span, "mb": lambda size: f"{size / 1e6:.1f} MB"}
+    shown = ((part, details) for part in parts if (details := getattr(report, part.SECTION)) is not None)
+    pages = (environment.from_string(part.template()).render(values, details=details) for part, details in shown)
+    return markupsafe.Markup("".join(pages))
 
 
 def _cell(node: model.HostReport, gate: str) -> tuple[str, str]:

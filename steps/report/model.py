@@ -1,6 +1,6 @@
 """The report as data: stages, nodes, approvals and diagnoses of one run, all taken from its evidence."""
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from steps.contract.evidence import Diagnosis
 from steps.contract.measurements import Measurement, Versions
@@ -209,11 +209,11 @@ class Report(Struct, frozen=True, kw_only=True):
     """Everything that a report about one run shows. `status` is `pass`, `fail`, `inconclusive` or `not run`.
 
     `troubles` are those of each task's last attempt, `overcome` those of attempts that a later one followed. `opening` is the
-    result of the task before all stages if it is no pass; no stage began then. `operation` is the purpose of the run if it is not
-    the whole bring-up: `add-node gpu[017-018]`. `upgraded` names the releases of an upgrade. `revisions` has an entry for each
-    change that Argo CD showed of a release. `source` is the Git commit of the spec's file. `product` is the part that the run's
-    product writes itself (`product_parts`). `untested` are the tests that did not run although their stage did. `unsealed` has the
-    differences of an ended run from its seal.
+    result of the task before all stages if it is no pass; no stage began then. `operation` is the purpose of the run if it is
+    not the whole bring-up: `add-node gpu[017-018]`. `upgraded` names the releases of an upgrade. `revisions` has an entry for
+    each change that Argo CD showed of a release. `source` is the Git commit of the spec's file. `image` or `stack` is the part
+    that the run's product writes itself (`product_parts`). `untested` are the tests that did not run although their stage did.
+    `unsealed` has the differences of an ended run from its seal.
     """
 
     run: str
@@ -246,11 +246,17 @@ class Report(Struct, frozen=True, kw_only=True):
     opening: StageReport | None = None
     running: bool = False
     unsealed: tuple[str, ...] = ()
-    product: Struct | None = field(default=None, name="image")
+    image: Struct | None = None
+    stack: Struct | None = None
     untested: tuple[UntestedReport, ...] = ()
     measured: tuple[Measurement, ...] = ()
     versions: Versions = {}
     schema: int = 1
+
+    @property
+    def product(self) -> Struct | None:
+        """Return the part that the run's product writes; None for a bring-up."""
+        return self.image if self.image is not None else self.stack
 
     @property
     def badge(self) -> str:

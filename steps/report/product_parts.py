@@ -11,10 +11,12 @@ from steps.contract.stage_contracts import products_of
 
 
 class ProductReport(Protocol):
-    """Interface of the module `steps.PRODUCT.product_report`."""
+    """Interface of the module `steps.PRODUCT.product_report`. `SECTION` is the field of the report with its part."""
+
+    SECTION: str
 
     def details(self, latest: Sequence[Evidence]) -> Struct | None:
-        """Return what the last records of a run say about the product, for the report's field `product`; None if nothing."""
+        """Return what the last records of a run say about the product, for the report's field `SECTION`; None if nothing."""
         ...
 
     def nothing_to_do(self, latest: Iterable[Evidence]) -> str:
@@ -29,3 +31,8 @@ class ProductReport(Protocol):
 def reports_of(stages: Iterable[str]) -> tuple[ProductReport, ...]:
     """Return the report modules of the products that some stages belong to."""
     return tuple(cast(ProductReport, importlib.import_module(f"steps.{product}.product_report")) for product in products_of(stages))
+
+
+def sections(parts: Iterable[ProductReport], latest: Sequence[Evidence]) -> dict[str, Struct]:
+    """Return field of the report → what the product says about the last records of a run; without products that say nothing."""
+    return {part.SECTION: details for part in parts if (details := part.details(latest)) is not None}

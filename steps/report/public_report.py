@@ -48,7 +48,8 @@ def public(report: model.Report) -> model.Report:
         revisions=(),
         source=None,
         cancelled=None,
-        product=None,
+        image=None,
+        stack=None,
     )
     return msgspec.convert(_clean(msgspec.to_builtins(bare), _Names(report)), model.Report)
 

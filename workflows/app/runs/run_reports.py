@@ -124,11 +124,11 @@ class Unfinished:
             self.code = _written(self.screen, self.file, _one_case(run, "error", f"not finished: {sentence}", "unfinished"))
 
 
-def keep_nothing_changed(screen: Screen, file: Path, name: str, summary: str) -> ExitCode:
-    """Write the JUnit report of a build that had nothing to do: one passed case. Return the exit code."""
+def keep_nothing_changed(screen: Screen, file: Path, name: str, summary: str, kind: str) -> ExitCode:
+    """Write the JUnit report of a build that had nothing to do: one passed case in suite `kind`. Return the exit code."""
     root = ElementTree.Element("testsuites", name=f"bringup {name}")
-    suite = ElementTree.SubElement(root, "testsuite", name="image", tests="1", failures="0", errors="0", skipped="0")
-    ElementTree.SubElement(suite, "testcase", classname="image", name=f"{name} {summary}: nothing changed")
+    suite = ElementTree.SubElement(root, "testsuite", name=kind, tests="1", failures="0", errors="0", skipped="0")
+    ElementTree.SubElement(suite, "testcase", classname=kind, name=f"{name} {summary}: nothing changed")
     return _written(screen, file, ElementTree.tostring(root, encoding="unicode"))
 
 

@@ -72,7 +72,7 @@ def build(
             return ExitCode.OK
         from workflows.app.runs import run_reports
 
-        return run_reports.keep_nothing_changed(output, place.junit, prepared.loaded.name, prepared.unchanged)
+        return run_reports.keep_nothing_changed(output, place.junit, prepared.loaded.name, prepared.unchanged, "image")
     from workflows.app.runs import run_start
 
     code = run_start.start(output, prepared.spec, place, prepared.wish, prepared.pipeline)

@@ -46,7 +46,7 @@ def build(
             return ExitCode.OK
         from workflows.app.runs import run_reports
 
-        return run_reports.keep_nothing_changed(output, place.junit, prepared.loaded.name, prepared.unchanged)
+        return run_reports.keep_nothing_changed(output, place.junit, prepared.loaded.name, prepared.unchanged, "stack")
     from workflows.app.runs import run_start
 
     options = place if place.engine == LOCAL else replace(place, builder=place.builder or prepared.loaded.builder)
