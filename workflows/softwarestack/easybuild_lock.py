@@ -87,6 +87,8 @@ def package_hash(builder: Iterable[str], sha256: str, patches: Iterable[str], ne
 def parse(content: bytes, source: str) -> EasyBuildLock:
     """Return the lock in a file's content; `source` names it in messages. Raises `LockError`."""
     hint = "make it again with `bringup stack lock`"
+    if len(content) > LARGEST_BYTES:
+        raise LockError(f"{source}: it has more than {LARGEST_BYTES >> 20} MiB", hint)
     try:
         lock = msgspec.json.decode(content, type=EasyBuildLock)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:

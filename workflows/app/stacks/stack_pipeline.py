@@ -81,7 +81,10 @@ def of_stack(path: Path, loaded: StackSpec, resolved: ResolvedStack, cached: fro
     return replace(STACK, read=lambda _: (path, loaded), plan=plan)
 
 
-def cached_here(loaded: StackSpec) -> frozenset[str]:
-    """Return the hashes of the packages in the build cache, as this machine sees it. Raises `LockError` if it cannot be read."""
-    folder = Path(loaded.cache) if loaded.cache else StateFolder.of_environment().store / CACHE
-    return stack_resolution.cached_packages(folder, loaded.publish.root)
+def cached_here(loaded: StackSpec, folder: Path | None = None) -> frozenset[str]:
+    """Return the hashes of the packages in the build cache, as this machine sees it. Raises `LockError` if it cannot be read.
+
+    The cache is the given folder, else that of the spec, else that of the run store.
+    """
+    place = folder or (Path(loaded.cache) if loaded.cache else StateFolder.of_environment().store / CACHE)
+    return stack_resolution.cached_packages(place, loaded.publish.root)

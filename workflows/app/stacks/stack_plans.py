@@ -4,16 +4,22 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from workflows.softwarestack import build_tasks, easybuild_lock, spack_lock, stack_plan
+from workflows.softwarestack.bounded_files import read_bounded
 from workflows.softwarestack.build_graph import BuildGraph, LockError, PackageNode
 from workflows.softwarestack.spack_cache import cached_hashes
 from workflows.softwarestack.stack_plan import StackPlan
 
+if TYPE_CHECKING:
+    from workflows.softwarestack.stack_spec import StackSpec
+
 SLOTS: Final = (4, 16, 64)
 """Numbers of builds at a time for which a plan tells its duration."""
 _LOCK_STARTS: Final = (b"{", b"[")
+_KIND_BYTES: Final = 200
+"""Bytes at the start of a lock in which its kind stands."""
 
 
 @dataclass(frozen=True)
@@ -111,18 +117,22 @@ class PlannedStack:
 def prepare(source: str, cache: Path | None, durations: Path | None, slots: Sequence[int]) -> PlannedStack:
     """Return the plan of a lock, or of the lock that a stack spec names.
 
-    `cache` is the folder of a build cache, `durations` a JSON object of seconds by hash or package name. Raises `LockError` for
-    unusable files, `SpecErrors` for an unusable spec.
+    `cache` is the folder of a build cache, by default that of the spec; `durations` is a JSON object of seconds by hash or package
+    name. Raises `LockError` for unusable files, `SpecErrors` for an unusable spec.
     """
-    graph = _graph(_lock_of(Path(source)))
+    graph, spec = _planned_source(Path(source))
     available = cached_hashes(cache) if cache else frozenset[str]()
+    if spec is not None:
+        from workflows.app.stacks import stack_pipeline
+
+        available |= stack_pipeline.cached_here(spec, cache)
     measured = _durations(durations) if durations else {}
     return PlannedStack(stack_plan.plan(graph, available, measured), tuple(slots or SLOTS))
 
 
 def graph_of(source: str) -> BuildGraph:
     """Return the graph of a lock, or of the lock that a stack spec names. Raises `LockError` for unusable files."""
-    return _graph(_lock_of(Path(source)))
+    return _planned_source(Path(source))[0]
 
 
 def tree_lines(graph: BuildGraph, builds: Mapping[str, Any]) -> Iterator[str]:
@@ -164,31 +174,25 @@ def _state(node: PackageNode, builds: Mapping[str, Any]) -> str:
     return "" if node.hash in builds else " (cached)"
 
 
-def _graph(path: Path) -> BuildGraph:
-    """Return the graph of a lock of either kind: EasyBuild's names its kind in its first lines, Spack's has a `_meta` section."""
-    with path.open("rb") as file:
-        start = file.read(200)
-    if b'"kind"' in start:
-        return easybuild_lock.graph(easybuild_lock.read(path), str(path))
-    return spack_lock.read(path)
-
-
-def _lock_of(path: Path) -> Path:
-    """Return the path of the lock that is meant: the file itself if it holds JSON, else the lock that it names as a stack spec."""
-    try:
-        with path.open("rb") as file:
-            start = file.read(4096).lstrip()
-    except OSError as error:
-        raise LockError(f"{path}: cannot be read: {error.strerror}", "give the path of a stack.yaml or a spack.lock") from error
-    if start.startswith(_LOCK_STARTS):
-        return path
+def _planned_source(path: Path) -> "tuple[BuildGraph, StackSpec | None]":
+    """Return the graph of the lock that is meant, and the spec that names it: a file that holds JSON is the lock itself."""
+    content = read_bounded(path, spack_lock.LARGEST_BYTES, "give the path of a stack.yaml or a spack.lock")
+    if content.lstrip()[:1] in _LOCK_STARTS:
+        return _graph(content, path), None
     from workflows.softwarestack.stack_spec import load_stack
 
     spec = load_stack(path)
     lock = path.parent / spec.lock_path
     if not lock.is_file():
         raise LockError(f"{path}: its lock {lock} is not there", "make it: `bringup stack lock`")
-    return lock
+    return _graph(read_bounded(lock, spack_lock.LARGEST_BYTES, "make it again: `bringup stack lock`"), lock), spec
+
+
+def _graph(content: bytes, path: Path) -> BuildGraph:
+    """Return the graph of a lock of either kind: EasyBuild's names its kind in its first lines, Spack's has a `_meta` section."""
+    if b'"kind"' in content[:_KIND_BYTES]:
+        return easybuild_lock.graph(easybuild_lock.parse(content, str(path)), str(path))
+    return spack_lock.parse(content, str(path))
 
 
 def _durations(path: Path) -> dict[str, float]:
