@@ -7,6 +7,7 @@ a package that is there from one that is not.
 """
 
 import os
+import re
 import shlex
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
@@ -20,7 +21,7 @@ from steps.clients import process
 from steps.errors import BadTask
 from steps.softwarestack import log_spack
 from steps.softwarestack.builders import spack_environment
-from steps.softwarestack.builders.package_builder import BuildCommand, BuildPlace, CommandVerdict, PackageBuilder
+from steps.softwarestack.builders.package_builder import MODULES, BuildCommand, BuildPlace, CommandVerdict, PackageBuilder
 from steps.softwarestack.builders.spack_environment import ARCHIVES, ENVIRONMENT, INDICES, SCOPE, STAGE
 from steps.softwarestack.contract.package_build import BuildFailure
 from steps.softwarestack.contract.stack_input import StackInput, StackPackage
@@ -33,6 +34,8 @@ INTERPRETER: Final = "SPACK_PYTHON"
 _KEPT: Final = frozenset({"spec.json", "repos"})
 """Entries of a package's folder `.spack` that stay: all others say when, where and by whom it was built."""
 _METADATA: Final = ".spack"
+_WRITTEN_ON: Final = re.compile(rb"^(-- Module file created by spack \([^)\n]*\)) on [^\n]*$", re.MULTILINE)
+"""Line of a module file with the time at which it was written, which makes equal builds differ."""
 _FOLDERS: Final = ("home", "tmp", STAGE)
 
 
@@ -104,8 +107,14 @@ class SpackProgram(PackageBuilder):
         wanted = spack_environment.module_path(package)
         return tuple(path for path in written if path == wanted)
 
-    def tidy(self, package: StackPackage, prefix: Path) -> bool:  # noqa: ARG002  # Spack packages all have files
-        """Remove logs, times and the manifest, which names owners and times; each package has files, at least its `spec.json`."""
+    def tidy(self, package: StackPackage, prefix: Path) -> bool:
+        """Remove logs, the manifest with owners and times, and the time in the module file.
+
+        Each package has files, at least its `spec.json`, by which Spack finds it as a dependency.
+        """
+        module = prefix.parent.with_name(MODULES) / spack_environment.module_path(package)
+        if module.is_file() and not module.is_symlink():
+            module.write_bytes(_WRITTEN_ON.sub(rb"\1", module.read_bytes(), count=1))
         for entry in (prefix / _METADATA).iterdir():
             if entry.name in _KEPT:
                 continue

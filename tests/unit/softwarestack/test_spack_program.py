@@ -220,14 +220,21 @@ def test_a_fetch_that_fails_for_no_known_reason_is_a_failed_fetch() -> None:
     assert PROGRAM.read(STACK.by_hash[ZSTD], _commands(ZSTD)[0], 1, "==> Error: odd").failure is BuildFailure.FETCH
 
 
-def test_a_package_keeps_its_spec_and_recipe_and_loses_its_logs(tmp_path: Path) -> None:
-    metadata = tmp_path / ".spack"
+def test_a_package_keeps_its_spec_and_recipe_and_loses_logs_and_times(tmp_path: Path) -> None:
+    place = _place(tmp_path)
+    prefix, module = place.prefix("zstd"), tmp_path / "modules/all/Core/zstd/1.5.4-rd24mwd.lua"
+    metadata = prefix / ".spack"
     (metadata / "repos" / "site").mkdir(parents=True)
     (metadata / "archived-files").mkdir()
     for name in ("spec.json", "spack-build-out.txt.gz", "install_times.json", "repos/site/package.py", "archived-files/config.log"):
         (metadata / name).write_text("x")
-    assert PROGRAM.tidy(STACK.by_hash[ZSTD], tmp_path)
+    module.parent.mkdir(parents=True)
+    recorded = (RECORDED / "lmod_modulefiles.txt").read_text().partition("\n")[2]
+    module.write_text(recorded)
+    assert PROGRAM.tidy(STACK.by_hash[ZSTD], prefix)
     assert sorted(path.name for path in metadata.rglob("*") if path.is_file()) == ["package.py", "spec.json"]
+    assert module.read_text() == recorded.replace(" on 2026-11-28 08:50:51.553672", "")
+    assert module.read_text() != recorded
 
 
 def test_only_the_module_file_of_the_package_is_its_own() -> None:
