@@ -12,6 +12,7 @@ from figures import Figures
 
 from steps.clients.store import Store
 from steps.contract import evidence
+from steps.contract.verdict import Status
 from workflows import bringup, examples
 from workflows.engines.folders import RunFolder, StateFolder
 from workflows.plan.compiler import compile_plan
@@ -113,6 +114,16 @@ def stage_seconds(folder: RunFolder) -> dict[str, float]:
     return {stage: last - first for stage, (first, last) in sorted(spans.items(), key=lambda item: item[1])}
 
 
+def failures(folder: RunFolder) -> list[str]:
+    """Return a line for each record whose verdict is no pass, with its time of waiting in seconds."""
+    store, lines = Store(folder.home.store), []
+    for key in store.keys(f"runs/{folder.name}/evidence"):
+        record = evidence.decode(store.path(key).read_bytes())
+        if record.verdict is not None and record.verdict.status not in (Status.PASS, Status.SKIPPED):
+            lines.append(f"{record.stage}.{record.task} after {record.finished - record.started:.0f} s: {record.verdict.reason}")
+    return lines
+
+
 def measure(figures: Figures, nodes: int, home: Path) -> None:
     """Rehearse once."""
     plan = compile_plan(spec_of(nodes))
@@ -130,6 +141,8 @@ def measure(figures: Figures, nodes: int, home: Path) -> None:
     )
     figures.at_most(f"{nodes} nodes: peak memory of all processes", memory.peak, LIMIT_MEMORY.get(nodes, 1024.0), "MiB")
     figures.note(f"{nodes} nodes: at the peak", ", ".join(f"{name} {used:.0f} MiB" for name, used in sorted(memory.parts.items())))
+    for reason in failures(folder):
+        figures.note(f"{nodes} nodes: no pass", reason)
     for stage, seconds in stage_seconds(folder).items():
         figures.note(f"{nodes} nodes: {stage}", f"{seconds:.1f} s")
 
