@@ -43,7 +43,7 @@ from steps.softwarestack.contract.package_build import RETRIED, BuildFailure, Bu
 from steps.softwarestack.contract.stack_input import StackInput, StackPackage, package_folder
 from steps.softwarestack.package_packing import PackedContent, PackingError
 from steps.softwarestack.package_sandbox import BUILD, NOBODY, SandboxedWords, SandboxMount
-from steps.softwarestack.package_sources import SourceError, SourceShelf
+from steps.softwarestack.package_sources import SourceArchiveError, SourceShelf
 from steps.softwarestack.task_input import STACKS, StackBuildInput, cache_folder
 from steps.softwarestack.unpacked_packages import UnpackedPackages
 from steps.stages.stack_build.contract import BatchBuilt
@@ -59,6 +59,7 @@ MOST_OUTPUT: Final = 1 << 20
 """Bytes at the end of a program's output that are read."""
 _FULL: Final = (errno.ENOSPC, errno.EDQUOT)
 _DENIED: Final = (errno.EACCES, errno.EPERM, errno.EROFS)
+_PROXIES: Final = frozenset({"http_proxy", "https_proxy", "ftp_proxy", "all_proxy", "no_proxy"})
 _ROOM: Final = 1 << 20
 """Free bytes below which a disk counts as full, if a program could not write."""
 
@@ -142,7 +143,7 @@ class _PackageBuild:
         except BuildStopped as error:
             outcome = BuildOutcome.NOT_STARTED if error.needs else BuildOutcome.FAILED
             result = _failed(site, msgspec.structs.replace(draft, outcome=outcome, needs=error.needs), error.verdict)
-        except SourceError as error:
+        except SourceArchiveError as error:
             result = _failed(
                 site,
                 draft,
@@ -206,13 +207,14 @@ class _PackageBuild:
         program = SandboxedWords(
             words=command.arguments,
             mounts=tuple(self._all_mounts()),
-            environment=command.environment,
+            environment=_proxies() | command.environment if command.network else command.environment,
             limits=package_sandbox.limits(package.memory_mib),
             network=command.network,
         )
         seconds = timeouts.SOURCE_FETCH if command.network else float(site.stack.limits.build_seconds)
         end = build_process.run(package_sandbox.command(program, host, as_root=os.geteuid() == 0), self._output, seconds)
         self._tool_seconds += end.seconds
+        self._require_folders()
         output = _end_of(self._output)
         if end.code and output.startswith("bwrap: "):
             raise BadTask(f"bubblewrap refuses to run here: {output.splitlines()[0][:300]}", hint=_NO_SANDBOX)
@@ -229,6 +231,17 @@ class _PackageBuild:
             )
         if verdict.failure is not None:
             raise BuildStopped(verdict)
+
+    def _require_folders(self) -> None:
+        """Raise BuildStopped if a build has put a link in place of a folder from which this process reads, maybe as root."""
+        for folder in (
+            self._folder,
+            *(self._folder / name for name in (PACKAGES, MODULES, FETCHED)),
+            self._place.prefix(self._name),
+        ):
+            if folder.is_symlink() or not folder.is_dir():
+                line = f"the build replaced the folder {folder.name} of its workspace"
+                raise BuildStopped(CommandVerdict(failure=BuildFailure.SANITY, lines=(line,)))
 
     def _all_mounts(self) -> Iterator[SandboxMount]:
         yield SandboxMount(str(self._folder), BUILD, writable=True)
@@ -338,6 +351,11 @@ def _make_removable(folder: Path) -> None:
                 with contextlib.suppress(OSError):
                     if not os.path.islink(os.path.join(path, name)):
                         os.chmod(os.path.join(path, name), stat.S_IRWXU)
+
+
+def _proxies() -> dict[str, str]:
+    """Return the variables of this process that name HTTP proxies, which only a program that fetches gets."""
+    return {name: value for name, value in os.environ.items() if name.lower() in _PROXIES}
 
 
 def _own(path: Path) -> None:

@@ -14,7 +14,7 @@ from steps.softwarestack.contract.package_build import BuildFailure
 from steps.softwarestack.contract.stack_input import StackPackage, StackSource
 
 
-class SourceError(Exception):
+class SourceArchiveError(Exception):
     """Error: a source is not to be had; `failure` is fetch or checksum."""
 
     def __init__(self, failure: BuildFailure, message: str) -> None:
@@ -42,7 +42,7 @@ class SourceShelf:
     def missing(self, package: StackPackage) -> tuple[StackSource, ...]:
         """Return the sources of a package that neither the store nor a folder of the site has.
 
-        Sources in folders of the site are copied. Raises SourceError if a folder has the file with another digest only: whoever put
+        Sources in folders of the site are copied. Raises SourceArchiveError if a folder has the file with another digest only: whoever put
         it there meant it to be used.
         """
         return tuple(source for source in package.sources if not self.path(source).is_file() and not self._copied(package, source))
@@ -56,7 +56,7 @@ class SourceShelf:
                 return True
             wrong = f"{path} has the SHA-256 {digest}, the lock says {source.sha256}"
         if wrong:
-            raise SourceError(BuildFailure.CHECKSUM, wrong)
+            raise SourceArchiveError(BuildFailure.CHECKSUM, wrong)
         return False
 
     def _candidates(self, package: StackPackage, source: StackSource) -> Iterator[Path]:
@@ -67,7 +67,7 @@ class SourceShelf:
                     yield place / source.name
 
     def keep_fetched(self, sources: Iterable[StackSource], fetched: Path) -> None:
-        """Move sources from the folder into which a program fetched them. Raises SourceError for one that is missing or wrong."""
+        """Move sources from the folder into which a program fetched them. Raises SourceArchiveError for one that is missing or wrong."""
         for source in sources:
             paths = [path for path in fetched.rglob(source.name) if path.is_file() and not path.is_symlink()]
             digests = {_sha256(path): path for path in paths}
@@ -75,11 +75,11 @@ class SourceShelf:
                 self.keep(source, digests[source.sha256])
             elif digests:
                 other = next(iter(digests))
-                raise SourceError(
+                raise SourceArchiveError(
                     BuildFailure.CHECKSUM, f"{source.name} was fetched with the SHA-256 {other}, the lock says {source.sha256}"
                 )
             else:
-                raise SourceError(BuildFailure.FETCH, f"{source.name} was not fetched, and no folder of `sources` has it")
+                raise SourceArchiveError(BuildFailure.FETCH, f"{source.name} was not fetched, and no folder of `sources` has it")
 
     def keep(self, source: StackSource, path: Path) -> None:
         """Copy a source into the store; it appears whole, by a rename. Raises OSError."""

@@ -185,6 +185,16 @@ def test_what_may_not_travel_fails_the_build(script: str, reason: str, tmp_path:
     assert not list((tmp_path / "cache").rglob("*.json"))
 
 
+@pytest.mark.parametrize("folder", ["$BUILD/modules", "$BUILD/packages", "$BUILD/fetched", "$BUILD/packages/a-1.0-*"])
+def test_a_link_in_place_of_a_folder_leads_nobody_out(folder: str, tmp_path: Path) -> None:
+    (tmp_path / "outside").mkdir()
+    (tmp_path / "outside" / "secret").write_text("hunter2")
+    result = built(tmp_path, f"{GOOD} && set -- {folder} && mv $1 $BUILD/moved && ln -s {tmp_path}/outside $1")
+    assert (result.outcome, result.failure) == (BuildOutcome.FAILED, BuildFailure.SANITY)
+    assert "replaced the folder" in result.lines[0]
+    assert (tmp_path / "outside" / "secret").exists()
+
+
 def test_rights_are_made_equal_for_all_readers(tmp_path: Path) -> None:
     result = built(tmp_path, f"{GOOD} && chmod 4700 $PREFIX/bin/file && chmod 700 $PREFIX/bin")
     assert result.outcome is BuildOutcome.BUILT

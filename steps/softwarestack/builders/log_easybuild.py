@@ -115,7 +115,7 @@ _RULES: Final[tuple[tuple[re.Pattern[str], BuildFailure], ...]] = (
     (re.compile(r"Sanity check failed"), BuildFailure.SANITY),
     (re.compile(r"Failed to process easyconfig|does not match version reported|Failed to obtain class"), BuildFailure.INPUT),
 )
-"""What EasyBuild's own message says → the failure, the first match counts."""
+"""Text of EasyBuild's own message → the failure; the first match counts."""
 _CODES: Final = {
     **dict.fromkeys(range(2, 8), BuildFailure.INPUT),
     8: BuildFailure.DEPENDENCY,

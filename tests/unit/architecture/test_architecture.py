@@ -13,7 +13,7 @@ import pytest
 
 import steps
 import workflows
-from workflows.stages import IMAGE_ORDER, OPERATIONS, ORDER, STACK_ORDER
+from workflows.stages import FACTORY_STAGES, IMAGE_ORDER, OPERATIONS, ORDER, STACK_ORDER
 
 ROOT = Path(__file__).parents[3]
 CODE = [path for room in ("steps", "workflows", "playbooks") for path in sorted((ROOT / room).rglob("*.py"))]
@@ -105,7 +105,7 @@ REPEATED_MODULES = {
     "gate": "the judgements of one stage: steps/stages/STAGE/gate.py",
     "model": "the data types of one package",
     "probe": "the reading of one stage: steps/stages/STAGE/probe.py",
-    **dict.fromkeys((*ORDER, *OPERATIONS), "a stage has one basename everywhere"),
+    **dict.fromkeys((*ORDER, *OPERATIONS, *FACTORY_STAGES), "a stage has one basename everywhere"),
 }
 """Basenames that several modules of the product may share, with the reason."""
 
@@ -200,7 +200,7 @@ def test_tests_patch_nothing_of_ours_and_never_sleep() -> None:
     assert not [f"{_relative(path)}: {match}" for path in tests for match in forbidden.findall(path.read_text())]
 
 
-@pytest.mark.parametrize("stage", [*ORDER, *OPERATIONS])
+@pytest.mark.parametrize("stage", [*ORDER, *OPERATIONS, *FACTORY_STAGES])
 def test_a_stage_has_one_basename_everywhere(stage: str) -> None:
     places = [
         f"workflows/stages/{stage}.py",
@@ -279,6 +279,7 @@ STARTERS = {
     "steps/nodeimage/netboot/parent_death.py",
     "steps/nodeimage/netboot/qemu_machine.py",
     "steps/nodeimage/sandbox/sandbox_tests.py",
+    "steps/softwarestack/build_process.py",
     "steps/softwarestack/bounded_process.py",
     "workflows/app/specs/revisions.py",
     "workflows/engines/local/executor.py",

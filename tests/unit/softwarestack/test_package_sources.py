@@ -7,7 +7,7 @@ import pytest
 
 from steps.softwarestack.contract.package_build import BuildFailure
 from steps.softwarestack.contract.stack_input import StackPackage, StackSource
-from steps.softwarestack.package_sources import SourceError, SourceShelf
+from steps.softwarestack.package_sources import SourceArchiveError, SourceShelf
 
 DATA = b"an archive"
 SOURCE = StackSource(name="zlib-1.3.tar.gz", sha256=hashlib.sha256(DATA).hexdigest())
@@ -34,7 +34,7 @@ def test_a_source_that_is_nowhere_is_to_be_fetched(tmp_path: Path) -> None:
 
 def test_a_file_of_the_site_with_another_digest_is_an_error_of_its_own(tmp_path: Path) -> None:
     (tmp_path / SOURCE.name).write_bytes(b"another archive")
-    with pytest.raises(SourceError, match="has the SHA-256") as caught:
+    with pytest.raises(SourceArchiveError, match="has the SHA-256") as caught:
         SourceShelf(tmp_path / "store", (str(tmp_path),)).missing(PACKAGE)
     assert caught.value.failure is BuildFailure.CHECKSUM
 
@@ -50,11 +50,11 @@ def test_fetched_files_are_kept_by_their_digest(tmp_path: Path) -> None:
     shelf = SourceShelf(tmp_path / "store", ())
     fetched = tmp_path / "fetched/z/zlib"
     fetched.mkdir(parents=True)
-    with pytest.raises(SourceError, match="was not fetched") as caught:
+    with pytest.raises(SourceArchiveError, match="was not fetched") as caught:
         shelf.keep_fetched((SOURCE,), tmp_path / "fetched")
     assert caught.value.failure is BuildFailure.FETCH
     (fetched / SOURCE.name).write_bytes(b"<html>please log in</html>")
-    with pytest.raises(SourceError, match="was fetched with the SHA-256") as caught:
+    with pytest.raises(SourceArchiveError, match="was fetched with the SHA-256") as caught:
         shelf.keep_fetched((SOURCE,), tmp_path / "fetched")
     assert caught.value.failure is BuildFailure.CHECKSUM
     (fetched / SOURCE.name).write_bytes(DATA)
@@ -66,5 +66,5 @@ def test_a_fetched_link_is_no_source(tmp_path: Path) -> None:
     (tmp_path / "elsewhere").write_bytes(DATA)
     (tmp_path / "fetched").mkdir()
     (tmp_path / "fetched" / SOURCE.name).symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(SourceError, match="was not fetched"):
+    with pytest.raises(SourceArchiveError, match="was not fetched"):
         SourceShelf(tmp_path / "store", ()).keep_fetched((SOURCE,), tmp_path / "fetched")
