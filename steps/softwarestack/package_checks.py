@@ -19,7 +19,7 @@ from steps.contract.detachment import NO_FACTORY, ExternalLink, Factory
 from steps.errors import Refused, StepError
 from steps.softwarestack import package_listing
 from steps.softwarestack.contract import package_files, stack_release
-from steps.softwarestack.contract.package_files import LISTING, PackageFile, PackageListError
+from steps.softwarestack.contract.package_files import LISTING, ListedFile, PackageListError
 from steps.softwarestack.contract.stack_input import PACKAGES
 from steps.softwarestack.contract.stack_release import PackageContent
 from steps.softwarestack.link_checks import SYSTEM_FOLDERS
@@ -77,7 +77,7 @@ def package_problems(root: Path, package: PackageContent, *, read: bool) -> Iter
 
 
 def links_out(
-    package: PackageContent, files: Iterable[PackageFile], root: str, factory: Factory = NO_FACTORY
+    package: PackageContent, files: Iterable[ListedFile], root: str, factory: Factory = NO_FACTORY
 ) -> Iterator[ExternalLink]:
     """Yield the links of a package that lead out of the published packages.
 
@@ -100,7 +100,7 @@ def links_out(
             yield ExternalLink(place=place, leads_to=file.link, why="the link leads out of the packages")
 
 
-def listed_files(root: Path, package: PackageContent) -> tuple[PackageFile, ...]:
+def listed_files(root: Path, package: PackageContent) -> tuple[ListedFile, ...]:
     """Return the list of a published package's files; empty if it is missing or cannot be read, which `package_problems` tells."""
     try:
         return package_files.decode((root / PACKAGES / package.folder / LISTING).read_bytes())
@@ -156,7 +156,7 @@ def _unknown_needs(path: Path, why: str) -> StepError:
     return Refused(f"{path}: {why}: so nobody knows which packages its version needs", hint="repair or remove that version")
 
 
-def _file_problems(folder: Path, place: str, listed: Iterable[PackageFile], *, read: bool) -> Iterator[TreeProblem]:
+def _file_problems(folder: Path, place: str, listed: Iterable[ListedFile], *, read: bool) -> Iterator[TreeProblem]:
     expected = {file.path: file for file in listed}
     try:
         present = {file.path: file for file in package_listing.list_names(folder)}
@@ -173,7 +173,7 @@ def _file_problems(folder: Path, place: str, listed: Iterable[PackageFile], *, r
         yield TreeProblem(place=f"{place}/{path}", why="is listed nowhere")
 
 
-def _difference(file: PackageFile, actual: PackageFile | None) -> str:
+def _difference(file: ListedFile, actual: ListedFile | None) -> str:
     """Return how a file differs from the list in kind, size or target; empty if it does not."""
     if actual is None:
         return "is missing"
@@ -186,7 +186,7 @@ def _difference(file: PackageFile, actual: PackageFile | None) -> str:
     return "" if actual.executable == file.executable else f"is {'' if actual.executable else 'not '}executable"
 
 
-def _digest_difference(path: Path, file: PackageFile) -> str:
+def _digest_difference(path: Path, file: ListedFile) -> str:
     try:
         digest = package_listing.file_digest(path)
     except OSError as error:

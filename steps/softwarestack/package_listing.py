@@ -9,10 +9,10 @@ from pathlib import Path
 import msgspec
 
 from steps.errors import BadTask
-from steps.softwarestack.contract.package_files import LISTING, PackageFile
+from steps.softwarestack.contract.package_files import LISTING, ListedFile
 
 
-def list_package(folder: Path) -> tuple[PackageFile, ...]:
+def list_package(folder: Path) -> tuple[ListedFile, ...]:
     """Return the files, links and empty folders below a package's folder, with digests. Raises BadTask for any other kind of file.
 
     Files that run with other rights (setuid, setgid) are refused as well: a shared folder must not give them away.
@@ -20,7 +20,7 @@ def list_package(folder: Path) -> tuple[PackageFile, ...]:
     return tuple(_with_digest(folder, file) for file in list_names(folder))
 
 
-def list_names(folder: Path) -> Iterator[PackageFile]:
+def list_names(folder: Path) -> Iterator[ListedFile]:
     """Yield the files, links and empty folders below a package's folder, without digests, as `list_package` does."""
     for place, folders, names in os.walk(folder):
         base = Path(place)
@@ -31,7 +31,7 @@ def list_names(folder: Path) -> Iterator[PackageFile]:
             if path != LISTING:
                 yield _entry(folder, path)
         if not folders and not names and base != folder:
-            yield PackageFile(path=str(base.relative_to(folder)), folder=True)
+            yield ListedFile(path=str(base.relative_to(folder)), folder=True)
 
 
 def file_digest(path: Path) -> str:
@@ -40,18 +40,18 @@ def file_digest(path: Path) -> str:
         return f"sha256:{hashlib.file_digest(stream, 'sha256').hexdigest()}"
 
 
-def _entry(folder: Path, path: str) -> PackageFile:
+def _entry(folder: Path, path: str) -> ListedFile:
     facts = (folder / path).lstat()
     if stat.S_ISLNK(facts.st_mode):
-        return PackageFile(path=path, link=os.readlink(folder / path))
+        return ListedFile(path=path, link=os.readlink(folder / path))
     if not stat.S_ISREG(facts.st_mode):
         raise BadTask(f"{folder / path} is no file, link or folder", hint="a package holds nothing else; see who made it")
     if facts.st_mode & (stat.S_ISUID | stat.S_ISGID):
         raise BadTask(f"{folder / path} is setuid or setgid", hint="install the package without these rights")
-    return PackageFile(path=path, size=facts.st_size, executable=bool(facts.st_mode & stat.S_IXUSR))
+    return ListedFile(path=path, size=facts.st_size, executable=bool(facts.st_mode & stat.S_IXUSR))
 
 
-def _with_digest(folder: Path, file: PackageFile) -> PackageFile:
+def _with_digest(folder: Path, file: ListedFile) -> ListedFile:
     if file.link or file.folder:
         return file
     return msgspec.structs.replace(file, digest=file_digest(folder / file.path))

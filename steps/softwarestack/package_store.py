@@ -43,7 +43,7 @@ from steps.contract.canonical import canonical
 from steps.errors import BadTask, Refused, StepError, StoreBusy
 from steps.softwarestack import package_checks, package_listing
 from steps.softwarestack.contract import package_files
-from steps.softwarestack.contract.package_files import LISTING, PackageFile
+from steps.softwarestack.contract.package_files import LISTING, ListedFile
 from steps.softwarestack.contract.stack_input import PACKAGES
 from steps.softwarestack.contract.stack_release import PackageContent
 
@@ -253,7 +253,7 @@ def _reservation(path: Path) -> Reservation | None:
         return None
 
 
-def _copy_files(source: Path, folder: Path) -> tuple[PackageFile, ...]:
+def _copy_files(source: Path, folder: Path) -> tuple[ListedFile, ...]:
     """Copy a package's files, links and folders into an empty folder, and return their list, with digests of the bytes read.
 
     Times are kept, because Python compares those of a module and of its bytecode.
@@ -266,19 +266,19 @@ def _copy_files(source: Path, folder: Path) -> tuple[PackageFile, ...]:
         if file.link:
             os.symlink(file.link, folder / file.path)
 
-    def copy(file: PackageFile) -> PackageFile:
+    def copy(file: ListedFile) -> ListedFile:
         return file if file.link or file.folder else _copy_file(source / file.path, folder / file.path, file)
 
     with ThreadPoolExecutor(_COPIES) as pool:
         return tuple(pool.map(copy, entries))
 
 
-def _folders(file: PackageFile) -> Iterator[str]:
+def _folders(file: ListedFile) -> Iterator[str]:
     parts = Path(file.path).parts if file.folder else Path(file.path).parts[:-1]
     yield from ("/".join(parts[: depth + 1]) for depth in range(len(parts)))
 
 
-def _copy_file(source: Path, target: Path, file: PackageFile) -> PackageFile:
+def _copy_file(source: Path, target: Path, file: ListedFile) -> ListedFile:
     digest = hashlib.sha256()
     handle = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, _FILE)
     with os.fdopen(handle, "wb") as stream, source.open("rb") as original:
@@ -294,10 +294,10 @@ def _copy_file(source: Path, target: Path, file: PackageFile) -> PackageFile:
     return msgspec.structs.replace(file, digest=f"sha256:{digest.hexdigest()}", size=size)
 
 
-def _compare(folder: Path, files: Iterable[PackageFile]) -> None:
+def _compare(folder: Path, files: Iterable[ListedFile]) -> None:
     """Read copied files again. Raises BytesDiffer for the first that has other bytes than were written."""
 
-    def differs(file: PackageFile) -> bool:
+    def differs(file: ListedFile) -> bool:
         return bool(file.digest) and package_listing.file_digest(folder / file.path) != file.digest
 
     listed = tuple(files)

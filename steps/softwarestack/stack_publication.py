@@ -181,7 +181,7 @@ def _observed(request: PublishRequest, outcome: PublishOutcome) -> PublishedStac
         manifest=tree.manifest_digest(version),
         before=outcome.before,
         unchanged=outcome.unchanged,
-        found=files_found(tree, version),
+        present=files_found(tree, version),
         listed=kind.files_of(tree, version),
         packages=len(packages),
         size=manifest.size if manifest is not None else 0,

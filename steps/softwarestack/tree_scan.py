@@ -15,7 +15,7 @@ from steps import timeouts
 from steps.clients import process
 from steps.errors import BadTask, NotUnderstood
 from steps.softwarestack import elf_links
-from steps.softwarestack.contract.package_files import LISTING, PackageFile
+from steps.softwarestack.contract.package_files import LISTING, ListedFile
 from steps.softwarestack.contract.stack_input import PACKAGES
 from steps.softwarestack.contract.stack_release import MODULES
 from steps.softwarestack.link_checks import SystemLibraries, TraceRules, TreeFile, TreeListing
@@ -62,16 +62,16 @@ def scan(root: Path, rules: TraceRules, tops: Iterable[str] = (PACKAGES, MODULES
     )
 
 
-def package_files(listing: TreeListing, folder: str) -> tuple[PackageFile, ...]:
+def package_files(listing: TreeListing, folder: str) -> tuple[ListedFile, ...]:
     """Return the files of one package's folder as `package_listing.list_package` does, without another read."""
     top = f"{PACKAGES}/{folder}/"
     files = [
-        PackageFile(path=path[len(top) :], digest=file.digest, size=file.size, executable=file.executable)
+        ListedFile(path=path[len(top) :], digest=file.digest, size=file.size, executable=file.executable)
         for path, file in listing.files.items()
         if path.startswith(top)
     ]
-    files += [PackageFile(path=path[len(top) :], link=target) for path, target in listing.links.items() if path.startswith(top)]
-    files += [PackageFile(path=path[len(top) :], folder=True) for path in listing.empty_folders if path.startswith(top)]
+    files += [ListedFile(path=path[len(top) :], link=target) for path, target in listing.links.items() if path.startswith(top)]
+    files += [ListedFile(path=path[len(top) :], folder=True) for path in listing.empty_folders if path.startswith(top)]
     return tuple(files)
 
 

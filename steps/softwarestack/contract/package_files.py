@@ -22,7 +22,7 @@ class PackageListError(ValueError):
     """Error: a file is no list of a package's files that this version can read; the message says why."""
 
 
-class PackageFile(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class ListedFile(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """File, symbolic link or empty folder of a package; `path` is relative to the package's folder.
 
     A file has `digest` (`sha256:…`), `size` and `executable`, a link its target in `link`; an empty folder has `folder` alone.
@@ -37,20 +37,20 @@ class PackageFile(Struct, frozen=True, kw_only=True, omit_defaults=True):
     folder: bool = False
 
 
-def encode(files: Iterable[PackageFile]) -> bytes:
+def encode(files: Iterable[ListedFile]) -> bytes:
     """Return the bytes of a package's list, in the order of paths."""
     return canonical(sorted(files, key=attrgetter("path"))) + b"\n"
 
 
-def digest(files: Iterable[PackageFile]) -> str:
+def digest(files: Iterable[ListedFile]) -> str:
     """Return the digest of a package's list, which stands for the content of the package."""
     return digest_bytes(encode(files))
 
 
-def decode(data: bytes) -> tuple[PackageFile, ...]:
+def decode(data: bytes) -> tuple[ListedFile, ...]:
     """Return the files in the bytes of a package's list. Raises PackageListError, for paths that lead out of the package too."""
     try:
-        files = msgspec.json.decode(data, type=tuple[PackageFile, ...])
+        files = msgspec.json.decode(data, type=tuple[ListedFile, ...])
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise PackageListError(f"{LISTING}: {error}") from error
     for file in files:

@@ -147,7 +147,7 @@ class PublishedStack(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Observation of gate stack_publish/version: the published version, read back from where users read it.
 
     `version` is the version that the pointer names, `before` the one that it named before. `manifest` is the digest of that
-    version's manifest; `found` are its files, `listed` those of its manifest. `unchanged`: this stack was published already, and
+    version's manifest; `present` are its files, `listed` those of its manifest. `unchanged`: this stack was published already, and
     nothing was written. `missing_packages` are folders of packages that the manifest names and the root lacks. `incoming` are half
     copied files of an earlier attempt, `outside` links that lead out of the tree. `signature` is `good`, `bad`, `none`, or
     `unknown` if no signer is trusted. Changes are entries `name@version`, or `name old → new`.
@@ -158,7 +158,7 @@ class PublishedStack(Struct, frozen=True, kw_only=True, omit_defaults=True):
     manifest: str = ""
     before: str = ""
     unchanged: bool = False
-    found: tuple[ReleaseFile, ...] = ()
+    present: tuple[ReleaseFile, ...] = ()
     listed: tuple[ReleaseFile, ...] = ()
     packages: int = 0
     copied: int = 0

@@ -46,6 +46,11 @@ class Published(Struct, frozen=True, kw_only=True, omit_defaults=True):
     origin: str = ""
     """Origin of the version's recipe at the time it was published."""
 
+    @property
+    def present(self) -> tuple[ReleaseFile, ...]:
+        """Return the files of the version."""
+        return self.found
+
 
 class PublishedExpectation(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Expectation of the gate image_publish/tree: groups with boot scripts, signature if wanted, number of versions to keep."""

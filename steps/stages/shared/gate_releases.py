@@ -27,7 +27,7 @@ class PublishedVersion(Protocol):
         """Return the version that the pointer named before; empty for the first one."""
 
     @property
-    def found(self) -> tuple[ReleaseFile, ...]:
+    def present(self) -> tuple[ReleaseFile, ...]:
         """Return the files of the version."""
 
     @property
@@ -81,17 +81,17 @@ def read_findings(seen: PublishedVersion, words: ReleaseWords) -> Iterator[Findi
         manifest = f"{seen.version} has the manifest {seen.manifest}"
         step = "roll back, and see who wrote into the version"
         yield fail(FailureClass.COMPARISON, manifest, "the digest in the version's name", step)
-    if not seen.listed or not seen.found:
+    if not seen.listed or not seen.present:
         yield unknown(FailureClass.RUNTIME, "no file of the version was read back", "all files of its manifest", "publish again")
 
 
 def file_findings(seen: PublishedVersion, words: ReleaseWords) -> Iterator[Finding]:
     """Yield a finding if files of the version are not those that its manifest lists."""
-    present = {part.name: part for part in seen.found}
+    files = {part.name: part for part in seen.present}
     step = f"roll back, see the disk of {words.server}, publish again"
     wrong = []
     for part in seen.listed:
-        have = present.pop(part.name, None)
+        have = files.pop(part.name, None)
         if have is None:
             wrong.append(f"{part.name} is missing")
         elif have.size != part.size:
@@ -100,9 +100,9 @@ def file_findings(seen: PublishedVersion, words: ReleaseWords) -> Iterator[Findi
             wrong.append(f"{part.name} has the digest {have.digest or 'of nothing: it was not read'} instead of {part.digest}")
     if wrong:
         yield fail(FailureClass.COMPARISON, f"in {seen.version} {some(wrong)}", "the files that its manifest lists", step)
-    if extra := sorted(set(present) - {"manifest.json.sig"}):
-        files = f"{seen.version} has files that nothing lists: {some(extra)}"
-        yield fail(FailureClass.COMPARISON, files, "listed files and no others", "see who wrote into a version that is published")
+    if extra := sorted(set(files) - {"manifest.json.sig"}):
+        strays = f"{seen.version} has files that nothing lists: {some(extra)}"
+        yield fail(FailureClass.COMPARISON, strays, "listed files and no others", "see who wrote into a version that is published")
 
 
 def signature_findings(seen: PublishedVersion, *, signed: bool) -> Iterator[Finding]:
