@@ -38,7 +38,10 @@ def rendered_bytes(plan: StackPlan) -> int:
 
 
 def task_names(plan: StackPlan) -> dict[str, str]:
-    """Return the names of tasks by hash: the package's name and so many characters of its hash as make the name unique."""
+    """Return the names of tasks by hash: the package's name and so many characters of its hash as make the name unique.
+
+    None begins with a digit: Argo's CRDs refuse that for tasks with dependencies.
+    """
     length = _SHORTEST_IN_NAMES
     while True:
         names = {hash_: f"{_plain(build.node.name)}-{hash_[:length]}" for hash_, build in plan.builds.items()}
@@ -70,4 +73,5 @@ def direct_needs(schedule: BuildSchedule) -> Mapping[str, tuple[str, ...]]:
 
 
 def _plain(name: str) -> str:
-    return re.sub(r"[^A-Za-z0-9-]", "-", name)
+    plain = re.sub(r"[^A-Za-z0-9-]", "-", name)
+    return f"p-{plain}" if plain[0].isdigit() else plain

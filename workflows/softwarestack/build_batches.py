@@ -1,0 +1,219 @@
+"""Batches of builds: which builds share a task, so that the tasks of a stack fit into Argo's DAGs and the stack takes no longer.
+
+Argo's CRDs admit 200 tasks in a DAG (`maxItems` of `dag.tasks`, Argo Workflows 4.1.2). A stack with more builds first puts tiny
+builds together. If that would take too long, it keeps more batches in several groups, each a DAG of its own; a group starts once
+the groups that it needs have ended. Pure: equal schedules give equal batches.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final
+
+from workflows.softwarestack import build_tasks
+from workflows.softwarestack.batch_contraction import contract
+from workflows.softwarestack.build_schedule import BuildSchedule
+
+LIMIT: Final = 200
+"""Most batches of one group."""
+MOST: Final = 2000
+"""Most batches of all groups together: Argo stores the state of each in one object of about 1 MiB."""
+TOLERANCE: Final = 1.05
+"""Duration of the batches, as a multiple of the least possible one, above which groups are tried."""
+_SLOTS: Final = 64
+"""Builds at a time that are assumed if nothing limits them."""
+_END: Final = "end of group "
+
+
+@dataclass(frozen=True)
+class BuildBatches:
+    """Batches of builds by key, which is the hash of the first build, and the group of each.
+
+    `packages` has the builds of each batch in the order in which they run. `needs` has, for each batch, the batches that it waits
+    for; batches are listed after those.
+    """
+
+    seconds: Mapping[str, float]
+    packages: Mapping[str, tuple[str, ...]]
+    needs: Mapping[str, tuple[str, ...]]
+    group: Mapping[str, int]
+
+    @cached_property
+    def order(self) -> tuple[str, ...]:
+        """Keys of the batches in the order in which ready ones start, by descending critical path, each after all that it needs."""
+        return tuple(key for key in self.schedule.by_priority if key in self.packages)
+
+    @cached_property
+    def direct(self) -> Mapping[str, tuple[str, ...]]:
+        """For each batch the batches that it waits for, without those that another of them waits for anyway."""
+        return build_tasks.direct_needs(BuildSchedule(self.seconds, self.needs))
+
+    @cached_property
+    def schedule(self) -> BuildSchedule:
+        """The schedule of the batches, in which a group's end is a build that takes no time."""
+        if len(set(self.group.values())) == 1:
+            return BuildSchedule(self.seconds, self.needs)
+        members, before = dict[int, list[str]](), dict[int, set[int]]()
+        for key, group in self.group.items():
+            members.setdefault(group, []).append(key)
+            before.setdefault(group, set()).update(self.group[needed] for needed in self.needs[key])
+        seconds, needs = dict[str, float](), dict[str, tuple[str, ...]]()
+        for group in sorted(members):
+            ends = tuple(f"{_END}{earlier}" for earlier in sorted(before[group] - {group}))
+            for key in members[group]:
+                seconds[key] = self.seconds[key]
+                needs[key] = (*(needed for needed in self.needs[key] if self.group[needed] == group), *ends)
+            seconds[f"{_END}{group}"], needs[f"{_END}{group}"] = 0.0, tuple(members[group])
+        return BuildSchedule(seconds, needs)
+
+    def makespan(self, slots: int) -> float:
+        """Return the seconds until all batches are done, with at most `slots` of them at any time."""
+        return self.schedule.makespan(slots)
+
+
+def batches(schedule: BuildSchedule, slots: int = 0, limit: int = LIMIT, most: int = MOST) -> BuildBatches:
+    """Return the batches of a schedule: a batch for each build if `limit` admits it, else as many as cost little time.
+
+    `slots` is the largest number of builds at a time, 0 if nothing limits it.
+    """
+    if len(schedule.seconds) <= limit:
+        return _batches(schedule, [[hash_] for hash_ in schedule.seconds])
+    at_once = slots or _SLOTS
+    tried = list[BuildBatches]()
+    if len(schedule.seconds) <= most:
+        # a bound for many slots keeps more of the graph's width, one for these slots merges more
+        for bound in dict.fromkeys((schedule.bound(max(at_once, _SLOTS)), schedule.bound(at_once))):
+            tried.append(_batches(schedule, contract(schedule, bound, limit)))
+            if tried[-1].makespan(at_once) <= TOLERANCE * schedule.bound(at_once):
+                return tried[-1]
+    tried += [_grouped(schedule, hub, limit, most) for hub in (limit, 4 * limit)]
+    return min(tried, key=lambda made: made.makespan(at_once))
+
+
+def _batches(schedule: BuildSchedule, members: Sequence[Sequence[str]], groups: Sequence[int] = ()) -> BuildBatches:
+    """Return batches with these members, each in topological order; `members` themselves may come in any order."""
+    place = {hash_: number for number, hash_ in enumerate(schedule.seconds)}
+    batch_of = {hash_: number for number, batch in enumerate(members) for hash_ in batch}
+    waits = [
+        dict.fromkeys(batch_of[needed] for hash_ in batch for needed in schedule.needs[hash_] if batch_of[needed] != number)
+        for number, batch in enumerate(members)
+    ]
+    ordered = _topological(waits, [max(place[hash_] for hash_ in batch) for batch in members])
+    keys = [batch[0] for batch in members]
+    return BuildBatches(
+        seconds={keys[number]: sum(schedule.seconds[hash_] for hash_ in members[number]) for number in ordered},
+        packages={keys[number]: tuple(members[number]) for number in ordered},
+        needs={keys[number]: tuple(keys[needed] for needed in waits[number]) for number in ordered},
+        group={keys[number]: groups[number] if groups else 0 for number in ordered},
+    )
+
+
+def _topological(waits: Sequence[Iterable[int]], place: Sequence[int]) -> list[int]:
+    """Return the numbers of batches, each after those that it waits for, otherwise by `place`."""
+    ordered, visited = list[int](), set[int]()
+    for first in sorted(range(len(place)), key=place.__getitem__):
+        waiting = [first]
+        while waiting:
+            number = waiting[-1]
+            fresh = [needed for needed in waits[number] if needed not in visited]
+            if number in visited or not fresh:
+                waiting.pop()
+                if number not in visited:
+                    visited.add(number)
+                    ordered.append(number)
+            else:
+                waiting += fresh
+    return ordered
+
+
+def _grouped(schedule: BuildSchedule, hub: int, limit: int, most: int) -> BuildBatches:
+    """Return batches in groups: first the builds that at least `hub` others wait for, then what hangs together beside these."""
+    followers = _followers(schedule)
+    hubs = [hash_ for hash_ in schedule.seconds if followers[hash_] >= hub][: most // 2]
+    components = _components(schedule, frozenset(hubs))
+    members: list[Sequence[str]] = [[hash_] for hash_ in hubs]
+    groups = [number // limit for number in range(len(hubs))]
+    next_group, free = (groups[-1] + 1 if groups else 0), 0
+    room = _chunk_seconds(schedule, components, most - len(hubs) - most // 20)
+    for neighbours in _joined(schedule, components, room):
+        chunks = _chunks(schedule, neighbours, room)
+        if len(chunks) > free:
+            next_group, free = next_group + 1, limit
+        for chunk in chunks:
+            if not free:
+                next_group, free = next_group + 1, limit
+            members.append(chunk)
+            groups.append(next_group - 1)
+            free -= 1
+    return _batches(schedule, members, groups)
+
+
+def _followers(schedule: BuildSchedule) -> dict[str, int]:
+    """Return for each build how many others wait for it, directly or through others."""
+    number = {hash_: place for place, hash_ in enumerate(schedule.seconds)}
+    behind = dict.fromkeys(schedule.seconds, 0)  # bit sets
+    for hash_ in reversed(tuple(schedule.seconds)):
+        through = behind[hash_] | 1 << number[hash_]
+        for needed in schedule.needs[hash_]:
+            behind[needed] |= through
+    return {hash_: bits.bit_count() for hash_, bits in behind.items()}
+
+
+def _components(schedule: BuildSchedule, hubs: frozenset[str]) -> list[list[str]]:
+    """Return the builds beside the hubs in sets between which no build needs another, each in topological order."""
+    head = {hash_: hash_ for hash_ in schedule.seconds if hash_ not in hubs}
+
+    def root(hash_: str) -> str:
+        while head[hash_] != hash_:
+            head[hash_] = hash_ = head[head[hash_]]
+        return hash_
+
+    for hash_ in head:
+        for needed in schedule.needs[hash_]:
+            if needed not in hubs:
+                head[root(needed)] = root(hash_)
+    components = dict[str, list[str]]()
+    for hash_ in head:
+        components.setdefault(root(hash_), []).append(hash_)
+    return sorted(components.values(), key=len, reverse=True)
+
+
+def _chunk_seconds(schedule: BuildSchedule, components: Sequence[Sequence[str]], most: int) -> float:
+    """Return the duration up to which neighbours are put together, so that at most `most` batches are left."""
+    low, high = 0.0, 2 * schedule.serial
+    if sum(map(len, components)) <= most:
+        return low
+    for _ in range(24):
+        middle = (low + high) / 2
+        if sum(len(_chunks(schedule, neighbours, middle)) for neighbours in _joined(schedule, components, middle)) > most:
+            low = middle
+        else:
+            high = middle
+    return high
+
+
+def _joined(schedule: BuildSchedule, components: Sequence[Sequence[str]], room: float) -> list[list[str]]:
+    """Return the components with small ones put together, as long as they take at most `room` seconds."""
+    joined, seconds = list[list[str]](), 0.0
+    for component in components:
+        own = sum(schedule.seconds[hash_] for hash_ in component)
+        seconds += own
+        if joined and seconds <= room:
+            joined[-1] += component
+        else:
+            joined.append([*component])
+            seconds = own
+    return joined
+
+
+def _chunks(schedule: BuildSchedule, component: Sequence[str], room: float) -> list[list[str]]:
+    """Return neighbours in a topological order as batches that take at most `room` seconds; a longer build is alone."""
+    chunks, seconds = list[list[str]](), 0.0
+    for hash_ in component:
+        seconds += schedule.seconds[hash_]
+        if chunks and seconds <= room:
+            chunks[-1].append(hash_)
+        else:
+            chunks.append([hash_])
+            seconds = schedule.seconds[hash_]
+    return chunks
