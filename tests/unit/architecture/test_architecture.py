@@ -105,6 +105,8 @@ REPEATED_MODULES = {
     "gate": "the judgements of one stage: steps/stages/STAGE/gate.py",
     "model": "the data types of one package",
     "probe": "the reading of one stage: steps/stages/STAGE/probe.py",
+    "product_report": "the section of one product in a run's report, found by name: steps/PRODUCT/product_report.py",
+    "tasks": "the entry points of one product's tasks, found by name: steps/PRODUCT/tasks.py",
     **dict.fromkeys((*ORDER, *OPERATIONS, *FACTORY_STAGES), "a stage has one basename everywhere"),
 }
 """Basenames that several modules of the product may share, with the reason."""

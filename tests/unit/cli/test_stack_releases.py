@@ -24,7 +24,7 @@ def root(tmp_path: Path) -> Path:
 
 
 def data(machine: Machine, *words: str | Path, code: int = 0) -> Any:
-    """What a command prints as JSON."""
+    """Return the data that a command prints as JSON."""
     done = machine.call("stack", *words, "-o", "json")
     assert done.code == code, done.text
     return json.loads(done.out)
