@@ -28,6 +28,25 @@ TESTS = [
     {"name": "qr_code", "modules": ["GCC", "qrencode"], "command": ["qrencode", "-o", "/dev/null", "a stack"], "timeout": "60s"},
 ]
 
+REFRAME = """
+import reframe as rfm
+import reframe.utility.sanity as sn
+
+
+@rfm.simple_test
+class RanksAgree(rfm.RunOnlyRegressionTest):
+    valid_systems = ["*"]
+    valid_prog_environs = ["*"]
+    modules = ["gompi", "mpisum"]
+    executable = "mpisum"
+    num_tasks = 2
+
+    @sanity_function
+    def agree(self):
+        return sn.assert_found(r"^2 ranks agree", self.stdout)
+"""
+"""A test of ReFrame, as a site writes it."""
+
 
 class Site:
     """Everything of one stack below one folder; `root` is the folder that stacks are published to, `cache` the build cache."""
