@@ -1,4 +1,4 @@
-"""Packages of a stack from the build cache, as the assembly of a tree reads them (`tree_assembly.PackageSource`)."""
+"""Packages of a stack from the build cache, as the assembly of a tree reads them (`tree_assembly.PackageSupply`)."""
 
 import os
 import shutil

@@ -45,7 +45,7 @@ MOST_OF_A_KIND: Final = 10
 _SCHEMA: Final = 1
 
 
-class PackageSource(Protocol):
+class PackageSupply(Protocol):
     """Source of packages: the build cache as a tree needs it."""
 
     def archive(self, package: StackPackage) -> str:
@@ -80,7 +80,7 @@ def tree_folder(trees: Path, digest_: str) -> Path:
     return trees / digest_.removeprefix("sha256:")
 
 
-def assemble(trees: Path, stack: StackInput, source: PackageSource, rules: TraceRules) -> TreeObservation:
+def assemble(trees: Path, stack: StackInput, source: PackageSupply, rules: TraceRules) -> TreeObservation:
     """Install a stack's packages into its tree, check it, and return the observation of gate stack_tree/tree.
 
     Raises BadTask for packages with files of other kinds, and what the source raises for entries that cannot be read or trusted.
@@ -114,7 +114,7 @@ def _not_cached(stack: StackInput, archives: dict[str, str]) -> Iterator[TreeFin
             yield TreeFinding(path=path, kind=TreeProblemKind.MISSING, detail="the build cache does not have it")
 
 
-def _collisions(stack: StackInput, source: PackageSource) -> Iterator[TreeFinding]:
+def _collisions(stack: StackInput, source: PackageSupply) -> Iterator[TreeFinding]:
     """Yield the module files that two packages bring: one would replace the other in silence."""
     owners: dict[str, StackPackage] = {}
     for package in stack.installed:
@@ -143,7 +143,7 @@ def plan(stack: StackInput, rules: TraceRules) -> TreePlan:
     )
 
 
-def _tree(trees: Path, stack: StackInput, source: PackageSource, archives: dict[str, str], rules: TraceRules) -> AssembledTree:
+def _tree(trees: Path, stack: StackInput, source: PackageSupply, archives: dict[str, str], rules: TraceRules) -> AssembledTree:
     """Return the stack's tree, made now unless it is there with the content of its manifest."""
     digest_ = tree_digest(stack, archives.values())
     place = tree_folder(trees, digest_)
@@ -176,7 +176,7 @@ def _locked(path: Path) -> Iterator[None]:
         yield
 
 
-def _install(work: Path, stack: StackInput, source: PackageSource) -> None:
+def _install(work: Path, stack: StackInput, source: PackageSupply) -> None:
     (work / PACKAGES).mkdir(parents=True)
     (work / MODULES).mkdir()
 

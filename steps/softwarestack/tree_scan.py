@@ -35,7 +35,7 @@ _NOTES: Final = re.compile(r"/(?:easybuild|\.spack)/")
 """Folders in which the build tools keep logs and recipes in a package."""
 
 
-class _Names(Struct, frozen=True):
+class _TreePaths(Struct, frozen=True):
     """Paths of a tree by kind: files with their modes and sizes, links with their targets, folders."""
 
     files: dict[str, os.stat_result]
@@ -49,7 +49,7 @@ def scan(root: Path, rules: TraceRules, tops: Iterable[str] = (PACKAGES, MODULES
 
     Raises BadTask for anything but files, links and folders, and for setuid and setgid files.
     """
-    names = _Names({}, {}, set(), [])
+    names = _TreePaths({}, {}, set(), [])
     for top in tops:
         _walk(root, top, names)
     paths = sorted(names.files)
@@ -87,7 +87,7 @@ def system_libraries() -> SystemLibraries:
     return SystemLibraries(names=frozenset(name for name, _ in cached), folders=tuple(folders))
 
 
-def _walk(root: Path, top: str, names: _Names) -> None:
+def _walk(root: Path, top: str, names: _TreePaths) -> None:
     folders = [top]
     while folders:
         folder = folders.pop()

@@ -70,7 +70,7 @@ def lua(name: str, *lines: str) -> str:
 
 
 class HandmadePackages:
-    """A source of packages that a test has written: path → text, bytes, or a link's target in a tuple. Files in bin/ are programs."""
+    """A supply of packages that a test wrote: path → text, bytes, or a link's target in a tuple. Files in bin/ are programs."""
 
     def __init__(self) -> None:
         self.files: dict[str, dict[str, str | bytes | tuple[str]]] = {}
