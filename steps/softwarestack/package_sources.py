@@ -42,8 +42,8 @@ class SourceShelf:
     def missing(self, package: StackPackage) -> tuple[StackSource, ...]:
         """Return the sources of a package that neither the store nor a folder of the site has.
 
-        Sources in folders of the site are copied. Raises SourceArchiveError if a folder has the file with another digest only: whoever put
-        it there meant it to be used.
+        Sources in folders of the site are copied. Raises SourceArchiveError if a folder has the file with another digest only:
+        whoever put it there meant it to be used.
         """
         return tuple(source for source in package.sources if not self.path(source).is_file() and not self._copied(package, source))
 
@@ -67,7 +67,7 @@ class SourceShelf:
                     yield place / source.name
 
     def keep_fetched(self, sources: Iterable[StackSource], fetched: Path) -> None:
-        """Move sources from the folder into which a program fetched them. Raises SourceArchiveError for one that is missing or wrong."""
+        """Keep sources from the folder into which a program fetched them. Raises SourceArchiveError for a missing or wrong one."""
         for source in sources:
             paths = [path for path in fetched.rglob(source.name) if path.is_file() and not path.is_symlink()]
             digests = {_sha256(path): path for path in paths}

@@ -139,7 +139,8 @@ class EasyBuildProgram:
 
     def log(self, package: StackPackage, place: BuildPlace) -> str:
         """Return the end of EasyBuild's log: in the package after a success, else in the folder for logs."""
-        folders = (place.folder / "logs", *_own_folders(place.prefix(package_folder(package))))
+        logs_folder = place.folder / "logs"
+        folders = (*(() if logs_folder.is_symlink() else (logs_folder,)), *_own_folders(place.prefix(package_folder(package))))
         logs = [path for folder in folders for path in folder.glob("easybuild-*.log") if path.is_file() and not path.is_symlink()]
         return _end_of(max(logs, key=lambda path: path.stat().st_mtime_ns)) if logs else ""
 
