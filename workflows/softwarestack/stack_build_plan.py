@@ -15,7 +15,7 @@ from steps.softwarestack.contract.stack_input import MAX_BYTES, StackBatch, Stac
 from workflows.plan import approvals
 from workflows.plan.compiler import END_TASKS, OPEN_SECONDS
 from workflows.plan.model import Plan, PlanError, Starts
-from workflows.softwarestack import build_tasks
+from workflows.softwarestack import build_batches, build_tasks
 from workflows.softwarestack.stack_plan import StackPlan
 from workflows.softwarestack.stack_resolution import ResolvedStack
 from workflows.softwarestack.stack_spec import SIGN_KEY, StackSpec
@@ -36,7 +36,8 @@ def compile_stack(
 
     Raises PlanError for an unknown stage, and for a stack that is too large to travel with the tasks.
     """
-    batches, graph = _single_batches(builds)
+    most = at_once or spec.builds_at_once
+    batches, graph = _batches(builds, most)
     stack = replace(resolved.stack, batches=batches)
     files = stack_input.encode_files(resolved.files)
     site = StackSite(
@@ -44,7 +45,7 @@ def compile_stack(
         files=stack_input.files_digest(files),
         place=publish_target(spec),
         graph=graph,
-        at_once=at_once or spec.builds_at_once,
+        at_once=most,
         again=again,
     )
     optional_stages = (importlib.import_module(f"workflows.stages.{name}").build(site) for name in STACK_ORDER)
@@ -81,15 +82,16 @@ def compile_stack(
     )
 
 
-def _single_batches(builds: StackPlan) -> tuple[tuple[StackBatch, ...], tuple[GraphTask, ...]]:
-    """Return a batch and a task of the graph for each build, in the order in which builds start."""
-    names, needs = build_tasks.task_names(builds), build_tasks.direct_needs(builds.schedule)
-    order = builds.schedule.by_priority
+def _batches(builds: StackPlan, at_once: int) -> tuple[tuple[StackBatch, ...], tuple[GraphTask, ...]]:
+    """Return the batches of builds in the order in which they start, and a task of the graph for each."""
+    if not builds.builds:
+        return (), ()
+    made, names = build_batches.batches(builds.schedule, at_once), build_tasks.task_names(builds)
     tasks = (
-        GraphTask(name=names[hash_], shard=number, after=tuple(names[needed] for needed in needs[hash_]))
-        for number, hash_ in enumerate(order)
+        GraphTask(name=names[key], shard=number, after=tuple(names[needed] for needed in made.direct[key]), group=made.group[key])
+        for number, key in enumerate(made.order)
     )
-    return tuple(StackBatch(packages=(hash_,)) for hash_ in order), tuple(tasks)
+    return tuple(StackBatch(packages=made.packages[key]) for key in made.order), tuple(tasks)
 
 
 def publish_target(spec: StackSpec) -> ReleaseTarget:

@@ -254,7 +254,7 @@ class StackSpec(PipelineSpec):
 
     @property
     def bound_to_machine(self) -> tuple[str, str] | None:
-        """What pods lack to build and test this stack, as the end of a sentence, and the next step; None if they lack nothing."""
+        """Sentence about a folder that pods lack to build and test this stack, with the next step; None if they lack nothing."""
         if self.cache is not None:
             return "they have none of the folder cache", "leave cache out: packages then lie in the run store, which pods have"
         if self.sources:

@@ -1,4 +1,4 @@
-"""How a spec reaches the host that serves its published results, and whose signatures count."""
+"""Access of a spec to the host that serves its published results, and public keys whose signatures count."""
 
 from typing import Annotated
 

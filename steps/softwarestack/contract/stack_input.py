@@ -156,7 +156,7 @@ class StackInput(Struct, frozen=True, kw_only=True, omit_defaults=True, dict=Tru
     lock: str = ""
     """Digest of the lock file."""
     origin: str = ""
-    """Where the stack came from (a commit, a folder); no part of any digest."""
+    """Origin of the stack (a commit, a folder); no part of any digest."""
     schema: int = SCHEMA
 
     @cached_property

@@ -10,7 +10,7 @@ from steps.contract.exit import ExitCode
 from workflows.cli import completion, output
 from workflows.cli.command_sections import SectionedGroup
 from workflows.cli.output import Format
-from workflows.cli.stacks import build_commands, release_commands
+from workflows.cli.stacks import release_commands, stack_build_commands
 
 Source = Annotated[
     str,
@@ -45,7 +45,7 @@ def register(app: typer.Typer) -> None:
     stack = typer.Typer(no_args_is_help=True, cls=SectionedGroup)
     stack.command(name="lock")(lock)
     stack.command(name="plan")(plan)
-    build_commands.register_build(stack)
+    stack_build_commands.register_build(stack)
     release_commands.register(stack)
     app.add_typer(stack, name="stack", help="Lock, plan, build, publish and roll back software stacks (Spack, EasyBuild).")
 
