@@ -2,7 +2,7 @@
 
 import os
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Generic, TypeVar
@@ -80,13 +80,18 @@ def root_and_product(folder: Path, product: str) -> tuple[Path, str]:
 
 
 @contextmanager
-def key_file(file: SecretFile | None, folder: Path) -> Iterator[Path | None]:
-    """Open a private key that a spec names, read from its own place in the `folder` of the spec.
+def signing_key(tree: str, own: Path | None, key_of: Callable[[Path], SecretFile | None]) -> Iterator[Path | None]:
+    """Open the publisher's private key in this context: the user's own file, else that of the spec `tree`, by `key_of`.
 
     Yield None where there is none on this machine: a rollback in need must not wait for a key.
     """
+    path = Path(tree)
+    if own is not None or not path.is_file():
+        yield own
+        return
+    file = key_of(path)
     try:
-        contents = run_secrets.read_secrets([file], folder, os.environ) if file and not file.secret else {}
+        contents = run_secrets.read_secrets([file], path.parent, os.environ) if file and not file.secret else {}
     except run_secrets.SecretMissing:
         contents = {}
     with tempfile.TemporaryDirectory(prefix="bringup-") as place:

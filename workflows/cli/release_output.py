@@ -4,10 +4,9 @@ import re
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Protocol
 
 import typer
-from msgspec import Struct
 
 from steps.contract.exit import ExitCode
 from workflows.cli import output
@@ -32,24 +31,40 @@ _SHORT = re.compile(r"\b([0-9a-f]{12})[0-9a-f]{28,}\b")
 """Pattern of a commit id, which tables cut to twelve digits; `-o json` has it whole."""
 
 
-class RollbackView(Struct, frozen=True, kw_only=True):
-    """Outcome of a rollback as it is printed: the product's noun and name, versions, who did it, states, and further notes.
+class ShownRollback(Protocol):
+    """Outcome of a rollback as it is printed: versions, who did it, and the states of signature and statement."""
 
-    `unchecked`: no key was trusted; `unstated`: nothing signed names the version now; `signed`: its statement was signed anew.
-    """
+    @property
+    def to(self) -> str:
+        """Return the version that is current now."""
 
-    noun: str
-    name: str
-    to: str
-    before: str
-    by: str
-    signature: str
-    statement: str
-    unchecked: bool
-    unstated: bool
-    signed: bool
-    notes: str = ""
-    facts: dict[str, str] = {}
+    @property
+    def before(self) -> str:
+        """Return the version that was current before."""
+
+    @property
+    def by(self) -> str:
+        """Return who did it."""
+
+    @property
+    def signature(self) -> str:
+        """Return the state of the version's signature."""
+
+    @property
+    def statement(self) -> str:
+        """Return what became of the signed statement about the pointer."""
+
+    @property
+    def is_unchecked(self) -> bool:
+        """Return True if no key is trusted by which the signature could be checked."""
+
+    @property
+    def is_unstated(self) -> bool:
+        """Return True if nothing signed names the version now, though it should."""
+
+    @property
+    def is_signed(self) -> bool:
+        """Return True if the statement was signed anew."""
 
 
 def show_verification(
@@ -66,19 +81,19 @@ def show_verification(
     return ExitCode.GATE_FAILED if rows else ExitCode.OK
 
 
-def show_rollback(done: RollbackView, form: Format) -> int:
-    """Print the outcome of a rollback and return the exit code."""
-    notes = f"; {UNCHECKED}" if done.unchecked else ""
-    notes += done.notes
-    notes += UNSTATED.format(done.noun, done.to) if done.unstated else ""
+def show_rollback(noun: str, name: str, done: ShownRollback, form: Format, note: str = "", **facts: str) -> int:
+    """Print the outcome of a rollback of a product and return the exit code; `note` and `facts` are the product's own."""
+    notes = f"; {UNCHECKED}" if done.is_unchecked else ""
+    notes += note
+    notes += UNSTATED.format(noun, done.to) if done.is_unstated else ""
     if form is not Format.TABLE:
-        facts = {done.noun: done.name, "current": done.to, "before": done.before, "by": done.by}
-        output.data(facts | {"signature": done.signature, "statement": done.statement} | done.facts, form)
+        data = {noun: name, "current": done.to, "before": done.before, "by": done.by}
+        output.data(data | {"signature": done.signature, "statement": done.statement} | facts, form)
     elif done.to == done.before:
-        written = "signed anew" if done.signed else "nothing is written"
-        output.lines([f"{done.name}: {done.to} is current already: {written}{notes}"])
+        written = "signed anew" if done.is_signed else "nothing is written"
+        output.lines([f"{name}: {done.to} is current already: {written}{notes}"])
     else:
-        output.lines([f"{done.name}: {done.to} is current, it was {done.before}{notes}"])
+        output.lines([f"{name}: {done.to} is current, it was {done.before}{notes}"])
     return ExitCode.OK
 
 

@@ -12,20 +12,40 @@ from steps.contract import release_layout
 from steps.errors import BadTask, Refused
 
 
-class RollbackResult(Struct, frozen=True, kw_only=True):
-    """Outcome of a rollback: the tree before it, the version that the pointer names now (`to`), and who did it.
+class PointerSwitch(Struct, frozen=True, kw_only=True):
+    """Outcome of a rollback for people: the version that the pointer names now (`to`), the one `before`, and who did it.
 
-    `before` is the version that the pointer named before, `signature` the state of the signature of `to`
-    (`release_signatures.state`). `statement` says what became of the signed statement about the pointer: `signed` anew, `kept`,
-    `missing` (one was there, or is due by the trusted keys, and this rollback had no key), or `none` where none is due.
+    `signature` is the state of the signature of `to` (`release_signatures.state`). `statement` says what became of the signed
+    statement about the pointer: `signed` anew, `kept`, `missing` (one was there, or is due by the trusted keys, and this rollback
+    had no key), or `none` where none is due.
     """
 
-    tree: ReleaseTree
     to: str
     before: str
     by: str
     signature: str
     statement: str = pointer_statement.NONE
+
+    @property
+    def is_unchecked(self) -> bool:
+        """Return True if the version is signed, and no key is trusted by which that could be checked."""
+        return self.signature == release_signatures.UNKNOWN
+
+    @property
+    def is_unstated(self) -> bool:
+        """Return True if nothing signed says any more which version is current, though it should."""
+        return self.statement == pointer_statement.MISSING
+
+    @property
+    def is_signed(self) -> bool:
+        """Return True if the rollback signed a new statement about the pointer."""
+        return self.statement == pointer_statement.SIGNED
+
+
+class RollbackResult(PointerSwitch, frozen=True, kw_only=True):
+    """Outcome of a rollback with the tree as it was before it."""
+
+    tree: ReleaseTree
 
 
 def roll_back(

@@ -3,11 +3,10 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-from msgspec import Struct
-
 from steps.clients.releases import preflight, publication, release_rollback, release_signatures, usage
 from steps.clients.releases.publication import PublishOutcome, PublishRequest, Say
 from steps.clients.releases.release_kind import files_found
+from steps.clients.releases.release_rollback import PointerSwitch
 from steps.clients.releases.tree_operations import TreeTransport
 from steps.nodeimage.contract import boot_tree
 from steps.nodeimage.contract.boot_tree import PublishTarget, Tested
@@ -72,19 +71,10 @@ def _observed(request: PublishRequest, done: PublishOutcome) -> Published:
     )
 
 
-class ImageRollback(Struct, frozen=True, kw_only=True):
-    """Outcome of a rollback: the version that is current now (`to`), the one `before`, who did it, and the state of its signature.
+class ImageRollback(PointerSwitch, frozen=True, kw_only=True):
+    """Outcome of a rollback; `elsewhere` is the address from which nodes fetch the version, if the folder has another one now."""
 
-    `elsewhere` is the address from which nodes fetch the version, if the release folder has another address now. `statement` is as
-    in `RollbackResult`.
-    """
-
-    to: str
-    before: str
-    by: str
-    signature: str
     elsewhere: str = ""
-    statement: str = ""
 
 
 def roll_back(

@@ -3,7 +3,7 @@
 import os
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Protocol
 
@@ -56,19 +56,14 @@ def opened(tree: str, image: str, login: TreeLogin) -> Iterator[OpenedTree[Publi
         yield opened_tree
 
 
-@contextmanager
-def signing_key(tree: str, own: Path | None) -> Iterator[Path | None]:
-    """Open the publisher's private key in this context: the user's own file, else that of the spec in `publish.sign`.
+def signing_key(tree: str, own: Path | None) -> AbstractContextManager[Path | None]:
+    """Return a context manager with the publisher's private key: the user's own file, else that of the spec in `publish.sign`."""
+    return release_trees.signing_key(tree, own, _sign_key)
 
-    Yield None where there is none on this machine: a rollback in need must not wait for a key.
-    """
-    path = Path(tree)
-    if own is not None or not path.is_file():
-        yield own
-        return
+
+def _sign_key(path: Path) -> SecretFile | None:
     sign = image_specs.load(path).publish.sign
-    with release_trees.key_file(secret_file(SIGN_KEY, sign) if sign else None, path.parent) as key:
-        yield key
+    return secret_file(SIGN_KEY, sign) if sign else None
 
 
 @contextmanager

@@ -7,7 +7,6 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from steps.clients.releases import pointer_statement
 from steps.clients.releases.release_signatures import UNKNOWN
 from steps.nodeimage.publishing import boot_server, external_links, image_kind, image_publication, image_versions, node_reports
 from steps.nodeimage.publishing.image_publication import ImageRollback
@@ -15,7 +14,6 @@ from steps.nodeimage.publishing.node_reports import ImageVersion, NodeRow
 from workflows.app.images import published_trees
 from workflows.app.images.published_trees import NoTree, TreeLogin
 
-UNSTATED, SIGNED = pointer_statement.MISSING, pointer_statement.SIGNED
 UNCHECKED = UNKNOWN
 """State of a signature that was not checked, because no key is trusted."""
 

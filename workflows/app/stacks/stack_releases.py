@@ -7,7 +7,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from steps.clients.clock import RealClock
-from steps.clients.releases import pointer_statement, release_signatures, usage
+from steps.clients.releases import release_signatures, usage
 from steps.clients.releases.release_rollback import RollbackResult
 from steps.clients.releases.release_signatures import UNKNOWN
 from steps.clients.releases.release_tree import ReleaseTree
@@ -21,7 +21,6 @@ from steps.softwarestack.stack_kind import local_tree
 from workflows.app import release_trees
 from workflows.app.stacks import stack_trees
 
-UNSTATED, SIGNED = pointer_statement.MISSING, pointer_statement.SIGNED
 UNCHECKED = UNKNOWN
 """State of a signature that was not checked, because no key is trusted."""
 

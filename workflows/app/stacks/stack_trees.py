@@ -1,7 +1,7 @@
 """Open the published root of a command about stacks; given by path, or by the stack spec that publishes there."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 from steps.contract.release_layout import ReleaseTarget
@@ -10,7 +10,7 @@ from workflows.app import release_trees
 from workflows.app.release_trees import NoTree, OpenedTree
 from workflows.app.stacks import stack_pipeline
 from workflows.softwarestack.stack_spec import SIGN_KEY
-from workflows.stages.host_access import secret_file
+from workflows.stages.host_access import SecretFile, secret_file
 
 HINT = "name the folder that stacks are published to, or a stack spec (stack.yaml)"
 _NOUN = "stack"
@@ -38,16 +38,11 @@ def opened(tree: str, stack: str) -> Iterator[OpenedTree[ReleaseTarget]]:
         yield OpenedTree(transport=transport, place=place, product=name, noun=_NOUN, hint=HINT)
 
 
-@contextmanager
-def signing_key(tree: str, own: Path | None) -> Iterator[Path | None]:
-    """Open the publisher's private key in this context: the user's own file, else that of the spec in `publish.sign`.
+def signing_key(tree: str, own: Path | None) -> AbstractContextManager[Path | None]:
+    """Return a context manager with the publisher's private key: the user's own file, else that of the spec in `publish.sign`."""
+    return release_trees.signing_key(tree, own, _sign_key)
 
-    Yield None where there is none on this machine: a rollback in need must not wait for a key.
-    """
-    path = Path(tree)
-    if own is not None or not path.is_file():
-        yield own
-        return
-    sign = stack_pipeline.read(tree)[1].publish.sign
-    with release_trees.key_file(secret_file(SIGN_KEY, sign) if sign else None, path.parent) as key:
-        yield key
+
+def _sign_key(path: Path) -> SecretFile | None:
+    sign = stack_pipeline.read(str(path))[1].publish.sign
+    return secret_file(SIGN_KEY, sign) if sign else None

@@ -18,7 +18,6 @@ from workflows.cli.release_output import (
     FactoryFolders,
     FactoryHosts,
     RollbackVersion,
-    RollbackView,
     Signer,
     SignKey,
     Who,
@@ -144,21 +143,8 @@ def rollback(
     actor, keys = f"rollback by {who or getpass.getuser()}", tuple(map(read_public_key, signer or ()))
     name, switch = tree_checks.roll_back(tree, image, place, version, actor, keys, sign_key)
     elsewhere = f"; nodes fetch it from {switch.elsewhere}, where the tree was when it was published" if switch.elsewhere else ""
-    view = RollbackView(
-        noun="image",
-        name=name,
-        to=switch.to,
-        before=switch.before,
-        by=switch.by,
-        signature=switch.signature,
-        statement=switch.statement,
-        unchecked=switch.signature == tree_checks.UNCHECKED,
-        unstated=switch.statement == tree_checks.UNSTATED,
-        signed=switch.statement == tree_checks.SIGNED,
-        notes=elsewhere,
-        facts={"elsewhere": switch.elsewhere} if switch.elsewhere else {},
-    )
-    return release_output.show_rollback(view, form)
+    facts = {"elsewhere": switch.elsewhere} if switch.elsewhere else {}
+    return release_output.show_rollback("image", name, switch, form, elsewhere, **facts)
 
 
 def nodes(

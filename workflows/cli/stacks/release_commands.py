@@ -17,7 +17,6 @@ from workflows.cli.release_output import (
     FactoryFolders,
     FactoryHosts,
     RollbackVersion,
-    RollbackView,
     Signer,
     SignKey,
     Who,
@@ -106,19 +105,7 @@ def rollback(
 
     actor, keys = f"rollback by {who or getpass.getuser()}", tuple(map(read_public_key, signer or ()))
     name, switch = stack_releases.roll_back(tree, stack, version, actor, keys, sign_key)
-    view = RollbackView(
-        noun="stack",
-        name=name,
-        to=switch.to,
-        before=switch.before,
-        by=switch.by,
-        signature=switch.signature,
-        statement=switch.statement,
-        unchecked=switch.signature == stack_releases.UNCHECKED,
-        unstated=switch.statement == stack_releases.UNSTATED,
-        signed=switch.statement == stack_releases.SIGNED,
-    )
-    return release_output.show_rollback(view, form)
+    return release_output.show_rollback("stack", name, switch, form)
 
 
 def diff(
