@@ -1,24 +1,38 @@
-"""Software stacks: makespan of 450 builds beside its bound, tier barriers and one after another; the plan of 10,000 packages.
+"""Software stacks: makespan of 450 builds and of their batches beside its bound, tier barriers and one after another.
 
 The stack of 450 builds has the shape of a published case study, 3 compilers × 3 MPIs × about 50 packages, with estimated durations.
+Then its rendered Workflow on the embedded engine, with stand-ins for its builds, and the plan and batches of 10,000 packages.
 """
 
 import json
 import os
 import random
 import resource
+import statistics
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 from typing import Any
 
+sys.path.insert(0, str(Path(__file__).parents[2]))
+
 from figures import Figures
+
+from tests.unit import graph_plans, simulated_builds, stand_in_builds
+from workflows.engines.local.local_engine import LocalEngine
+from workflows.render.bundle import Bundle, render
+from workflows.softwarestack import build_batches, build_tasks, spack_lock, stack_plan
+from workflows.softwarestack.stack_plan import StackPlan
+from workflows.stages.stage import GraphTask
 
 ROOT = Path(__file__).parents[2]
 SEED = 1
 RATIO, PLAN_S, PLAN_MIB, BUILD_BYTES = 1.05, 2.0, 300.0, 200.0
+EVENT_MS, STEP_MS = 5.0, 30.0
 SLOTS = (4, 16, 64)
+EMBEDDED_SLOTS = 8
 ALPHABET = "abcdefghijklmnopqrstuvwxyz234567"
 TOOLS = ("cmake", "perl", "python", "zlib", "bzip2", "xz", "zstd", "openssl", "curl", "ncurses")
 LIBRARIES = (
@@ -76,9 +90,6 @@ def matrix(compilers: int, copies: int) -> Lock:
 
 def makespans(figures: Figures) -> None:
     """Print the makespans of the stack of 450 builds."""
-    sys.path.insert(0, str(ROOT))
-    from workflows.softwarestack import build_tasks, spack_lock, stack_plan
-
     plan = stack_plan.plan(spack_lock.parse(matrix(3, 1).text().encode(), "synthetic"))
     schedule = plan.schedule
     figures.note("builds, one after another", f"{len(plan.builds)} builds, {schedule.serial / 3600:.1f} h")
@@ -86,7 +97,50 @@ def makespans(figures: Figures) -> None:
         makespan, barriers = schedule.makespan(slots), schedule.tier_barriers(slots)
         figures.at_most(f"{slots} slots, makespan / bound", makespan / schedule.bound(slots), RATIO, "")
         figures.note(f"{slots} slots", f"{makespan / 3600:.2f} h, with tier barriers {barriers / 3600:.2f} h")
-    figures.at_most("rendered, each build", build_tasks.rendered_bytes(plan) / len(plan.builds), BUILD_BYTES, "B")
+        batched(figures, plan, slots)
+    figures.at_most("one task a build, rendered, each build", build_tasks.rendered_bytes(plan) / len(plan.builds), BUILD_BYTES, "B")
+
+
+def batched(figures: Figures, plan: StackPlan, slots: int, name: str = "") -> Bundle:
+    """Print makespan and size of a plan's batches, and return them rendered."""
+    before = time.process_time()
+    made, names = build_batches.batches(plan.schedule, slots), build_tasks.task_names(plan)
+    spent = time.process_time() - before
+    ratio = made.makespan(slots) / plan.schedule.bound(slots)
+    figures.at_most(f"{name}{slots} slots, makespan of batches / bound", ratio, RATIO, "")
+    graph = [
+        GraphTask(name=names[key], shard=number, after=tuple(names[needed] for needed in made.direct[key]), group=made.group[key])
+        for number, key in enumerate(made.order)
+    ]
+    bundle = render(graph_plans.plan(graph, slots), graph_plans.build)
+    groups = len(set(made.group.values()))
+    figures.note(f"{name}{slots} slots, batches", f"{len(made.packages)} in {groups} DAGs of builds, made in {spent:.2f} s of CPU")
+    size = len(json.dumps(bundle.template, separators=(",", ":"))) / len(plan.builds)
+    figures.at_most(f"{name}{slots} slots, rendered, each build", size, BUILD_BYTES, "B")
+    return bundle
+
+
+def embedded(figures: Figures) -> None:
+    """Print what the embedded engine adds to each build of the stack of 450: stand-ins for builds that end at once."""
+    plan = stack_plan.plan(spack_lock.parse(matrix(3, 1).text().encode(), "synthetic"))
+    bundle = batched(figures, plan, EMBEDDED_SLOTS, "embedded, ")
+    tasks = sum(len(entry["dag"]["tasks"]) for entry in bundle.template["spec"]["templates"] if "-graph" in entry["name"])
+    machine = simulated_builds.simulate(bundle, {}).event_seconds
+    p95 = statistics.quantiles(machine, n=20)[-1]
+    figures.at_most("embedded engine, its machine, an event, CPU, p95", p95 * 1000, EVENT_MS, "ms")
+    with tempfile.TemporaryDirectory() as folder:
+        python = stand_in_builds.program(Path(folder))
+        alone = stand_in_builds.seconds_alone(python, tasks)
+        manifest = {**bundle.workflow, "metadata": {**bundle.workflow["metadata"], "name": "wf"}}
+        environment = {"PATH": f"{python.parent}{os.pathsep}{os.environ['PATH']}"}
+        templates = {bundle.template["metadata"]["name"]: bundle.template}
+        before = sum(resource.getrusage(resource.RUSAGE_SELF)[:2])
+        began = time.monotonic()
+        result = LocalEngine(Path(folder, "run"), manifest, templates, environment, parallelism=EMBEDDED_SLOTS).run()
+        lasted, spent = time.monotonic() - began, sum(resource.getrusage(resource.RUSAGE_SELF)[:2]) - before
+    assert result.state.phase == "Succeeded"
+    figures.at_most("embedded engine, each build, CPU", spent / tasks * 1000, STEP_MS, "ms")
+    figures.note("embedded engine, whole run", f"{tasks} tasks in {lasted:.1f} s, their stand-ins alone {alone:.1f} s")
 
 
 def large_plan(figures: Figures) -> None:
@@ -109,13 +163,17 @@ def large_plan(figures: Figures) -> None:
     cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
     figures.at_most("plan of the large lock, CPU", cpu, PLAN_S, "s")
     figures.at_most("plan of the large lock, memory", after.ru_maxrss / 1024, PLAN_MIB, "MiB")
-    figures.at_most("large lock rendered, each build", plan["rendered_bytes"] / plan["builds"], BUILD_BYTES, "B")
+    figures.at_most("large lock, one task a build, each build", plan["rendered_bytes"] / plan["builds"], BUILD_BYTES, "B")
+    large = stack_plan.plan(spack_lock.parse(lock.text().encode(), "synthetic"))
+    for slots in SLOTS:
+        batched(figures, large, slots, "large lock, ")
 
 
 def main() -> None:
     """Measure."""
     figures = Figures("stacks")
     makespans(figures)
+    embedded(figures)
     large_plan(figures)
     figures.exit()
 

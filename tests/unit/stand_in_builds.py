@@ -1,5 +1,8 @@
 """A stand-in for `python -m steps`: it builds nothing, notes the shard that it was started with, and ends as it was told."""
 
+import os
+import subprocess
+import time
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -32,3 +35,13 @@ def started(folder: Path) -> list[int]:
 def forget(folder: Path) -> None:
     """Remove the notes about started builds."""
     (folder / "started").unlink()
+
+
+def seconds_alone(program_path: Path, times: int) -> float:
+    """Return the seconds that so many stand-ins take one after another without an engine."""
+    environment = {"BRINGUP_OUT": str(program_path.parent), "PATH": os.environ["PATH"]}
+    began = time.monotonic()
+    for shard in range(times):
+        words = [program_path, "-m", "steps", "build", "--task", "none", "--shard", str(shard)]
+        subprocess.run(words, check=True, env=environment, cwd=program_path.parent)
+    return time.monotonic() - began

@@ -2,9 +2,12 @@
 
 import re
 
+from tests.unit import graph_plans
 from tests.unit.softwarestack.small_locks import DATA, chain, hash_of, lock, spec
+from workflows.render.bundle import render
 from workflows.softwarestack import build_tasks, spack_lock, stack_plan
 from workflows.softwarestack.stack_plan import StackPlan
+from workflows.stages.stage import GraphTask
 
 ARGO_NAME = re.compile(r"[a-zA-Z0-9][-a-zA-Z0-9]{0,127}")
 
@@ -58,9 +61,13 @@ def test_tasks_are_small_have_unique_names_and_come_after_what_they_need() -> No
         assert build_tasks.rendered_bytes(plan) <= 200 * len(plan.builds)
 
 
-def test_a_prefix_names_one_package_of_the_lock() -> None:
-    first, second = "abcdefgh" + "a" * 24, "abcdefgh" + "b" * 24
-    content = lock({"one": spec("one"), "two": spec("two")}, ["one", "two"])
-    content = content.replace(hash_of("one").encode(), first.encode()).replace(hash_of("two").encode(), second.encode())
-    plan = stack_plan.plan(spack_lock.parse(content, "spack.lock"))
-    assert build_tasks.hash_prefixes(plan) == {first: "abcdefgha", second: "abcdefghb"}
+def test_tasks_are_those_that_rendering_makes() -> None:
+    plan = stack_plan.plan(spack_lock.parse(lock(chain(), ["app"]), "spack.lock"))
+    names, needs = build_tasks.task_names(plan), build_tasks.direct_needs(plan.schedule)
+    graph = [
+        GraphTask(name=names[hash_], shard=number, after=tuple(names[needed] for needed in needs[hash_]))
+        for number, hash_ in enumerate(plan.schedule.by_priority)
+    ]
+    template = render(graph_plans.plan(graph), graph_plans.build).template
+    inner = next(entry for entry in template["spec"]["templates"] if entry["name"] == f"{build_tasks.TEMPLATE}-graph")
+    assert build_tasks.tasks(plan) == inner["dag"]["tasks"]

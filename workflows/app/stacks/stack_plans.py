@@ -104,7 +104,7 @@ class PlannedStack:
         if estimated := facts["builds"] - facts["measured"]:
             yield f"times of {estimated} builds are estimates by size class (~), until a run has measured them"
         size = facts["rendered_bytes"]
-        yield f"the workflow's tasks take {size} bytes, {size // facts['builds']} a build"
+        yield f"the workflow's tasks take {size} bytes at most, {size // facts['builds']} a build"
 
     def _makespan(self, slots: int) -> dict[str, Any]:
         schedule = self.plan.schedule
