@@ -125,7 +125,7 @@ def site(
         tree=tree,
         lmod=lmod,
         start=lmod_modules.start_folders(stack.naming, paths),
-        host=package_sandbox.view_host((stack.root,), tuple(hidden), tuple(programs)),
+        host=package_sandbox.view_host((stack.root,), tuple(hidden), (*programs, Path(lmod.lmod).parent.parent)),
         redact=redact,
     )
 

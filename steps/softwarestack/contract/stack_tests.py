@@ -42,5 +42,4 @@ class StackTested(Struct, frozen=True, kw_only=True, omit_defaults=True):
     tree: str = ""
     listed: tuple[str, ...] = ()
     results: tuple[StackTestResult, ...] = ()
-    log: str = ""
     problem: str = ""

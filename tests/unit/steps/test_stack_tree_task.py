@@ -1,0 +1,88 @@
+"""Tasks that assemble and test a stack's tree: records of missing and tampered packages, and of a tree that was never made."""
+
+import base64
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from steps.contract.canonical import digest_bytes
+from steps.contract.evidence import Evidence
+from steps.contract.task import Task, Verb
+from steps.contract.verdict import FailureClass, Status
+from steps.softwarestack.contract import stack_input
+from steps.softwarestack.contract.stack_input import StackInput
+from tests.unit.softwarestack import small_trees, test_cache_packages
+from tests.unit.softwarestack.small_trees import package
+
+
+class TreeDesk:
+    """A run `r1` with a stack of two packages beside its tasks."""
+
+    def __init__(self, desk: Any) -> None:
+        self.desk, self.cache = desk, desk.root / "cache"
+        self.files = stack_input.encode_files([])
+        (desk.root / "tasks" / stack_input.FILES).write_bytes(self.files)
+        self.write(small_trees.stack(package("lib"), package("app", ["lib"]), cache=self.cache / "cache"))
+
+    def write(self, stack: StackInput) -> None:
+        self.stack = stack
+        (self.desk.root / "tasks" / stack_input.FILE).write_bytes(stack_input.encode(stack))
+
+    def fill(self) -> Path:
+        """Put the packages of the stack into its cache, and return the cache's folder."""
+        self.cache.mkdir()
+        self.write(test_cache_packages.filled(self.cache))
+        folder: Path = self.cache / "cache"
+        return folder
+
+    def build(self, stage: str, part: str, gate: str) -> Evidence:
+        """Run the task of a part as an engine does, and return its record."""
+        wanted = {"part": part, "stack": self.stack.digest, "files": digest_bytes(self.files), "gate": gate}
+        task = Task(stage=stage, name=part, verb=Verb.BUILD, arguments=wanted, expectations={"stack": self.stack.digest})
+        done = self.desk.run(task)
+        assert done.returncode == 0, done.stderr
+        record: Evidence = self.desk.store.records("r1", stage, part)[-1]
+        assert record.verdict is not None
+        return record
+
+    def assemble(self) -> Evidence:
+        return self.build("stack_tree", "tree", "stack_tree/tree")
+
+
+@pytest.fixture
+def tree(desk: Any) -> TreeDesk:
+    return TreeDesk(desk)
+
+
+def test_a_tree_is_assembled_in_the_store_of_the_run(tree: TreeDesk) -> None:
+    tree.fill()
+    record = tree.assemble()
+    assert record.verdict is not None
+    assert record.verdict.status is Status.PASS, record.verdict.reason
+    (folder,) = (path for path in (tree.desk.root / "store/stacks/trees").iterdir() if path.is_dir())
+    assert f"sha256:{folder.name}" == record.observation["digest"]
+
+
+def test_packages_that_the_cache_lacks_are_named(tree: TreeDesk) -> None:
+    verdict = tree.assemble().verdict
+    assert verdict is not None
+    assert (verdict.status, verdict.failure_class) == (Status.FAIL, FailureClass.DEPENDENCY)
+    assert f"packages/{small_trees.folder('lib')}: the build cache does not have it" in verdict.seen
+
+
+def test_a_tampered_package_makes_no_tree(tree: TreeDesk) -> None:
+    (archive,) = tree.fill().rglob(f"{small_trees.hash_of('app')}-*.tar.zst")
+    archive.write_bytes(base64.b64encode(archive.read_bytes()))
+    verdict = tree.assemble().verdict
+    assert verdict is not None
+    assert verdict.status is Status.FAIL
+    assert "no tree could be installed" in verdict.seen
+    assert "its entry says" in verdict.seen
+
+
+def test_nothing_is_tested_without_a_tree_of_this_run(tree: TreeDesk) -> None:
+    verdict = tree.build("stack_test", "test", "stack_test/tests").verdict
+    assert verdict is not None
+    assert verdict.status is Status.INCONCLUSIVE
+    assert "stage stack_tree of this run has assembled no tree of this stack" in verdict.seen
