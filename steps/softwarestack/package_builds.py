@@ -55,6 +55,8 @@ MOST_LOG: Final = 4 << 20
 """Bytes at the end of a build's log that are kept."""
 SHARED: Final = "shared"
 """Folder in the sandbox, below that of the build, with folders that builds share."""
+ARCHIVES: Final = "archives"
+"""Folder in the sandbox, below that of the build, with the site's own folders of source archives."""
 MOST_OUTPUT: Final = 1 << 20
 """Bytes at the end of a program's output that are read."""
 _FULL: Final = (errno.ENOSPC, errno.EDQUOT)
@@ -129,6 +131,7 @@ class _PackageBuild:
             packages=f"{stack.root}/{PACKAGES}",
             modules=f"{stack.root}/{stack.name}/current/{MODULES}",
             sources=Path(BUILD) / SHARED,
+            archives=tuple(Path(BUILD) / ARCHIVES / str(number) for number in range(len(stack.sources))),
         )
 
     def result(self, draft: PackageBuilt) -> PackageBuilt:
@@ -157,7 +160,7 @@ class _PackageBuild:
 
     def _prepare(self) -> None:
         self._folder.mkdir()
-        for name in (PACKAGES, MODULES, SOURCES, FETCHED, SHARED):
+        for name in (PACKAGES, MODULES, SOURCES, FETCHED, SHARED, ARCHIVES):
             (self._folder / name).mkdir()
         self._place.prefix(self._name).mkdir()
         self._install_dependencies()
@@ -191,7 +194,7 @@ class _PackageBuild:
         site, package = self._site, self._package
         missing = site.sources.missing(package)
         for command in site.builder.commands(site.stack, package, self._place):
-            if command.network and package.sources and not missing:
+            if command.network and package.sources and not missing and not command.unlocked:
                 continue
             self._run(command)
             if command.network:
@@ -234,12 +237,10 @@ class _PackageBuild:
 
     def _require_folders(self) -> None:
         """Raise BuildStopped if a build has put a link in place of a folder from which this process reads, maybe as root."""
-        for folder in (
-            self._folder,
-            *(self._folder / name for name in (PACKAGES, MODULES, FETCHED)),
-            self._place.prefix(self._name),
-        ):
-            if folder.is_symlink() or not folder.is_dir():
+        prefix = self._place.prefix(self._name)
+        for folder in (self._folder, *(self._folder / name for name in (PACKAGES, MODULES, FETCHED)), prefix):
+            is_removed = folder == prefix and not os.path.lexists(prefix)  # Spack removes it if the build fails
+            if folder.is_symlink() or not (folder.is_dir() or is_removed):
                 line = f"the build replaced the folder {folder.name} of its workspace"
                 raise BuildStopped(CommandVerdict(failure=BuildFailure.SANITY, lines=(line,)))
 
@@ -250,6 +251,9 @@ class _PackageBuild:
             if (path := self._site.sources.path(source)).is_file():
                 (self._folder / SOURCES / source.name).touch()  # a place for the mount
                 yield SandboxMount(str(path), f"{BUILD}/{SOURCES}/{source.name}")
+        for folder, place in zip(self._site.stack.sources, self._place.archives, strict=True):
+            if os.path.isdir(folder):
+                yield SandboxMount(folder, str(place))
         yield SandboxMount(str(self._folder / PACKAGES), self._place.packages, writable=True)
         yield SandboxMount(str(self._folder / MODULES), self._place.modules, writable=True)
         yield from self._mounts
@@ -259,6 +263,9 @@ class _PackageBuild:
         site, package, modules = self._site, self._package, self._folder / MODULES
         prefix = self._place.prefix(self._name)
         self._keep_log()  # before its files are removed from the package
+        if not prefix.is_dir():
+            line = f"the build left no folder {self._name}"
+            raise BuildStopped(CommandVerdict(failure=BuildFailure.SANITY, phase="install", lines=(line,)))
         files = prefix if site.builder.tidy(package, prefix) else None
         if files is not None:
             package_packing.settle_bytecode(files)

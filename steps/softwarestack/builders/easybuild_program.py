@@ -28,6 +28,8 @@ LMOD: Final = "/usr/share/lmod/lmod/libexec/lmod"
 LONGEST_LOG: Final = 4 << 20
 """Bytes of EasyBuild's log that are read: its end, where it says why it stopped."""
 _VERSION: Final = "import importlib.metadata as m; print(m.version('easybuild-framework'))"
+_UNLOCKED: Final = re.compile(rb"^(?:exts_list|components|default_component_specs|data_sources)\b", re.MULTILINE)
+"""Parameters of an easyconfig that bring sources which the lock does not name; EasyBuild checks them by the easyconfig's checksums."""
 _TIMED: Final = re.compile(r"easybuild-.*\.log(\.\w+)?|.*_test_report\.md")
 """Names of files that EasyBuild adds to a package and that say when it was built."""
 _MARCH: Final = {
@@ -92,13 +94,15 @@ class EasyBuildProgram:
         """Return `eb --fetch`, which needs no modules, and `eb`, which builds nothing but this easyconfig without --robot."""
         work = place.workspace
         build = (f"--max-parallel={max(1, package.jobs)}", f"--optarch={optarch(stack.target)}")
-        phases = ((FETCH, ("--fetch",)),) if package.sources else ()
+        unlocked = _UNLOCKED.search(self._content.get(package.sha256, b"")) is not None
+        phases = ((FETCH, ("--fetch",)),) if package.sources or unlocked else ()
         return tuple(
             BuildCommand(
                 phase=phase,
                 arguments=self._arguments(stack, package, place, options),
                 environment=self._environment(work),
                 network=phase == FETCH,
+                unlocked=phase == FETCH and unlocked,
             )
             for phase, options in (*phases, (BUILD, build))
         )
@@ -110,7 +114,7 @@ class EasyBuildProgram:
             f"--prefix={work / 'easybuild'}",
             f"--robot-paths={work / _ROBOT}",
             # the first one is written: EasyBuild looks for a newer config.guess in builds too, and goes on without
-            f"--sourcepath={work / FETCHED}:{work / SOURCES}",
+            f"--sourcepath={':'.join(map(str, (work / FETCHED, work / SOURCES, *place.archives)))}",
             f"--buildpath={work / 'work'}",
             f"--installpath-software={place.packages}/{package_folder(package)}",
             f"--installpath-modules={place.modules}",

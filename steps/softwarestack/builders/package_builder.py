@@ -26,7 +26,8 @@ class BuildPlace(Struct, frozen=True, kw_only=True):
 
     `workspace` is scratch and goes with the build: its path in the sandbox, while `folder` is its path on this machine. `packages`
     and `modules` are absolute paths as users see them, in which the sandbox shows folders of the workspace. `sources` is the folder
-    in the sandbox with those folders of the store that a builder shares between builds (`PackageBuilder.shared`).
+    in the sandbox with those folders of the store that a builder shares between builds (`PackageBuilder.shared`), `archives` are
+    the site's own folders of source archives there, read-only.
     """
 
     workspace: Path
@@ -34,6 +35,7 @@ class BuildPlace(Struct, frozen=True, kw_only=True):
     packages: str
     modules: str
     sources: Path
+    archives: tuple[Path, ...] = ()
 
     def prefix(self, package_folder: str) -> Path:
         """Return the path on this machine of an installed package's folder."""
@@ -41,12 +43,16 @@ class BuildPlace(Struct, frozen=True, kw_only=True):
 
 
 class BuildCommand(Struct, frozen=True, kw_only=True):
-    """A program to run for a build: its arguments, environment, the phase that it is, and whether it needs the network."""
+    """A program to run for a build: its arguments, environment, the phase that it is, and whether it needs the network.
+
+    `unlocked`: it fetches sources that the lock does not name, so it runs even if the store has all others.
+    """
 
     phase: str
     arguments: tuple[str, ...]
     environment: dict[str, str]
     network: bool = False
+    unlocked: bool = False
 
 
 class CommandVerdict(Struct, frozen=True, kw_only=True):

@@ -92,6 +92,15 @@ def test_a_package_without_sources_needs_no_network(tmp_path: Path) -> None:
     assert [command.network for command in PROGRAM.commands(STACK, GCC, place_of(tmp_path))] == [False]
 
 
+@pytest.mark.parametrize("text", [b"exts_list = [('a', '1')]\n", b"x = 1\ncomponents = []\n"])
+def test_sources_that_the_lock_does_not_name_are_fetched_too(text: bytes, tmp_path: Path) -> None:
+    bundle = msgspec.structs.replace(GCC, sha256=hashlib.sha256(text).hexdigest())
+    place = msgspec.structs.replace(place_of(tmp_path), archives=(Path("/build/archives/0"),))
+    fetch, _ = EasyBuildProgram({bundle.sha256: text}, INSTALLED).commands(STACK, bundle, place)
+    assert (fetch.network, fetch.unlocked) == (True, True)
+    assert "--sourcepath=/build/fetched:/build/sources:/build/archives/0" in fetch.arguments
+
+
 def test_easyconfigs_of_dependencies_and_patches_are_written(tmp_path: Path) -> None:
     PROGRAM.prepare(STACK, ZLIB, place_of(tmp_path))
     assert (tmp_path / "easyconfigs/z/zlib-1.3-GCC-12.2.0.eb").read_bytes() == EASYCONFIG
