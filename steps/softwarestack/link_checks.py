@@ -87,8 +87,9 @@ class SystemLibraries(Struct, frozen=True, kw_only=True):
 class TreePlan(Struct, frozen=True, kw_only=True):
     """Expectations of a tree: where it is published, and for each package's folder those of all that it needs when it runs.
 
-    `expected_modules` are the full names of its modules. `exists` says whether this machine, whose operating system is that of the
-    nodes, has an absolute path. `rules` name the workspace of builds and the factory.
+    `known` are the folders of all packages of the lock, with those that only builds need. `expected_modules` are the full names of
+    its modules. `exists` says whether this machine, whose operating system is that of the nodes, has an absolute path. `rules` name
+    the workspace of builds and the factory.
     """
 
     root: str
@@ -97,6 +98,7 @@ class TreePlan(Struct, frozen=True, kw_only=True):
     system: SystemLibraries
     exists: Callable[[str], bool]
     expected_modules: tuple[str, ...] = ()
+    known: frozenset[str] = frozenset()
     rules: TraceRules = TraceRules()
 
     @property
@@ -247,7 +249,8 @@ def _rpath(view: TreeView, path: str, entry: str) -> Iterator[TreeFinding]:
         return
     if detachment.is_below(folder, view.plan.packages):
         package = package_of(view.plan.tree_path(folder) or "")
-        if package and f"{PACKAGES}/{package}" not in view.listing.folders:
+        # the rpath of a library needed to build alone is harmless: nothing that is needed comes from there, or it is missed
+        if package and package not in view.plan.known and f"{PACKAGES}/{package}" not in view.listing.folders:
             yield _finding(path, TreeProblemKind.RPATH, f"its rpath has {entry}, and the stack has no package {package}")
         return
     if any(detachment.is_below(folder, place) for place in view.plan.rules.workspaces):

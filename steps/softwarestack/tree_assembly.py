@@ -138,6 +138,7 @@ def plan(stack: StackInput, rules: TraceRules) -> TreePlan:
         closures=closures,
         system=tree_scan.system_libraries(),
         exists=os.path.exists,
+        known=frozenset(package_folder(package) for package in stack.packages),
         expected_modules=tuple(package.module for package in stack.installed if package.module),
         rules=rules,
     )

@@ -41,6 +41,7 @@ def findings(tmp_path: Path, app: Files, *lines: str, library: Files | None = No
         closures={folder("lib"): (), folder("app"): (folder("lib"),)},
         system=SYSTEM,
         exists=lambda path: path in ON_SYSTEM,
+        known=frozenset({"cmake-3.1-0123456789ab"}),
         expected_modules=("Core/app/1.0", "Core/lib/1.0"),
         rules=RULES,
     )
@@ -63,6 +64,7 @@ GOOD: dict[str, str | bytes | tuple[str]] = {
     "lib/libgpu.so": elf(["libcuda.so.1"], rpath="/usr/lib/x86_64-linux-gnu:/opt/site/lib"),
     "include/config.h": '#define BUILT_IN "/build/app"\n',
     "easybuild/app.log": "built in /build/app on builder7.example.org\n",
+    "lib/libbuilt.so": elf(runpath=f"{small_trees.ROOT}/packages/cmake-3.1-0123456789ab/lib"),
     "lib/plugins/a.so": elf(["libown.so.3"]),
     "share/broken-on-purpose.o": b"\x7fELF" + bytes(30),
 }
