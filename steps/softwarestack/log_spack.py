@@ -178,7 +178,7 @@ _RULES: Final[tuple[_Rule, ...]] = (
     (re.compile(r"\[Errno 13\]|Permission denied").search, BuildFailure.PERMISSION, False),
     (_BUILD_LOG_FOLLOWS.search, BuildFailure.COMPILE, False),
 )
-"""Which failure an output tells, the most certain first. Each failure is followed by whether a repetition may help."""
+"""Tests of an output with the failure that each tells, the most certain first, and true if a repetition may help."""
 
 
 def _failure(code: int, text: str) -> tuple[BuildFailure, bool]:

@@ -7,6 +7,7 @@ a package is a folder with `.spack/spec.json`, and a module file follows the ins
 
 import json
 import shlex
+import shutil
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -163,8 +164,10 @@ class _Command:
                 f"==> Error: Cannot proceed with {title}: {len(absent)} uninstalled {plural}: {','.join(absent)}",
             )
         print(f"==> Installing {title} [1/1]\n==> {spec['name']}: Executing phase: 'build'")
-        self._fail(spec["name"])
         prefix = self._root / f"{spec['name']}-{spec['version']}-{spec['hash'][:12]}"
+        if prefix.is_dir():
+            shutil.rmtree(prefix)  # Spack removes what another try has left, and what a failure leaves
+        self._fail(spec["name"])
         self._write_package(prefix, spec)
         self._write_module(prefix, spec)
         self._write_database({**installs, spec["hash"]: str(prefix)})
