@@ -23,7 +23,8 @@ class StackBuildArguments(Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     """Arguments of a task of verb `build`, which makes one `part` of a stack.
 
     `stack` and `files` are the digests of `stack.json` and `stack_files.json` beside the task. `key` is the secret file that signs
-    entries of the build cache (empty: unsigned); the task names it so that the pod gets it.
+    entries of the build cache (empty: unsigned); the task names it so that the pod gets it. `memory_mib` is what the largest of its
+    packages needs, for the limit of the pod.
     """
 
     part: str
@@ -31,6 +32,7 @@ class StackBuildArguments(Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     files: str
     gate: str
     key: str = ""
+    memory_mib: int = 0
 
 
 class StackPublishArguments(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -1,4 +1,4 @@
-"""Settings of pods with verb `build`: root with the capabilities to mount, and memory for test machines.
+"""Settings of pods with verb `build`: root with the capabilities to mount, and memory for compilers and test machines.
 
 Node images are built over overlays in mount namespaces, as files of many owners. So these pods are root with `CAPABILITIES`, and
 run without two profiles: AppArmor's default forbids mounts, and seccomp's default forbids to change the root of a mount namespace,
@@ -34,7 +34,7 @@ sandbox.
 MEMORY_MIB: Final = 1024
 """Memory in MiB that a build pod requests in addition to that of test machines."""
 MOST_MIB: Final = 8192
-"""Memory limit of a build pod in MiB, without test machines: squashfs and initrd are packed at once, tests write to memory."""
+"""Least memory limit of a build pod in MiB, without test machines: squashfs and initrd are packed at once, tests use memory."""
 
 
 def builds(task: Task) -> bool:
@@ -59,9 +59,14 @@ def security() -> m.SecurityContext:
 
 
 def resources(task: Task) -> m.ResourceRequirements:
-    """Return resource requests and limits: memory of the build itself, plus memory of the recipe's test machines."""
-    machines = int(task.arguments.get("machines", 0)) * int(task.arguments.get("memory_mib", 0))
+    """Return resource requests and limits: memory of the build itself, plus memory of the recipe's test machines.
+
+    A task without test machines may name the memory of its largest build, which raises the limit alone: most builds need less.
+    """
+    memory = int(task.arguments.get("memory_mib", 0))
+    machines = int(task.arguments.get("machines", 0)) * memory
+    limit = machines + MOST_MIB if machines else max(MOST_MIB, memory)
     return m.ResourceRequirements(
         requests={"cpu": m.Quantity(root="500m"), "memory": m.Quantity(root=f"{machines + MEMORY_MIB}Mi")},
-        limits={"memory": m.Quantity(root=f"{machines + MOST_MIB}Mi")},
+        limits={"memory": m.Quantity(root=f"{limit}Mi")},
     )

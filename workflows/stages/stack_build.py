@@ -6,7 +6,7 @@ from typing import Final
 
 from steps.contract.plain_text import count
 from workflows.stages.stack_site import StackSite, part_step, stack_stage
-from workflows.stages.stage import Change, Stage
+from workflows.stages.stage import Change, Object, Stage
 
 ID: Final = "stack_build"
 GATE: Final = "stack_build/batch"
@@ -20,7 +20,9 @@ def build(site: StackSite) -> Stage | None:
     if not site.graph:
         return None
     stack = site.stack
-    arguments = {"key": stack.cache.key} if stack.cache.key else {}
+    arguments: Object = {"key": stack.cache.key} if stack.cache.key else {}
+    # all builds share a template, hence its limit
+    arguments["memory_mib"] = max(stack.by_hash[hash_].memory_mib for batch in stack.batches for hash_ in batch.packages)
     longest = max(len(batch.packages) for batch in stack.batches)
     deadline = longest * stack.limits.build_seconds + MARGIN
     step = part_step(site, ID, PART, GATE, deadline=deadline, arguments=arguments, graph=site.graph)

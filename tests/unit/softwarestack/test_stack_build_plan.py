@@ -3,6 +3,7 @@
 import base64
 import random
 import zlib
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,9 @@ from steps.softwarestack.contract import stack_input
 from steps.softwarestack.contract.stack_input import StackBatch, StackInputError
 from tests.unit import small_stack
 from tests.unit.small_stack import hash_of
+from workflows import stack as pipeline
 from workflows.plan.model import Plan, PlanError
+from workflows.render.bundle import render
 from workflows.softwarestack import stack_resolution
 from workflows.softwarestack.build_graph import LockError
 from workflows.softwarestack.stack_build_plan import compile_stack
@@ -57,6 +60,19 @@ def test_builds_wait_for_what_they_need_and_cached_ones_are_left_out(tmp_path: P
     assert {later.by_hash[batch.packages[0]].name for batch in later.batches} == {"libpng", "lz4"}
     assert later.packages == stack.packages
     assert later.key == stack.key
+
+
+def test_the_largest_build_decides_the_memory_limit_of_all(tmp_path: Path) -> None:
+    spec, resolved = small_stack.resolved(tmp_path)
+    packages = [msgspec.structs.replace(package, memory_mib=32 << 10) for package in resolved.stack.packages]
+    large = replace(resolved, stack=msgspec.structs.replace(resolved.stack, packages=tuple(packages)))
+    limits = []
+    for stack in (resolved, large):
+        planned = compile_stack(spec, stack, stack.planned(()))
+        templates = render(planned, pipeline.build).template["spec"]["templates"]
+        (package,) = (entry["container"] for entry in templates if entry["name"] == "stack-build-package")
+        limits.append((package["resources"]["requests"]["memory"], package["resources"]["limits"]["memory"]))
+    assert limits == [("1024Mi", "8192Mi"), ("1024Mi", "32768Mi")]
 
 
 def test_a_stack_whose_packages_are_all_cached_is_only_installed_and_tested(tmp_path: Path) -> None:
