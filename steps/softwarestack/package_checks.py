@@ -121,6 +121,7 @@ class _NamedPackage(Struct):
     """Package in a manifest of any version of bringup, as far as it names a folder; packages of node images name none."""
 
     folder: str = ""
+    hash: str = ""
 
 
 class _NamedPackages(Struct):
@@ -130,11 +131,16 @@ class _NamedPackages(Struct):
 
 
 def named_folders(root: Path) -> frozenset[str]:
-    """Return the folders of packages that any version of any stack below a root names.
+    """Return the folders of packages that any version of any stack below a root names. Raises Refused as `named_packages` does."""
+    return frozenset(named_packages(root).values())
+
+
+def named_packages(root: Path) -> dict[str, str]:
+    """Return hash → folder of the packages that any version of any stack below a root names.
 
     Raises Refused if a manifest cannot be read: nobody knows then which packages its version needs.
     """
-    folders = set[str]()
+    packages: dict[str, str] = {}
     for versions in sorted(root.glob(f"*/{release_layout.VERSIONS}")):
         for name in sorted(os.listdir(versions)):
             path = versions / name / stack_release.MANIFEST
@@ -148,8 +154,8 @@ def named_folders(root: Path) -> frozenset[str]:
             except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
                 raise _unknown_needs(path, getattr(error, "strerror", "") or str(error)) from error
             else:
-                folders |= {package.folder for package in manifest.packages}
-    return frozenset(folders - {""})
+                packages |= {package.hash or package.folder: package.folder for package in manifest.packages if package.folder}
+    return packages
 
 
 def _unknown_needs(path: Path, why: str) -> StepError:

@@ -1,7 +1,5 @@
 """Task of verb `publish` for software stacks: publishes the assembled tree that this run has tested."""
 
-import os
-from pathlib import Path
 from typing import Final
 
 import msgspec
@@ -13,7 +11,7 @@ from steps.contract.exit import ExitCode
 from steps.errors import Refused
 from steps.runtime import gating, stage_results
 from steps.runtime.context import Context
-from steps.softwarestack import stack_publication, task_input, tree_assembly
+from steps.softwarestack import stack_publication, store_collection, task_input, tree_assembly
 from steps.softwarestack.contract.stack_input import StackInput
 from steps.softwarestack.contract.stack_release import PublishedStack
 from steps.softwarestack.contract.stack_tests import StackTested
@@ -32,7 +30,6 @@ def publish_stack(context: Context) -> ExitCode:
     stack, target = task_input.read_stack(context, arguments.stack), arguments.target
     tested = _tested(context, arguments, stack)
     folder = tree_assembly.tree_folder(context.environment.store / task_input.STACKS / tree_assembly.TREES, tested.tree)
-    _note_use(folder)
     run, known = f"run {context.environment.run}", known_versions.known_versions(context.store, target)
     results = TestedStack(run=context.environment.run, origin=stack.origin, results=tested.results)
 
@@ -50,7 +47,8 @@ def publish_stack(context: Context) -> ExitCode:
         )
         return stack_publication.publish(request, context.clock, context.say)
 
-    published = release_lease.retry_while_locked(publish, context.clock, context.task.deadline_seconds, context.say)
+    with store_collection.hold_tree(folder):
+        published = release_lease.retry_while_locked(publish, context.clock, context.task.deadline_seconds, context.say)
     published = msgspec.structs.replace(published, tree=tested.tree)
     if published.version:
         known_versions.remember_version(context.store, target, stack.name, published.version, again=arguments.again)
@@ -68,12 +66,6 @@ def _tested(context: Context, arguments: StackPublishArguments, stack: StackInpu
         which = tested.stack[:19] if tested is not None else "no stack"
         raise Refused(f"{stage}.{task} tested {which}, this is {stack.digest[:19]}", hint=_HINT)
     return tested
-
-
-def _note_use(folder: Path) -> None:
-    """Note that a tree is used now, so that no collection of old trees removes it."""
-    if folder.is_dir():
-        os.utime(folder)
 
 
 def _record(context: Context, arguments: StackPublishArguments, stack: StackInput, published: PublishedStack) -> None:

@@ -1,12 +1,15 @@
 """Commands about published stacks: list, verify, rollback, diff, gc, detach-check, on small packages made by hand."""
 
 import json
+import os
 import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from steps.contract.canonical import digest
+from steps.softwarestack.contract.stack_input import prefix_digest
 from tests.unit.cli.conftest import Machine
 from tests.unit.clients.published.published_trees import key_pair
 from tests.unit.small_stack import write
@@ -112,7 +115,7 @@ def test_gc_removes_packages_that_no_version_names(machine: Machine, root: Path)
     old = next((root / "tools/versions").glob("0001-*"))
     shutil.rmtree(old)
     planned = data(machine, "gc", root, "--dry-run")
-    assert planned == {"removed": [folder_of("HPL", "2.3")], "leftovers": [], "kept": 2}
+    assert planned["roots"] == [{"location": str(root), "removed": [folder_of("HPL", "2.3")], "leftovers": [], "kept": 2}]
     assert len(packages_in(root)) == 3
     assert data(machine, "gc", root) == planned
     assert packages_in(root) == sorted([folder_of("HPL", "2.4"), folder_of("zlib", "1.3")])
@@ -125,6 +128,38 @@ def test_gc_removes_nothing_while_a_manifest_is_unreadable(machine: Machine, roo
     assert done.code == 65
     assert "nobody knows which packages its version needs" in done.err
     assert len(packages_in(root)) == 3
+
+
+def test_gc_removes_trees_that_nobody_used_lately(machine: Machine, root: Path) -> None:
+    trees = machine.home / "store/stacks/trees"
+    old, fresh = (assembled(trees / (letter * 64), root, ZLIB) for letter in "ab")
+    os.utime(old, (1_700_000_000, 1_700_000_000))
+    found = data(machine, "gc", root)
+    assert [tree["name"] for tree in found["trees"]] == [old.name]
+    assert (old.exists(), fresh.exists()) == (False, True)
+    assert [tree["name"] for tree in data(machine, "gc", root, "--days", "0")["trees"]] == [fresh.name]
+
+
+def test_gc_of_the_build_cache_keeps_what_locks_and_versions_name(machine: Machine, root: Path) -> None:
+    """Three entries are old: one of the lock, one of a published version, one that nobody needs; another is new."""
+    cache = machine.folder / "cache"
+    spec = write(machine.folder, publish={"root": str(root)}, cache=str(cache))
+    locked = json.loads((machine.folder / "stack.lock.json").read_text())["packages"][-1]["hash"]
+    named = digest(["zlib", "1.3"]).removeprefix("sha256:")
+    folder = cache / prefix_digest(str(root))
+    folder.mkdir(parents=True)
+    for hash_ in (locked, named, "e" * 32, "f" * 32):
+        for path in (folder / f"{hash_}.json", folder / f"{hash_}-0123456789ab.tar.zst"):
+            path.write_text("x")
+            os.utime(path, (1_700_000_000, 1_700_000_000) if hash_ != "f" * 32 else None)
+    planned = data(machine, "gc", spec, "--packages", "--dry-run")
+    assert planned["packages"] == [{"name": "e" * 32, "size": 2}]
+    assert len(list(folder.iterdir())) == 8
+    assert data(machine, "gc", spec, "--packages")["packages"] == planned["packages"]
+    assert {path.name.partition(".")[0].partition("-")[0] for path in folder.iterdir()} == {locked, named, "f" * 32}
+    done = machine.call("stack", "gc", root, "--packages")
+    assert done.code == 64
+    assert "only specs name build caches" in done.err
 
 
 def test_detach_check_names_what_leads_into_the_factory(machine: Machine, root: Path) -> None:

@@ -1,4 +1,4 @@
-"""Use cases of published stacks: list versions, verify every byte, roll back, collect garbage, check detachment."""
+"""Use cases of published stacks: list versions, verify every byte, roll back, check detachment."""
 
 import time
 from collections.abc import Iterable
@@ -6,7 +6,6 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from steps.clients.clock import RealClock
 from steps.clients.releases import release_signatures, usage
 from steps.clients.releases.release_rollback import RollbackResult
 from steps.clients.releases.release_signatures import UNKNOWN
@@ -16,8 +15,6 @@ from steps.contract.plain_text import count
 from steps.errors import StepError
 from steps.softwarestack import package_checks, stack_detachment, stack_kind, stack_publication
 from steps.softwarestack.package_checks import PackageChecks
-from steps.softwarestack.package_store import PackageStore
-from steps.softwarestack.stack_kind import local_tree
 from workflows.app import release_trees
 from workflows.app.stacks import stack_trees
 
@@ -58,15 +55,6 @@ class StackVerification(Struct, frozen=True, kw_only=True):
     versions: list[dict[str, str]]
     packages: int
     unneeded: list[str]
-
-
-class PackageCleanup(Struct, frozen=True, kw_only=True):
-    """Result of a garbage collection in a published root: what went, or would go, and how many packages stay."""
-
-    location: str
-    removed: list[str]
-    leftovers: list[str]
-    kept: int
 
 
 class StackDetachment(Struct, frozen=True, kw_only=True):
@@ -127,15 +115,6 @@ def roll_back(
         name, keys = opened_tree.only(), signers or opened_tree.place.signers
         root = Path(opened_tree.place.root)
         return name, stack_publication.roll_back(opened_tree.transport, name, version, actor, keys, key, root=root)
-
-
-def collect(tree: str, actor: str, *, dry_run: bool) -> PackageCleanup:
-    """Remove the packages of a published root that no version of any stack names, and remains of killed publications."""
-    with stack_trees.opened(tree, "") as opened_tree:
-        root = Path(opened_tree.place.root)
-        done = PackageStore(local_tree(root), root, RealClock()).collect(actor, dry_run=dry_run)
-        where = opened_tree.transport.where
-    return PackageCleanup(location=where, removed=list(done.removed), leftovers=list(done.leftovers), kept=done.kept)
 
 
 def check_detachment(tree: str, stack: str, folders: Iterable[str], hosts: Iterable[str]) -> StackDetachment:

@@ -35,6 +35,15 @@ RootOption = Annotated[
     str, typer.Option("--tree", metavar="TREE|SPEC", help="The folder that stacks are published to, or a stack spec.")
 ]
 Stack = Annotated[str, typer.Option("--stack", help="Only this stack of the folder.")]
+Keep = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="[TREE|SPEC]...", help="Published folders, or specs that publish there; default: ./stack.yaml."),
+]
+Days = Annotated[float, typer.Option("--days", min=0, help="What was used or built so lately stays.")]
+Packages = Annotated[
+    bool, typer.Option("--packages", help="Packages of the build cache go too: all that no version and no lock of a SPEC names.")
+]
+_DAY = 86400.0
 _SIDE = "A version, its number, `current` or `before`; or the path of a lock or of a stack spec, whose lock is meant."
 
 
@@ -147,23 +156,43 @@ def _show_difference(old: str, new: str, difference: "StackDifference", form: Fo
         )
 
 
-def collect(tree: RootOf = SPEC, dry_run: DryRun = False, form: Output = Format.TABLE) -> int:
-    """Remove the published packages that no version of any stack in the folder names, and remains of killed publications.
+def collect(
+    keep: Keep = None,
+    days: Days = 7,
+    packages: Packages = False,
+    dry_run: DryRun = False,
+    form: Output = Format.TABLE,
+) -> int:
+    """Remove published packages that no version of any stack in the folder names, remains of killed publications, and old trees.
 
-    Versions stay; how many are kept says publish.keep. Packages that a publication at work needs are never removed.
+    Versions stay; how many are kept says publish.keep. Packages that a publication at work needs are never removed. Trees are what
+    builds assemble and test in the store of this machine; those that nobody used for --days go, except in a build that runs.
     """
-    from workflows.app.stacks import stack_releases
+    from workflows.app.stacks import stack_cleanup
 
-    done = stack_releases.collect(tree, f"gc by {getpass.getuser()}", dry_run=dry_run)
+    actor, recent = f"gc by {getpass.getuser()}", days * _DAY
+    done = stack_cleanup.collect(keep or [SPEC], actor, recent=recent, packages=packages, dry_run=dry_run)
     if form is not Format.TABLE:
-        output.data({"removed": done.removed, "leftovers": done.leftovers, "kept": done.kept}, form)
+        output.data(msgspec.to_builtins(done), form)
         return ExitCode.OK
     verb = "would go" if dry_run else "removed"
-    if done.removed:
-        output.table(("package", "result"), [(folder, verb) for folder in done.removed])
-    remains = f", {count(len(done.leftovers), 'remain')} of killed publications {verb}" if done.leftovers else ""
-    output.lines([f"{done.location}: {count(len(done.removed), 'package')} {verb}{remains}, {done.kept} kept"])
+    rows = [("published package", folder, "", verb) for root in done.roots for folder in root.removed]
+    rows += [("tree", tree.name[:24], _mib(tree.size), verb) for tree in done.trees]
+    rows += [("cached package", entry.name[:24], _mib(entry.size), verb) for entry in done.packages]
+    if rows:
+        output.table(("what", "name", "MiB", "result"), rows)
+    for root in done.roots:
+        remains = f", {count(len(root.leftovers), 'remain')} of killed publications {verb}" if root.leftovers else ""
+        output.lines([f"{root.location}: {count(len(root.removed), 'package')} {verb}{remains}, {root.kept} kept"])
+    sizes = sum(item.size for item in (*done.trees, *done.packages))
+    output.lines(
+        [f"store: {count(len(done.trees), 'tree')} and {count(len(done.packages), 'cached package')} of {_mib(sizes)} MiB {verb}"]
+    )
     return ExitCode.OK
+
+
+def _mib(size: int) -> str:
+    return f"{size / (1 << 20):.1f}"
 
 
 def detach_check(
