@@ -84,17 +84,17 @@ def view_host(places: Iterable[str], hidden: Iterable[Path], programs: Iterable[
     `programs` folders that it needs even if they lie in a folder that is left out.
     """
     targets = tuple(dict.fromkeys((*places, BUILD)))
-    opened = list[str]()
-    entries = tuple(_entries("/", targets, opened))
-    shown = tuple(entry.path for entry in entries if not entry.link)
     covered = sorted({str(folder.resolve()) for folder in hidden if folder.exists()})
+    opened = list[str]()
+    entries = tuple(_entries("/", targets, covered, opened))
+    shown = tuple(entry.path for entry in entries if not entry.link)
     needed = [str(folder.resolve()) for folder in programs if folder.exists()]
-    rebound = (place for place in dict.fromkeys(needed) if not _is_in(place, shown) or _is_in(place, covered))
+    rebound = tuple(place for place in dict.fromkeys(needed) if not _is_in(place, shown) or _is_in(place, covered))
     return HostView(
         entries=entries,
         opened=tuple(opened),
-        hidden=tuple(folder for folder in covered if _is_in(folder, shown)),
-        programs=tuple(rebound),
+        hidden=tuple(folder for folder in covered if _is_in(folder, (*shown, *rebound)) and folder not in rebound),
+        programs=rebound,
     )
 
 
@@ -102,8 +102,11 @@ def _is_in(place: str, folders: Iterable[str]) -> bool:
     return any(place == folder or place.startswith(f"{folder}/") for folder in folders)
 
 
-def _entries(folder: str, targets: Sequence[str], opened: list[str]) -> Iterator[HostEntry]:
-    """Yield the entries of a folder in which places of the build lie; folders on the way to these are added to `opened`."""
+def _entries(folder: str, targets: Sequence[str], covered: Sequence[str], opened: list[str]) -> Iterator[HostEntry]:
+    """Yield the entries of a folder in which places of the build lie; folders on the way to these are added to `opened`.
+
+    What is in a covered folder is left out, also if a place of the build lies in there.
+    """
     try:
         with os.scandir(folder) as scan:
             children = sorted(scan, key=lambda child: child.name)
@@ -115,7 +118,9 @@ def _entries(folder: str, targets: Sequence[str], opened: list[str]) -> Iterator
             continue
         if any(target.startswith(f"{path}/") for target in targets):
             opened.append(path)
-            yield from _entries(path, targets, opened)
+            yield from _entries(path, targets, covered, opened)
+        elif _is_in(path, covered):
+            continue
         elif child.is_symlink():
             yield HostEntry(path, os.readlink(path))
         elif child.is_dir() or child.is_file():
@@ -156,6 +161,8 @@ def command(program: SandboxedWords, host: HostView, *, as_root: bool) -> list[s
         line += ["--ro-bind-try", place, place]
     for folder in host.programs:
         line += ["--ro-bind", folder, folder]
+    for folder in host.hidden:
+        line += ["--tmpfs", folder] if _is_in(folder, host.programs) else []
     for mount in program.mounts:
         line += ["--bind" if mount.writable else "--ro-bind", mount.source, mount.place]
     line += ["--remount-ro", "/", "--clearenv"]

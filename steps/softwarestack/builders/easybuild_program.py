@@ -29,7 +29,7 @@ LONGEST_LOG: Final = 4 << 20
 """Bytes of EasyBuild's log that are read: its end, where it says why it stopped."""
 _VERSION: Final = "import importlib.metadata as m; print(m.version('easybuild-framework'))"
 _UNLOCKED: Final = re.compile(rb"^(?:exts_list|components|default_component_specs|data_sources)\b", re.MULTILINE)
-"""Parameters of an easyconfig that bring sources which the lock does not name; EasyBuild checks them by the easyconfig's checksums."""
+"""Parameters of an easyconfig that bring sources which the lock does not name; the easyconfig has their checksums."""
 _TIMED: Final = re.compile(r"easybuild-.*\.log(\.\w+)?|.*_test_report\.md")
 """Names of files that EasyBuild adds to a package and that say when it was built."""
 _MARCH: Final = {

@@ -70,13 +70,13 @@ def test_this_machine_is_shown_without_homes_and_hidden_folders(tmp_path: Path) 
     secret, program = tmp_path / "secrets", tmp_path / "venv"
     secret.mkdir()
     program.mkdir()
-    hidden = (secret, Path("/etc"), tmp_path / "missing")
+    hidden = (secret, Path("/etc"), Path("/usr/share"), tmp_path / "missing")
     host = package_sandbox.view_host(("/software/packages",), hidden, (program, Path("/usr")))
     shown = {entry.path for entry in host.entries}
     assert not shown & package_sandbox.LEFT_OUT
-    assert {"/etc", "/usr"} <= shown
-    assert "/etc" in host.hidden
-    assert str(secret) not in host.hidden  # /tmp is not shown at all
+    assert "/usr" in shown
+    assert "/etc" not in shown
+    assert host.hidden == ("/usr/share",)  # neither /etc nor /tmp is shown at all
     assert host.programs == (str(program.resolve()),)
     assert "/software" not in shown
 
@@ -90,6 +90,14 @@ def test_folders_on_the_way_to_a_place_are_made_and_their_neighbours_shown(tmp_p
     assert not {"/usr", "/usr/local", "/usr/local/stacks"} & shown
 
 
+def test_a_place_in_a_hidden_folder_shows_nothing_else_of_it() -> None:
+    host = package_sandbox.view_host(("/usr/share/stacks/packages",), (Path("/usr/share"),), ())
+    shown = {entry.path for entry in host.entries}
+    assert "/usr/bin" in shown
+    assert [path for path in shown if path.startswith("/usr/share")] == []
+    assert (host.opened, host.hidden) == (("/usr", "/usr/share"), ())
+
+
 def test_what_lies_at_a_place_of_the_build_is_not_shown() -> None:
     shown = {entry.path for entry in package_sandbox.view_host(("/usr/lib",), (), ()).entries}
     assert "/usr/bin" in shown
@@ -99,3 +107,13 @@ def test_what_lies_at_a_place_of_the_build_is_not_shown() -> None:
 def test_a_program_below_a_hidden_folder_is_shown_again(tmp_path: Path) -> None:
     host = package_sandbox.view_host((), (Path("/usr"),), (Path("/usr/bin"),))
     assert host.programs == ("/usr/bin",)
+
+
+def test_a_hidden_folder_within_a_program_stays_hidden(tmp_path: Path) -> None:
+    (tmp_path / "venv" / "store").mkdir(parents=True)
+    host = package_sandbox.view_host((), (tmp_path / "venv" / "store",), (tmp_path / "venv",))
+    line = package_sandbox.command(SandboxedWords(words=("true",), mounts=(), environment={}), host, as_root=False)
+    folder = str((tmp_path / "venv").resolve())
+    last = max(place for place, word in enumerate(line) if word == f"{folder}/store")
+    assert line[last - 1] == "--tmpfs"
+    assert last > line.index(folder)
