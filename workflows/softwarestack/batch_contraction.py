@@ -38,9 +38,9 @@ class _BatchGraph:
         self.members = {place: [place] for place in self.seconds}
         self.needs = {number[hash_]: {number[needed] for needed in schedule.needs[hash_]} for hash_ in self.hashes}
         self.followers: dict[int, set[int]] = {place: set() for place in self.seconds}
-        for place, needed in self.needs.items():
-            for earlier in needed:
-                self.followers[earlier].add(place)
+        for place, earlier in self.needs.items():
+            for each in earlier:
+                self.followers[each].add(place)
         self.after = dict[int, float]()
         self.behind = dict[int, float]()
         self.reaches = dict.fromkeys(self.seconds, 0)  # bit sets of the batches that wait for each
