@@ -316,7 +316,8 @@ def test_an_ordinary_user_builds_too(tmp_path: Path) -> None:
     os.chown(folder, NOBODY, NOBODY)
     try:
         program = f"import sys; sys.path[:0] = {sys.path!r}; from pathlib import Path; from tests.stack import shell_builder as s; "
-        words = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups", "--", sys.executable, "-I", "-c"]
+        python = "/usr/bin/python3.11"  # Debian's: this one may lie in a home of root
+        words = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups", "--", python, "-I", "-c"]
         done = subprocess.run([*words, f"{program}s.main(Path({str(folder)!r}), 'a')"], cwd="/", capture_output=True, text=True)
         assert "built" in done.stdout, done.stdout + done.stderr
         assert is_clean(folder)
