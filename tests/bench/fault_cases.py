@@ -29,7 +29,7 @@ LIMIT = 10.0
 def chosen(names: Iterable[str], every: bool) -> list[Fault]:
     """The faults of these names, or all; else the first of each stage that the default example can have."""
     if every or names:
-        return [fault for fault in fault_registry.faults() if every or fault.name in names]
+        return [fault for fault in fault_registry.faults() if fault.stage in ORDER and (every or fault.name in names)]
     fitting = [fault for fault in fault_registry.faults() if not needed(fault)]
     return [next(fault for fault in fitting if fault.stage == stage) for stage in ORDER if any(f.stage == stage for f in fitting)]
 

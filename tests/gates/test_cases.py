@@ -13,11 +13,11 @@ from msgspec import Struct
 from steps.contract.canonical import canonical
 from steps.contract.verdict import FailureClass, Status, Verdict
 from steps.runtime import gating
-from workflows.stages import IMAGE_ORDER, OPERATIONS, ORDER, STACK_ORDER
+from workflows.stages import FACTORY_STAGES, IMAGE_ORDER, OPERATIONS, ORDER, STACK_ORDER
 
 FOLDER = Path(__file__).parent
 FILES = sorted(FOLDER.glob("*/*.json"))
-STAGES = (*ORDER, *OPERATIONS, *IMAGE_ORDER, *STACK_ORDER)
+STAGES = (*ORDER, *OPERATIONS, *IMAGE_ORDER, *STACK_ORDER, *FACTORY_STAGES)
 LEAST = 8
 """Cases that a stage with gates must have."""
 

@@ -16,7 +16,7 @@ from typing import Any
 from workflows.rehearsal.faults import fault_registry
 from workflows.spec.compat import RULES
 from workflows.spec.editor_schema import KINDS, json_schema
-from workflows.stages import IMAGE_ORDER, OPERATIONS, ORDER, STACK_ORDER
+from workflows.stages import FACTORY_STAGES, IMAGE_ORDER, OPERATIONS, ORDER, STACK_ORDER
 
 GATE_PARAMETERS = ["seen", "want"]
 """Parameter names of every gate: a public function of a stage's `gate.py` that has exactly these is a gate."""
@@ -149,7 +149,7 @@ def _mentioned_field(node: ast.AST, paths: frozenset[str]) -> str:
 def gates() -> dict[str, str]:
     """Return the docstring of every gate by its id `STAGE/NAME`, read from the source of the stages without importing them."""
     docstrings: dict[str, str] = {}
-    for stage in (*ORDER, *OPERATIONS, *IMAGE_ORDER, *STACK_ORDER):
+    for stage in (*ORDER, *OPERATIONS, *IMAGE_ORDER, *STACK_ORDER, *FACTORY_STAGES):
         source = resources.files("steps.stages").joinpath(stage, "gate.py").read_text(encoding="utf-8")
         for node in ast.parse(source).body:
             if isinstance(node, ast.FunctionDef) and [arg.arg for arg in node.args.args] == GATE_PARAMETERS and node.name[0] != "_":

@@ -6,7 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from workflows import catalog
+from workflows.app.factories import factory_specs
 from workflows.app.specs import sources
+from workflows.app.stacks import stack_findings
 from workflows.nodeimage import recipe_spec
 from workflows.spec import Issue, SpecError, SpecErrors, announcement_rule, key_files
 from workflows.spec.document import YamlDocument
@@ -43,7 +45,11 @@ def check(source: str, image_issues: Callable[[Path], Iterable[Issue]]) -> Check
     path = sources.find(source)
     try:
         if path.is_file() and sources.kind_of(path) in (sources.IMAGE_SPEC, recipe_spec.KIND):  # a pipe can be read only once
-            return _check_image(path, image_issues)
+            return _checked_file(path, image_issues)
+        if path.is_file() and sources.kind_of(path) == sources.FACTORY_SPEC:
+            return _checked_file(path, factory_specs.issues)
+        if sources.is_stack(source):
+            return _checked_file(path, stack_findings.issues)
         spec = sources.read(source)[1]
         issues = (*catalog.check(spec, catalog.load()), *announcement_rule.cluster_issues(spec))
         return Checked(path, (*issues, *(key_files.missing_files(spec, path.parent) if path.is_file() else ())))
@@ -51,10 +57,10 @@ def check(source: str, image_issues: Callable[[Path], Iterable[Issue]]) -> Check
         return Checked(path, unreadable=_with_rules(errors, path))
 
 
-def _check_image(path: Path, image_issues: Callable[[Path], Iterable[Issue]]) -> Checked:
-    """Return the findings about an image spec or a recipe. Its errors may be those of another file, and name their own lines."""
+def _checked_file(path: Path, file_issues: Callable[[Path], Iterable[Issue]]) -> Checked:
+    """Return the findings of a function about a file. Its errors may be those of another file, which name their own lines."""
     try:
-        return Checked(path, tuple(image_issues(path)))
+        return Checked(path, tuple(file_issues(path)))
     except SpecErrors as errors:
         return Checked(path, unreadable=errors)
 

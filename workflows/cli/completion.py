@@ -77,9 +77,9 @@ def quarantined_nodes() -> Iterable[str]:
 @_silent
 def stages() -> Iterable[str]:
     """Return the stages of a bring-up and of an image build for shell completion."""
-    from workflows.stages import IMAGE_ORDER, ORDER, STACK_ORDER
+    from workflows.stages import FACTORY_STAGES, IMAGE_ORDER, ORDER, STACK_ORDER
 
-    return [*ORDER, *IMAGE_ORDER, *STACK_ORDER]
+    return [*ORDER, *IMAGE_ORDER, *STACK_ORDER, *FACTORY_STAGES]
 
 
 @_silent

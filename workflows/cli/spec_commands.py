@@ -40,11 +40,12 @@ def register(app: typer.Typer) -> None:
 def init(
     path: Annotated[
         Path | None,
-        typer.Argument(help="File to write; default: cluster.yaml, image.yaml or stack.yaml. With --image also a shipped recipe."),
+        typer.Argument(help="File to write; default: KIND.yaml, as in cluster.yaml. With --image also a shipped recipe."),
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Write over an existing file.")] = False,
     image: Annotated[bool, typer.Option("--image", help="A spec of a node image, for recipe compute or the named one.")] = False,
     stack: Annotated[bool, typer.Option("--stack", help="A spec of a software stack.")] = False,
+    factory: Annotated[bool, typer.Option("--factory", help="A spec of a build factory.")] = False,
     source: Annotated[
         Path | None, typer.Option("--from-inventory", metavar="PATH", help="An Ansible inventory: its hosts.")
     ] = None,
@@ -52,26 +53,28 @@ def init(
     group: Annotated[list[str] | None, typer.Option("--group", help="A group to take over; repeat for more.")] = None,
     vault: Annotated[Path | None, typer.Option("--vault-password-file", help="For an inventory with encrypted variables.")] = None,
 ) -> int:
-    """Write a commented starter spec, one with the hosts of an Ansible inventory, or one of a node image or a software stack.
+    """Write a commented starter spec: of a cluster, of a cluster of an Ansible inventory's hosts, or of another kind.
 
     An inventory is an INI or YAML file, a folder of such files, or the JSON of a dynamic inventory; an executable is run with
     --list. Templates in it are not evaluated. A line is printed for each setting that has no place in a spec.
     """
-    if (image or stack) and (source or servers or group or vault):
-        named = "an image has none: leave out --image" if image else "a stack has none: leave out --stack"
-        raise typer.BadParameter(f"an inventory has hosts of a cluster, and {named} or the others")
-    if image and stack:
-        raise typer.BadParameter("--image and --stack are two specs: name one of them")
+    kinds = [name for name, chosen in {"image": image, "stack": stack, "factory": factory}.items() if chosen]
+    if kinds and (source or servers or group or vault):
+        article = "an" if image else "a"
+        raise typer.BadParameter(
+            f"an inventory has hosts of a cluster, and {article} {kinds[0]} has none: leave out --{kinds[0]} or the others"
+        )
+    if len(kinds) > 1:
+        raise typer.BadParameter(f"--{kinds[0]} and --{kinds[1]} are two specs: name one of them")
     if image:
         from workflows.app.images import shipped_recipes
 
         output.lines([shipped_recipes.write_spec(path, force=force, hint=EXISTS_HINT)])
         return ExitCode.OK
-    path = path or Path("stack.yaml" if stack else "cluster.yaml")
+    usual = f"{kinds[0] if kinds else 'cluster'}.yaml"
+    path = path or Path(usual)
     if path.is_dir():
-        raise typer.BadParameter(
-            f"{path} is a folder: name a file in it, such as {path / ('stack.yaml' if stack else 'cluster.yaml')}"
-        )
+        raise typer.BadParameter(f"{path} is a folder: name a file in it, such as {path / usual}")
     if path.exists() and not force:
         raise typer.BadParameter(f"{path} exists; {EXISTS_HINT}")
     if source is not None:
@@ -81,10 +84,19 @@ def init(
         return ExitCode.OK
     if servers or group or vault:
         raise typer.BadParameter("--servers, --group and --vault-password-file are about an inventory: --from-inventory PATH")
-    from workflows.app.specs.starter_files import write_starter
-    from workflows.spec.starter import stack_starter, starter
+    return _write_starter(path, kinds)
 
-    if stack:
+
+def _write_starter(path: Path, kinds: list[str]) -> int:
+    """Write the starter of a spec, a cluster's if `kinds` is empty, and print what to do next."""
+    from workflows.app.specs.starter_files import write_starter
+    from workflows.spec.starter import factory_starter, stack_starter, starter
+
+    if kinds == ["factory"]:
+        files = write_starter(path, factory_starter(), "Factory")
+        output.lines([f"wrote {files}; edit the host names, then: bringup validate {path}, and bringup rehearse {path}"])
+        return ExitCode.OK
+    if kinds == ["stack"]:
         files = write_starter(path, stack_starter(), "Stack")
         output.lines([f"wrote {files}; name your easyconfigs and publish.root, then: bringup stack lock {path}"])
         return ExitCode.OK

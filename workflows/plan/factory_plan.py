@@ -1,11 +1,10 @@
 """The plan of a factory: the stages of the Kubernetes below, then registry, Argo Workflows, projects and pipelines."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from steps.contract import object_files
 from workflows import catalog
-from workflows.catalog.loader import Catalog
 from workflows.plan.compiler import plan_site
 from workflows.plan.model import Plan, PlanError
 from workflows.spec.factory_spec import FactorySpec
@@ -15,17 +14,18 @@ from workflows.stages.stage import Object
 
 
 def compile_factory(
-    spec: FactorySpec, pipelines: Mapping[str, tuple[Object, ...]], until: str = "", known: Catalog | None = None
+    spec: FactorySpec, pipelines: Mapping[str, tuple[Object, ...]], until: str = "", only: Sequence[str] = ()
 ) -> Plan:
-    """Return the plan of a factory, without I/O. `pipelines` maps the paths of pipeline files to their objects.
+    """Return the plan of a factory, without I/O. `pipelines` maps the paths of pipeline files to their objects; `until` and
+    `only` restrict the plan to some stages.
 
     Raises PlanError for an unknown stage, and SpecErrors if the Kubernetes below breaks a compatibility rule.
     """
-    cluster, entries = spec.cluster, known or catalog.load()
+    cluster, entries = spec.cluster, catalog.load()
     issues = catalog.require(cluster, entries)
     releases = {release.id: release for release in (*catalog.resolve(cluster, entries), argo_release(spec))}
     site = FactorySite(spec=cluster, machines=cluster.machines, releases=releases, factory=spec, pipelines=pipelines)
-    plan = plan_site(site, issues, order=FACTORY_ORDER, only=(), until=until)
+    plan = plan_site(site, issues, order=FACTORY_ORDER, only=only, until=until)
     if all(stage.id != factory_pipelines.ID for stage in plan.stages):
         return plan
     data = object_files.encode(factory_pipelines.released_objects(site))

@@ -318,6 +318,9 @@ def _between_sections(spec: FactorySpec) -> Iterator[SpecError]:
     """Yield the errors between sections: those that a cluster spec of these machines has, and those of Argo's limits."""
     for error in structure.check(spec.cluster, set()):
         yield replace(error, path=error.path.removeprefix("base_services."))
+    if spec.storage.provisioner == "none":
+        fix = "write local_path, or existing with the name of a storage class"
+        yield SpecError("storage.provisioner", "the registry needs a volume, and nothing would make it", fix, "none")
     if spec.argo.project_parallelism > spec.argo.parallelism:
         problem_text = f"one project may run {spec.argo.project_parallelism} Workflows, and all together {spec.argo.parallelism}"
         fix = "raise argo.parallelism, or lower argo.project_parallelism"

@@ -25,6 +25,13 @@ def stack_starter() -> str:
     return (Path(examples.__file__).parent / "stacks/stack.yaml").read_text(encoding="utf-8")
 
 
+def factory_starter() -> str:
+    """Return the starter `factory.yaml` with its comments."""
+    from workflows import examples
+
+    return (Path(examples.__file__).parent / "factories/factory.yaml").read_text(encoding="utf-8")
+
+
 def image(recipe: str, *, own_lock: bool = True, packed_mib: int = 0) -> str:
     """Return an `image.yaml` for a shipped recipe, with its comments.
 

@@ -7,7 +7,7 @@ from typing import Final
 from steps.contract.task import Verb
 from workflows.spec.factory_spec import FactorySpec
 from workflows.stages import manifest_objects, rights
-from workflows.stages.factory_site import ARGO_CRDS, ARGO_SPACE, FactorySite, control_step, judge
+from workflows.stages.factory_site import ARGO_CRDS, ARGO_SPACE, FactorySite, control_step, judge, namespace
 from workflows.stages.stage import Object, Rule, Stage, Step, task
 
 ID: Final = "factory_argo"
@@ -42,7 +42,7 @@ def build(site: FactorySite) -> Stage:
             Verb.APPLY,
             deadline=300,
             arguments={
-                "objects": manifest_objects.release_objects(site, chosen),
+                "objects": [namespace(ARGO_SPACE), manifest_objects.helm_chart(release)],
                 "gate": CONTROL,
                 "gate_expectations": expectations,
             },

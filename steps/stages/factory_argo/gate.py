@@ -101,7 +101,7 @@ def _waiting(workflow: CheckWorkflow, pods: tuple[CheckPod, ...]) -> Finding:
 
 def _refused(inline: CheckWorkflow | None) -> Finding | None:
     expected = "it refused: only released templates run"
-    if inline is None or not inline.phase:
+    if inline is None or not inline.uid or not inline.phase:
         return unknown(FailureClass.RUNTIME, "the Workflow with a template of its own is not judged yet", expected, _LOG)
     if inline.phase in ("Error", "Failed") and "workflowTemplateRef" in inline.message:
         return None

@@ -1,5 +1,6 @@
 """Types of stage factory_projects: observations of projects and of answers about rights, and the expectations of its gates."""
 
+from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from msgspec import Struct
@@ -46,6 +47,38 @@ REFUSED = (
 """Deeds that a developer may not do in the namespace of the project: promote, release templates, read secrets, take rights."""
 OUTSIDE = (Deed("create", "argoproj.io", "workflows"), Deed("get", "", "secrets"), Deed("create", "helm.cattle.io", "helmcharts"))
 """Deeds that a developer may not do in another project or in kube-system."""
+
+
+_SERVICE_ACCOUNTS, SYSTEM = "system:serviceaccounts", "kube-system"
+
+
+class Question(NamedTuple):
+    """A question to the authorizer: may `subject`, a member of `groups`, do `deed` in `namespace`; `allowed` is what must come."""
+
+    subject: str
+    groups: tuple[str, ...]
+    namespace: str
+    deed: Deed
+    allowed: bool
+
+
+def questions(projects: Mapping[str, Iterable[str]]) -> Iterator[Question]:
+    """Yield the questions about the developers of projects, project → groups: about their own project, another, and kube-system."""
+    names = sorted(projects)
+    for project in names:
+        other = next((name for name in names if name != project), "default")
+        # a token of an account is in these groups: https://kubernetes.io/docs/reference/access-authn-authz/service-accounts-admin/
+        own = (_SERVICE_ACCOUNTS, f"{_SERVICE_ACCOUNTS}:{project}", "system:authenticated")
+        subjects = [(f"system:serviceaccount:{project}:{DEVELOPER}", own)]
+        # a group may be that of several projects, so its members may submit in another one
+        subjects += [(f"member of {group}", (group, "system:authenticated")) for group in projects[project]]
+        for subject, groups in subjects:
+            for deed in (*ALLOWED, *REFUSED):
+                yield Question(subject, groups, project, deed, deed in ALLOWED)
+            shared = any(group in groups for group in projects.get(other, ()))
+            for namespace in (other, SYSTEM):
+                for deed in OUTSIDE:
+                    yield Question(subject, groups, namespace, deed, deed in ALLOWED and shared and namespace == other)
 
 
 class ProjectState(Struct, frozen=True, kw_only=True, omit_defaults=True):

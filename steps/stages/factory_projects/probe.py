@@ -1,28 +1,22 @@
 """Reads namespaces, quotas, limit ranges, priority classes and accounts of projects, and asks the authorizer about developers."""
 
-from collections.abc import Iterator
-
 from msgspec import Struct
 
 from steps.stages.factory_projects.contract import (
-    ALLOWED,
     BUILDER,
     DEVELOPER,
-    OUTSIDE,
-    REFUSED,
     AccessAnswer,
     AccessObservation,
     ControlObservation,
-    Deed,
     ProjectState,
+    Question,
+    questions,
 )
 from steps.stages.shared.kube_reader import Access, AccessReader, KubeReader, Scope
 from steps.stages.shared.probe_charts import read_argument
 from steps.stages.shared.probe_workloads import ObjectMeta
 
 QUOTA, LIMITS = "project", "project"
-SYSTEM = "kube-system"
-_SERVICE_ACCOUNTS = "system:serviceaccounts"
 
 
 class _Named(Struct, frozen=True):
@@ -71,8 +65,7 @@ def control(kube: KubeReader, scope: Scope) -> ControlObservation:
 def access(kube: AccessReader, scope: Scope) -> AccessObservation:
     """Return what the authorizer answers about the developers of each project that the task names."""
     projects: dict[str, list[str]] = dict(read_argument(scope, "projects") or {})
-    names = sorted(projects)
-    return AccessObservation(answers=tuple(answer for name in names for answer in _answers(kube, name, projects[name], names)))
+    return AccessObservation(answers=tuple(_ask(kube, question) for question in questions(projects)))
 
 
 def _project(kube: KubeReader, name: str) -> ProjectState:
@@ -92,28 +85,16 @@ def _project(kube: KubeReader, name: str) -> ProjectState:
     )
 
 
-def _answers(kube: AccessReader, project: str, groups: list[str], projects: list[str]) -> Iterator[AccessAnswer]:
-    other = next((name for name in projects if name != project), "default")
-    account = f"system:serviceaccount:{project}:{DEVELOPER}"
-    # a token of an account is in these groups: https://kubernetes.io/docs/reference/access-authn-authz/service-accounts-admin/
-    own = (_SERVICE_ACCOUNTS, f"{_SERVICE_ACCOUNTS}:{project}", "system:authenticated")
-    subjects = [(account, own), *((f"member of {group}", (group, "system:authenticated")) for group in groups)]
-    for subject, members in subjects:
-        for deed in (*ALLOWED, *REFUSED):
-            yield _ask(kube, subject, members, project, deed)
-        for namespace in (other, SYSTEM):
-            for deed in OUTSIDE:
-                yield _ask(kube, subject, members, namespace, deed)
-
-
-def _ask(kube: AccessReader, subject: str, groups: tuple[str, ...], namespace: str, deed: Deed) -> AccessAnswer:
-    question = Access(
-        user=subject,
-        groups=groups,
-        namespace=namespace,
+def _ask(kube: AccessReader, question: Question) -> AccessAnswer:
+    deed = question.deed
+    access_question = Access(
+        user=question.subject,
+        groups=question.groups,
+        namespace=question.namespace,
         verb=deed.verb,
         api_group=deed.group,
         resource=deed.resource,
         subresource=deed.subresource,
     )
-    return AccessAnswer(subject=subject, namespace=namespace, deed=deed.text, allowed=kube.may(question))
+    allowed = kube.may(access_question)
+    return AccessAnswer(subject=question.subject, namespace=question.namespace, deed=deed.text, allowed=allowed)

@@ -53,7 +53,7 @@ def _volume(claim: RegistryClaim | None, name: str) -> Finding | None:
 
 def _workload(seen: ControlObservation, want: ControlExpectation) -> Finding | None:
     workload = seen.workload
-    if workload is None:
+    if workload is None or (workload.kind, workload.name) != ("Deployment", SPACE):
         return unknown(
             FailureClass.DEPENDENCY, "there is no Deployment registry", want.image, f"kubectl -n {SPACE} get deployments"
         )
@@ -100,9 +100,11 @@ def _problems(seen: FunctionalObservation, want: FunctionalExpectation) -> Itera
             next_step=finding.next_step,
             failure_class=finding.failure_class,
         )
-    if not pushed:
+    if not any(pod.index == 0 for pod in pushed):
         step = "see which pod of the check has index 0"
         yield unknown(FailureClass.RUNTIME, "no pod reported a push", "a push from one node", step)
+    if problem := gate_checks.wrong_indexes(reports.values(), len(want.nodes)):
+        yield problem
 
 
 def _pulled(pod: CheckPod) -> str:

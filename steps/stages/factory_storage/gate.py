@@ -75,6 +75,8 @@ def _problems(seen: FunctionalObservation, want: FunctionalExpectation) -> Itera
         )
     if not written:
         yield unknown(FailureClass.RUNTIME, "no pod reported what it wrote", "a written file", "see which pod has index 0")
+    if problem := gate_checks.wrong_indexes(reports.values(), len(want.nodes)):
+        yield problem
 
 
 def _error(pod: CheckPod) -> str:

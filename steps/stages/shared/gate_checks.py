@@ -74,3 +74,13 @@ def conclude(verdict: Verdict) -> Verdict:
     """Return the verdict as final if every node has reported: a check runs once, so waiting cannot change its result."""
     open_rows = any(row.status is Status.INCONCLUSIVE for row in verdict.nodes)
     return verdict if open_rows or not verdict.nodes else msgspec.structs.replace(verdict, final=not verdict.is_pass)
+
+
+def wrong_indexes(pods: Iterable[CheckPod], count: int) -> Finding | None:
+    """Return the finding that the pods of an indexed check do not have the indexes 0 to `count` - 1, each once; else None."""
+    indexes = sorted(pod.index for pod in pods)
+    if indexes == list(range(count)):
+        return None
+    listed = ", ".join(map(str, indexes)) or "none"
+    step = "see if another Job has pods with the label of this check"
+    return unknown(FailureClass.RUNTIME, f"the pods of the check have the indexes {listed}", f"0 to {count - 1}, each once", step)

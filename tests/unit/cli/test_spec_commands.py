@@ -348,7 +348,7 @@ def test_a_spec_may_come_through_a_pipe(call: Call, tmp_path: Path, command: lis
 @pytest.mark.parametrize(
     "arguments", [["run"], ["rehearse"], ["host-keys"], ["inventory"], ["reset", "--yes"], ["add-node", "--hosts", "n1"]]
 )
-@pytest.mark.parametrize(("kind", "fix"), [("Image", "bringup image build"), ("ImageRecipe", "image spec"), ("Factory", "init")])
+@pytest.mark.parametrize(("kind", "fix"), [("Image", "bringup image build"), ("ImageRecipe", "image spec"), ("Stack", "init")])
 def test_a_file_of_another_kind_is_one_error_that_says_what_it_is(
     call: Call, tmp_path: Path, arguments: list[str], kind: str, fix: str
 ) -> None:
@@ -359,6 +359,15 @@ def test_a_file_of_another_kind_is_one_error_that_says_what_it_is(
     assert "has 1 error" in err
     assert "none of a cluster" in err
     assert fix in err
+
+
+@pytest.mark.parametrize("command", ["run", "host-keys", "inventory"])
+def test_a_factory_is_no_cluster(call: Call, tmp_path: Path, command: str) -> None:
+    path = tmp_path / "factory.yaml"
+    path.write_text("apiVersion: bringup/v1\nkind: Factory\nname: x\n")
+    code, _, err = call(command, str(path))
+    assert code == 64
+    assert "bringup factory up" in err
 
 
 @pytest.mark.parametrize("arguments", [["image", "lock"], ["image", "update"], ["image", "build"]])

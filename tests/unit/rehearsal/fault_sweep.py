@@ -46,7 +46,7 @@ def sweep_faults(
                     bench.restore(before, [fault.name])
                     outcome = bench.run(stage.id)
                     yield FaultResult(
-                        stage=stage.id, fault=fault.name, gate=fault.gate, outcome=outcome, problem=_missed(fault, outcome)
+                        stage=stage.id, fault=fault.name, gate=fault.gate, outcome=outcome, problem=missed(fault, outcome)
                     )
             bench.restore(before)
             healthy = bench.run(stage.id)
@@ -63,7 +63,7 @@ def rehearse_with_fault(spec: ClusterSpec, fault: Fault, folder: Path) -> FaultR
     )
     stage, verdict = _first_refusal(plan, run)
     outcome = StageOutcome(stage=stage, verdict=verdict, exit_code=result.exit_code, seconds=time.monotonic() - began)
-    return FaultResult(stage=stage, fault=fault.name, gate=fault.gate, outcome=outcome, problem=_missed(fault, outcome))
+    return FaultResult(stage=stage, fault=fault.name, gate=fault.gate, outcome=outcome, problem=missed(fault, outcome))
 
 
 def _first_refusal(plan: Plan, run: RunFolder) -> tuple[str, Verdict | None]:
@@ -80,7 +80,8 @@ def _first_refusal(plan: Plan, run: RunFolder) -> tuple[str, Verdict | None]:
     return last
 
 
-def _missed(fault: Fault, outcome: StageOutcome) -> str:
+def missed(fault: Fault, outcome: StageOutcome) -> str:
+    """Return why the result of a fault is not as expected; empty if the named gate caught it with its cause."""
     verdict = outcome.verdict
     if verdict is None:
         return f"{fault.gate} should have caught it, but the judge left no record"

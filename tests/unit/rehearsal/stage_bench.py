@@ -2,7 +2,7 @@
 
 import shutil
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -69,11 +69,25 @@ class StageOutcome:
     seconds: float
 
 
+Planner = Callable[[Sequence[str]], tuple[Plan, Bundle]]
+"""Type of a function that plans and renders only some stages; none means all of them."""
+
+
+def bringup_planner(spec: ClusterSpec) -> Planner:
+    """Return the planner of a bring-up."""
+
+    def planned(only: Sequence[str]) -> tuple[Plan, Bundle]:
+        plan = compile_plan(spec, only=only)
+        return plan, render(plan, bringup.build)
+
+    return planned
+
+
 class StageBench:
     """A bench that runs single stages of one spec against one simulated cluster."""
 
-    def __init__(self, spec: ClusterSpec, cluster: SimulatedCluster, keeper: SnapshotKeeper, folder: Path) -> None:
-        self._spec = spec
+    def __init__(self, planner: Planner, cluster: SimulatedCluster, keeper: SnapshotKeeper, folder: Path) -> None:
+        self._planner = planner
         self._cluster = cluster
         self._keeper = keeper
         self._folder = folder
@@ -98,8 +112,7 @@ class StageBench:
         self._count += 1
         folder = StateFolder(self._folder / f"{self._count:03d}-{stage}").run(RUN)
         if stage not in self._rendered:
-            plan = compile_plan(self._spec, only=[stage])
-            self._rendered[stage] = plan, render(plan, bringup.build)
+            self._rendered[stage] = self._planner([stage])
         plan, bundle = self._rendered[stage]
         run_inputs.write(folder, plan, bundle, Path("/"), {}, simulated=True)
         kept = self._folder / "secrets"
@@ -120,14 +133,15 @@ class StageBench:
 
 @contextmanager
 def stage_bench(
-    spec: ClusterSpec, folder: Path, options: RehearsalOptions | None = None, keeper: SnapshotKeeper | None = None
+    spec: ClusterSpec | Planner, folder: Path, options: RehearsalOptions | None = None, keeper: SnapshotKeeper | None = None
 ) -> Iterator[StageBench]:
-    """Yield a bench for a spec while the context lasts; all its files are below `folder`.
+    """Yield a bench for a cluster spec, or for what a planner plans, while the context lasts; all its files are below `folder`.
 
     If the options name an existing API server, `keeper` saves and restores its objects.
     """
     chosen = options or RehearsalOptions()
     folder.mkdir(parents=True, exist_ok=True)
-    fleet = write_fleet(folder, compile_plan(spec))
+    planner = bringup_planner(spec) if isinstance(spec, ClusterSpec) else spec
+    fleet = write_fleet(folder, planner([])[0])
     with simulated_cluster(folder / "cluster", fleet, chosen.arguments(), chosen.existing) as cluster:
-        yield StageBench(spec, cluster, keeper or EmulatedSnapshots(cluster), folder)
+        yield StageBench(planner, cluster, keeper or EmulatedSnapshots(cluster), folder)

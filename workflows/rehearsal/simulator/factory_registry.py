@@ -22,7 +22,7 @@ def push_and_pull(world: World, pod: Obj, node: str) -> Behaviour:
     """
     index = int(labels_of(pod).get(INDEX) or annotations_of(pod).get(INDEX) or 0)
     nonce, deployment = labels_of(pod).get(OWNER, ""), world.find(DEPLOYMENTS, NAME, SPACE)
-    report: Obj = {"node": node, "index": index, "wanted": nonce, "pushed": "", "pulled": "", "error": ""}
+    report: Obj = {"node": node, "wanted": nonce, "pushed": "", "pulled": "", "error": ""}
     serves = deployment is not None and bool((deployment.get("status") or {}).get("readyReplicas"))
     if not serves:
         return Exit(message=report | {"error": "begin of an upload: " if index == 0 else "manifest of tag: "}, seconds=180)

@@ -32,7 +32,7 @@ def share(world: World, pod: Obj, node: str) -> Behaviour:
     """Play the script `shared_volume.sh`: the first pod writes the Job's uid, and each pod reads it."""
     index = int(labels_of(pod).get(INDEX) or annotations_of(pod).get(INDEX) or 0)
     nonce = labels_of(pod).get(OWNER, "")
-    report: Obj = {"node": node, "index": index, "wrote": "", "read": "", "error": ""}
+    report: Obj = {"node": node, "wrote": "", "read": "", "error": ""}
     if world.fault("share_read_only"):
         return Exit(message=report | {"error": "cannot write" if index == 0 else "no file after 120 s"}, seconds=120)
     report |= {"wrote": nonce} if index == 0 else {}

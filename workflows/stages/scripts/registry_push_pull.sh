@@ -1,7 +1,7 @@
 # Check `registry`: the pod with index 0 pushes a small OCI artefact by HTTP, and each pod pulls it from its own node.
 # Runs in any image with busybox (nc, sha256sum, sed). wget of busybox has no PUT, hence HTTP by nc.
 # In: NODE_NAME, JOB_COMPLETION_INDEX, NONCE, REGISTRY_HOST, REGISTRY_PORT, REPOSITORY, WAIT_SECONDS.
-# Out: {"node","index","wanted","pushed","pulled","error"}
+# Out: {"node","wanted","pushed","pulled","error"}
 MANIFEST_TYPE=application/vnd.oci.image.manifest.v1+json
 CONFIG='{}'
 
@@ -54,5 +54,5 @@ while :; do
   sleep 2
 done
 error=$(printf %s "$error" | tr -cd 'A-Za-z0-9 :.,_/-' | cut -c1-200)
-printf '{"node":"%s","index":%d,"wanted":"%s","pushed":"%s","pulled":"%s","error":"%s"}' \
-  "$NODE_NAME" "$JOB_COMPLETION_INDEX" "$NONCE" "$pushed" "$(printf %s "$pulled" | tr -cd 'A-Za-z0-9-' | cut -c1-100)" "$error" > "${REPORT:-/dev/termination-log}"
+printf '{"node":"%s","wanted":"%s","pushed":"%s","pulled":"%s","error":"%s"}' \
+  "$NODE_NAME" "$NONCE" "$pushed" "$(printf %s "$pulled" | tr -cd 'A-Za-z0-9-' | cut -c1-100)" "$error" > /dev/termination-log

@@ -8,12 +8,16 @@ import pytest
 
 from tests.unit.rehearsal.fault_sweep import FaultResult
 from workflows.rehearsal.faults import fault_registry
+from workflows.stages import FACTORY_STAGES
 
 Whole = Callable[[fault_registry.Fault, Path], FaultResult]
 
 
+BRINGUP_FAULTS = [fault for fault in fault_registry.faults() if fault.stage not in FACTORY_STAGES]
+
+
 @pytest.mark.long
-@pytest.mark.parametrize("fault", fault_registry.faults(), ids=lambda fault: fault.name)
+@pytest.mark.parametrize("fault", BRINGUP_FAULTS, ids=lambda fault: fault.name)
 def test_the_first_gate_that_does_not_pass_is_the_named_one(
     fault: fault_registry.Fault, tmp_path: Path, whole_catch: Whole
 ) -> None:

@@ -1,0 +1,90 @@
+"""Specs of factories and their pipeline files: all errors at once, each with its place and what to write instead."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.unit.factories.conftest import STARTER, TEMPLATE
+from workflows.plan.factory_plan import compile_factory
+from workflows.plan.model import PlanError
+from workflows.spec import SpecErrors, load_factory
+from workflows.spec.pipeline_files import load_pipelines
+
+TEXT = STARTER.read_text()
+
+
+@pytest.mark.parametrize(
+    ("change", "path", "sentence"),
+    [
+        (("version: v4.1.2", "version: v4.1.0"), "argo.version", "older than v4.1.2"),
+        (("version: v4.1.2", "version: latest"), "argo.version", "not a release"),
+        (("size: 100Gi", "image: 'registry:latest', size: 100Gi"), "registry.image", "different things at different times"),
+        (("size: 100Gi", "image: 'registry@sha256:12', size: 100Gi"), "registry.image", "not a digest"),
+        (("node_port: 30500", "node_port: 80"), "registry.node_port", "30000"),
+        (("project_parallelism: 20", "project_parallelism: 60"), "argo.project_parallelism", "and all together 50"),
+        (("  software:\n", "  kube-x:\n"), "projects.kube-x", "namespace of the factory itself"),
+        (("  software:\n", "  registry:\n"), "projects.registry", "namespace of the factory itself"),
+        (("factory[02-04]", "factory[01-03]"), "hosts.builders.ranges", "is in group control too"),
+        (("storage: {provisioner: local_path}", "storage: {provisioner: none}"), "storage.provisioner", "needs a volume"),
+    ],
+)
+def test_an_error_names_its_place(change: tuple[str, str], path: str, sentence: str) -> None:
+    assert change[0] in TEXT
+    with pytest.raises(SpecErrors) as caught:
+        load_factory(TEXT.replace(*change))
+    errors = {error.path: error for error in caught.value.errors}
+    assert sentence in errors[path].problem
+    assert errors[path].fix
+    assert errors[path].line
+
+
+def test_errors_come_together() -> None:
+    with pytest.raises(SpecErrors) as caught:
+        load_factory(TEXT.replace("v4.1.2", "v4.0.0").replace("30500", "1").replace('cpu: "128"', "cpu: 1.5"))
+    assert len(caught.value.errors) == 3
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("", "no WorkflowTemplate"),
+        ("a: &x [1]\nb: *x\n", "aliases"),
+        ("apiVersion: v1\nkind: Secret\nmetadata: {name: x}\n", "kind Secret"),
+        ("apiVersion: v1\nkind: WorkflowTemplate\nmetadata: {name: x}\n", "kind WorkflowTemplate"),
+        (TEMPLATE.replace("name: science", "name: ../etc"), "without a valid name"),
+        (TEMPLATE.replace("spec:", "other:"), "has no spec"),
+        ("!!python/object/apply:os.system [id]\n", "could not determine a constructor"),
+        ("- x\n", "kind list"),
+        (TEMPLATE + "---\n" + TEMPLATE.replace("science", "second"), "has 2 templates"),
+    ],
+)
+def test_a_pipeline_file_is_hostile_until_checked(tmp_path: Path, text: str, sentence: str) -> None:
+    (tmp_path / "a.yaml").write_text(text)
+    spec = load_factory(TEXT + 'pipelines: [{project: software, file: a.yaml, schedule: {cron: "0 2 * * *"}}]\n')
+    with pytest.raises(SpecErrors, match=sentence):
+        load_pipelines(spec, tmp_path)
+
+
+def test_missing_files_and_repeated_templates_are_told_together(tmp_path: Path) -> None:
+    (tmp_path / "a.yaml").write_text(TEMPLATE)
+    (tmp_path / "b.yaml").write_text(TEMPLATE)
+    files = ", ".join(f"{{project: software, file: {name}}}" for name in ("a.yaml", "b.yaml", "c.yaml"))
+    with pytest.raises(SpecErrors) as caught:
+        load_pipelines(load_factory(TEXT + f"pipelines: [{files}]\n"), tmp_path)
+    problems = [error.problem for error in caught.value.errors]
+    assert problems == ["WorkflowTemplate science of project software is in a.yaml too", "No such file or directory"]
+
+
+def test_templates_above_the_limit_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "a.yaml").write_text(TEMPLATE + f"  description: {'x' * 450_000}\n")
+    spec = load_factory(TEXT + "pipelines: [{project: software, file: a.yaml}]\n")
+    with pytest.raises(PlanError, match="limit 400000"):
+        compile_factory(spec, load_pipelines(spec, tmp_path))
+
+
+def test_a_plan_is_pure_and_twenty_projects_fit_into_task_files() -> None:
+    projects = "".join(f"  team-{number:02}: {{groups: [developers-of-team-{number:02}]}}\n" for number in range(18))
+    spec = load_factory(TEXT.replace("projects:\n", f"projects:\n{projects}") + "share: {server: nas.example.org, path: /srv}\n")
+    first, second = (compile_factory(spec, {}) for _ in range(2))
+    assert first.digest == second.digest
+    assert first.task_files == second.task_files
