@@ -17,7 +17,7 @@ import pytest
 from steps.errors import BadTask
 from steps.softwarestack import package_builds
 from steps.softwarestack.contract.package_build import BuildFailure, BuildOutcome, PackageBuilt
-from steps.softwarestack.contract.stack_input import StackInput, StackSource
+from steps.softwarestack.contract.stack_input import BuildCacheLocation, StackInput, StackSource
 from steps.softwarestack.package_builds import BuildSite
 from steps.softwarestack.package_sandbox import NOBODY
 from tests.stack.shell_builder import GOOD, INSTALL, MODULE, ShellBuilder, site_of, stack_of
@@ -297,6 +297,22 @@ def test_a_wrong_source_of_the_site_fails_the_build_without_a_fetch(tmp_path: Pa
     stack = msgspec.structs.replace(stack, sources=(str(tmp_path / "site"),))
     result = build(site_of(tmp_path, stack, builder), "a")
     assert (result.failure, result.log) == (BuildFailure.CHECKSUM, "")
+
+
+def test_entries_are_signed_and_dependencies_must_be(tmp_path: Path) -> None:
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", tmp_path / "key"], check=True)
+    stack = stack_of(tmp_path, "a", "b")
+    location = BuildCacheLocation(folder=stack.cache.folder, signers=((tmp_path / "key.pub").read_text(),))
+    unsigned = site_of(tmp_path, stack, ShellBuilder({"a": GOOD}))
+    assert build(unsigned, "a").outcome is BuildOutcome.BUILT
+    site = site_of(tmp_path, msgspec.structs.replace(stack, cache=location), ShellBuilder({"a": GOOD, "b": GOOD}))
+    signing = msgspec.structs.replace(site, key=tmp_path / "key")
+    refused = build(signing, "b")
+    assert (refused.outcome, refused.failure) == (BuildOutcome.FAILED, BuildFailure.UNSIGNED)
+    assert build(signing, "a").failure is BuildFailure.UNSIGNED, "an entry that is not trusted was built over"
+    for path in site.cache.folder.iterdir():
+        path.unlink()
+    assert [build(signing, name).outcome for name in "ab"] == [BuildOutcome.BUILT, BuildOutcome.BUILT]
 
 
 def test_a_machine_without_a_sandbox_is_no_failure_of_a_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
