@@ -115,7 +115,7 @@ class When(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class GraphTask:
-    """One of the pods or processes of a step that runs as a graph, such as the builds of a software stack.
+    """A pod or process of a step that runs as a graph, such as a build of a software stack.
 
     `name` is unique within the step and may be used in manifests. `shard` is the number by which the task finds its part of the
     work. `after` names the tasks of the step that must succeed before this one starts; they are listed before it. `group` is the

@@ -3,7 +3,7 @@
 import re
 
 from tests.unit import graph_plans
-from tests.unit.softwarestack.small_locks import DATA, chain, hash_of, lock, spec
+from tests.unit.softwarestack.small_locks import DATA, chain, hash_of, lock
 from workflows.render.bundle import render
 from workflows.softwarestack import build_tasks, spack_lock, stack_plan
 from workflows.softwarestack.stack_plan import StackPlan
