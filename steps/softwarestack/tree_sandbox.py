@@ -67,7 +67,7 @@ class TreeSite(Struct, frozen=True, kw_only=True):
     def module_path(self) -> str:
         """Return the value of MODULEPATH with which a user of the stack begins."""
         own = (self.modules_root + folder.removeprefix(MODULES) for folder in self.start)
-        needs_site = any(package.external for package in self.stack.packages)
+        needs_site = any(package.external and package.module for package in self.stack.packages)
         return ":".join((*own, *(site_modules() if needs_site else ())))
 
     def run(

@@ -75,6 +75,13 @@ class Question(Answer):
 """
 
 
+TCL = f"""#%Module1.0
+conflict tcl
+module load lib/1.0
+prepend-path PATH {place("tcl")}/bin
+"""
+
+
 def compiled(folder_path: Path, name: str, source: str, *options: str, compiler: str = "gcc") -> bytes:
     """The bytes of a program or library that the machine's compiler made."""
     (folder_path / "source.c").write_text(source)
@@ -99,10 +106,12 @@ def packages(work: Path) -> HandmadePackages:
     source.add("slow", {}, "while true do end", at="Core/slow/1.0")
     source.add("hidden", {}, at="Compiler/other/hidden/1.0")
     source.add("syntax", {}, "setenv(", at=f"{inner}/syntax/1.0")
+    source.add("tcl", {"bin/tcl-app": "#!/bin/sh\necho by Tcl\n"})
+    source.module_files[small_trees.hash_of("tcl")] = {f"all/{inner}/tcl/1.0": TCL}
     return source
 
 
-GOOD = ("GCC", "lib", "app", "mpi")
+GOOD = ("GCC", "lib", "app", "mpi", "tcl")
 AT = {"GCC": "Core/GCC/12", "slow": "Core/slow/1.0", "hidden": "Compiler/other/hidden/1.0"}
 
 
@@ -178,6 +187,21 @@ def test_a_command_runs_with_its_modules_where_the_stack_will_be(good: TreeSite)
     assert by_full_name.outcome is PASS
     where = run(good, "sh", "-c", f'command -v app; echo "$QUOTED"; ls {place("lib")}/lib')
     assert where.output == f'{place("app")}/bin/app a "b" \\ $HOME libanswer.so.1'
+
+
+def test_module_files_may_be_tcl(good: TreeSite) -> None:
+    result = run(good, "sh", "-c", 'tcl-app; echo "$LOADEDMODULES"', modules=("GCC/12", "tcl/1.0"))
+    assert (result.outcome, result.output) == (PASS, "by Tcl GCC/12:lib/1.0:tcl/1.0")
+
+
+def test_modules_of_a_flat_scheme_load(tmp_path: Path) -> None:
+    source = HandmadePackages()
+    source.add("one", {"bin/one": "#!/bin/sh\necho 1\n"}, at="one/1.0")
+    source.add("two", {}, 'depends_on("one/1.0")', at="two/1.0")
+    made = small_trees.stack(package("one", module="one/1.0"), package("two", ["one"], module="two/1.0"), naming="EasyBuildMNS")
+    site = assemble(tmp_path, source, made)
+    assert {name: result.outcome for name, result in loads(site).items()} == {"one": PASS, "two": PASS}
+    assert run(site, "one", modules=("two",)).output == "1"
 
 
 def test_no_shell_reads_a_command(good: TreeSite) -> None:
