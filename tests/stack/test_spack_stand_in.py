@@ -3,7 +3,9 @@
 The stand-in compiles nothing, so what is tested here is ours: commands, graph of builds, cache, tree, modules and publication.
 """
 
+import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -23,8 +25,14 @@ def site(tmp_path: Path) -> SpackSite:
     return site
 
 
+def _lock_of(site: SpackSite) -> dict[str, Any]:
+    """Return the content of a site's lock as Spack wrote it, without the section in which bringup remembers recipes."""
+    content = json.loads((site.folder / "spack.lock").read_bytes())
+    return {name: value for name, value in content.items() if name != "bringup"}
+
+
 def test_a_recorded_lock_is_built_published_and_loaded(site: SpackSite) -> None:
-    assert (site.folder / "spack.lock").read_bytes() == (RECORDED / LOCK).read_bytes()
+    assert _lock_of(site) == json.loads((RECORDED / LOCK).read_bytes())
     assert "unchanged" in site.run("lock")
     site.run("build")
     built = site.built()
@@ -60,4 +68,4 @@ def test_an_install_that_ends_with_0_and_does_nothing_is_a_failure(site: SpackSi
 def test_an_environment_that_cannot_be_concretized_leaves_the_lock(site: SpackSite) -> None:
     site.fail({"concretize": (1, recorded("fail_unsat.txt"))})
     assert "cannot satisfy a requirement for package 'zlib'" in site.run("lock", code=64)
-    assert (site.folder / "spack.lock").read_bytes() == (RECORDED / LOCK).read_bytes()
+    assert _lock_of(site) == json.loads((RECORDED / LOCK).read_bytes())

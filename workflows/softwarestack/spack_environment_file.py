@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from steps.contract.canonical import digest
 from steps.softwarestack.contract.spack_layout import SETTINGS
 from steps.softwarestack.contract.stack_input import StackTestFile
 from workflows.softwarestack.bounded_files import read_bounded
@@ -43,6 +44,11 @@ class SpackEnvironment:
     recipes: tuple[StackTestFile, ...]
     files: tuple[bytes, ...]
     content: Mapping[str, Any]
+
+    @property
+    def recipes_digest(self) -> str:
+        """Digest of all recipes, by which a lock remembers them."""
+        return digest([[recipe.path, recipe.sha256] for recipe in self.recipes])
 
 
 def read(path: Path) -> SpackEnvironment:

@@ -24,8 +24,13 @@ class _LockingSpack(msgspec.Struct, frozen=True):
     version: str = ""
 
 
+class _LockedRecipes(msgspec.Struct, frozen=True):
+    recipes: str = ""
+
+
 class _LockOrigin(msgspec.Struct, frozen=True):
     spack: _LockingSpack = _LockingSpack()
+    bringup: _LockedRecipes = _LockedRecipes()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,6 +55,8 @@ def resolve(spec: StackSpec, section: SpackSettings, folder: Path) -> ResolvedSp
     release = _release(content, section, path)
     _require_target(spec, graph, path)
     environment = spack_environment_file.read(folder / section.environment)
+    if recipes_of(content) not in ("", environment.recipes_digest):
+        raise LockError(f"{path}: recipes of its package repositories have changed since it was made", _AGAIN)
     settings = msgspec.json.encode(environment.settings, order="sorted")
     files = {hashlib.sha256(data).hexdigest(): data for data in (content, settings, *environment.files)}
     return ResolvedSpack(
@@ -65,6 +72,20 @@ def resolve(spec: StackSpec, section: SpackSettings, folder: Path) -> ResolvedSp
         files=files,
         lock=content,
     )
+
+
+def with_recipes(content: bytes, recipes: str) -> bytes:
+    """Return a lock that remembers the digest of recipes in a section that Spack does not read.
+
+    A hash of Spack covers its recipe, but only Spack can compute it: a build from an edited recipe would get the old hash.
+    """
+    head, brace, tail = content.rpartition(b"}")
+    return b"".join((head.rstrip(), b', "bringup": ', msgspec.json.encode({"recipes": recipes}), brace, tail))
+
+
+def recipes_of(content: bytes) -> str:
+    """Return the digest of recipes that a lock remembers; empty for locks that Spack made without bringup."""
+    return msgspec.json.decode(content, type=_LockOrigin).bringup.recipes
 
 
 def tagged_release(section: SpackSettings) -> str:

@@ -48,7 +48,10 @@ class SpackSettings(Section):
 
     url: Url = Field(description="Repository of Spack.", examples=["https://github.com/spack/spack.git"])
     revision: Argument = Field(description="Tag or commit; branches are refused.", examples=["v1.1.0"])
-    environment: RelativePath = Field(description="The spack.yaml.", examples=["spack.yaml"])
+    environment: RelativePath = Field(
+        description="The spack.yaml. Its specs, packages, compilers and repos count, nothing else.",
+        examples=["spack.yaml"],
+    )
 
     @model_validator(mode="after")
     def _is_pinned(self) -> "SpackSettings":

@@ -11,7 +11,7 @@ import yaml
 from steps.softwarestack.contract import stack_input
 from tests.unit.softwarestack.small_locks import DATA
 from workflows.app.stacks import spack_concretization
-from workflows.softwarestack import spack_environment_file, spack_lock, stack_resolution
+from workflows.softwarestack import spack_environment_file, spack_lock, spack_resolution, stack_resolution
 from workflows.softwarestack.build_graph import LockError
 from workflows.softwarestack.stack_resolution import ResolvedStack
 from workflows.softwarestack.stack_spec import load_stack
@@ -85,6 +85,18 @@ def test_another_recipe_makes_another_stack(tmp_path: Path) -> None:
     before = _resolved(path).stack.digest
     (tmp_path / "envs/recipes/packages/zlib/package.py").write_text("class Zlib: changed = True\n")
     assert _resolved(path).stack.digest != before
+
+
+def test_a_lock_remembers_the_recipes_that_it_was_made_from(tmp_path: Path) -> None:
+    path = _write(tmp_path)
+    environment = spack_environment_file.read(tmp_path / "envs/spack.yaml")
+    content = spack_resolution.with_recipes(LOCK, environment.recipes_digest)
+    assert {name: value for name, value in json.loads(content).items() if name != "bringup"} == json.loads(LOCK)
+    (tmp_path / "spack.lock").write_bytes(content)
+    assert _resolved(path).stack.packages
+    (tmp_path / "envs/recipes/packages/zlib/package.py").write_text("class Zlib: changed = True\n")
+    with pytest.raises(LockError, match="recipes of its package repositories have changed since it was made"):
+        _resolved(path)
 
 
 REFUSED: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {

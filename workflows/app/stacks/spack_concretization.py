@@ -45,7 +45,8 @@ def lock(spec: StackSpec, section: SpackSettings, folder: Path) -> tuple[bytes, 
         if not path.is_file():
             raise LockError(f"{folder / section.environment}: Spack concretized it and wrote no lock", "add specs to it")
         data = read_bounded(path, spack_lock.LARGEST_BYTES, "lock a smaller environment")
-    return data, spack_lock.parse(data, spec.lock_path)
+    graph = spack_lock.parse(data, spec.lock_path)
+    return spack_resolution.with_recipes(data, environment.recipes_digest), graph
 
 
 def changes(earlier: BuildGraph | None, made: BuildGraph) -> tuple[str, ...]:

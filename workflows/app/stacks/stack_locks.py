@@ -7,7 +7,7 @@ from pathlib import Path
 
 from steps.clients import easybuild_python
 from workflows.app.stacks import spack_concretization
-from workflows.softwarestack import easybuild_lock, easybuild_resolution, spack_lock
+from workflows.softwarestack import easybuild_lock, easybuild_resolution, spack_lock, spack_resolution
 from workflows.softwarestack.build_graph import LockError
 from workflows.softwarestack.easybuild_lock import EasyBuildLock, LockedEasyconfig
 from workflows.softwarestack.easybuild_resolution import EasyBuildSettings
@@ -54,7 +54,10 @@ def _of_spack(spec: StackSpec, section: SpackSettings, folder: Path) -> MadeLock
     path = folder / spec.lock_path
     content, graph = spack_concretization.lock(spec, section, folder)
     earlier = spack_lock.read(path) if path.exists() else None
-    return MadeLock(path, len(graph.nodes), spack_concretization.changes(earlier, graph), content.decode())
+    lines = spack_concretization.changes(earlier, graph)
+    if not lines and spack_resolution.recipes_of(path.read_bytes()) != spack_resolution.recipes_of(content):
+        lines = ("~ recipes, without another hash of a package",)
+    return MadeLock(path, len(graph.nodes), lines, content.decode())
 
 
 def changes(earlier: EasyBuildLock | None, made: EasyBuildLock) -> tuple[str, ...]:
