@@ -24,24 +24,26 @@ from steps.softwarestack.contract.stack_input import PACKAGES
 from steps.softwarestack.contract.stack_release import PackageContent
 from steps.softwarestack.link_checks import SYSTEM_FOLDERS
 
+LISTS, NAMES, BYTES = "lists", "names", "bytes"
+"""Depths of a check. `NAMES` reads the attributes of each file: on a network file system a minute for some 100,000."""
 PackageCheck = Callable[[PackageContent], tuple[TreeProblem, ...]]
 
 
 class PackageChecks:
     """Problems of the packages below one published root; each package is looked at once.
 
-    `read`: compare every byte; else the list of files, and names, kinds and sizes against it, which reads no file of the package.
+    `depth` is `LISTS` (compare the list of files alone), `NAMES` (also names, kinds, sizes and modes) or `BYTES` (also each byte).
     """
 
-    def __init__(self, root: Path, *, read: bool = False) -> None:
-        self._root, self._read = root, read
+    def __init__(self, root: Path, depth: str = NAMES) -> None:
+        self._root, self._depth = root, depth
         self._known: dict[tuple[str, str], tuple[TreeProblem, ...]] = {}
 
     def problems(self, package: PackageContent) -> tuple[TreeProblem, ...]:
         """Return everything that is wrong with a package that a manifest names; empty if it is as the manifest says."""
         key = (package.folder, package.content)
         if key not in self._known:
-            self._known[key] = tuple(package_problems(self._root, package, read=self._read))
+            self._known[key] = tuple(package_problems(self._root, package, self._depth))
         return self._known[key]
 
     def is_there(self, package: PackageContent) -> bool:
@@ -49,8 +51,8 @@ class PackageChecks:
         return os.path.lexists(self._root / PACKAGES / package.folder)
 
 
-def package_problems(root: Path, package: PackageContent, *, read: bool) -> Iterator[TreeProblem]:
-    """Yield the differences between a published package and the manifest that names it; `read`: compare every byte."""
+def package_problems(root: Path, package: PackageContent, depth: str) -> Iterator[TreeProblem]:
+    """Yield the differences between a published package and the manifest that names it, as deep as `PackageChecks` says."""
     place = f"{PACKAGES}/{package.folder}"
     try:
         if not stat.S_ISDIR((root / place).lstat().st_mode):
@@ -72,8 +74,9 @@ def package_problems(root: Path, package: PackageContent, *, read: bool) -> Iter
     except PackageListError as error:
         yield TreeProblem(place=place, why=str(error))
         return
-    yield from _file_problems(root / place, place, listed, read=read)
-    yield from _mode_problems(root / place, place)
+    if depth != LISTS:
+        yield from _file_problems(root / place, place, listed, read=depth == BYTES)
+        yield from _mode_problems(root / place, place)
 
 
 def links_out(
@@ -106,6 +109,14 @@ def listed_files(root: Path, package: PackageContent) -> tuple[ListedFile, ...]:
         return package_files.decode((root / PACKAGES / package.folder / LISTING).read_bytes())
     except (OSError, PackageListError):
         return ()
+
+
+def stray_names(root: Path) -> tuple[str, ...]:
+    """Return the names in the folder of packages that are none of packages."""
+    if not (root / PACKAGES).is_dir():
+        return ()
+    known = {*package_names(root), release_layout.INCOMING}
+    return tuple(sorted(set(os.listdir(root / PACKAGES)) - known))
 
 
 def package_names(root: Path) -> tuple[str, ...]:

@@ -25,6 +25,7 @@ from msgspec import Struct
 from steps import timeouts
 from steps.clients.clock import Clock
 from steps.clients.releases import release_lease
+from steps.clients.releases.local_transport import naming
 from steps.clients.releases.release_lease import Holder
 from steps.clients.releases.tree_operations import (
     Claimed,
@@ -46,6 +47,7 @@ from steps.softwarestack.contract import package_files
 from steps.softwarestack.contract.package_files import LISTING, ListedFile
 from steps.softwarestack.contract.stack_input import PACKAGES
 from steps.softwarestack.contract.stack_release import PackageContent
+from steps.softwarestack.package_checks import PackageChecks
 
 Say = Callable[[str], None]
 INCOMING: Final = f"{PACKAGES}/{release_layout.INCOMING}"
@@ -101,7 +103,7 @@ class PackageStore:
         Raises Refused if one that is there differs: nothing published is overwritten. Raises BadTask if the source differs from its
         manifest, StoreBusy if there is too little room.
         """
-        checks, wanted = package_checks.PackageChecks(self._root), list(packages)
+        checks, wanted = PackageChecks(self._root), list(packages)
         missing = [package for package in wanted if not checks.is_there(package)]
         for package in wanted:
             if package not in missing:
@@ -120,14 +122,15 @@ class PackageStore:
         token = release_lease.new_token()
         if not (self._root / PACKAGES).is_dir():
             return PackageCollection(removed=(), kept=0)
-        if dry_run:
-            unneeded, leftovers = self._unneeded(), self._leftovers()
-        else:
-            with self._locked(token, actor):
+        with naming(PACKAGES, str(self._root)):
+            if dry_run:
                 unneeded, leftovers = self._unneeded(), self._leftovers()
-                self._transport.perform(self._take_away(unneeded, token))
-            self._discard([token, *leftovers])
-        kept = len(package_checks.package_names(self._root)) - (len(unneeded) if dry_run else 0)
+            else:
+                with self._locked(token, actor):
+                    unneeded, leftovers = self._unneeded(), self._leftovers()
+                    self._transport.perform(self._take_away(unneeded, token))
+                self._discard([token, *leftovers])
+            kept = len(package_checks.package_names(self._root)) - (len(unneeded) if dry_run else 0)
         return PackageCollection(removed=unneeded, kept=kept, leftovers=leftovers)
 
     def staged(self, token: str) -> tuple[str, ...]:
@@ -204,7 +207,7 @@ class PackageStore:
                 self._clock.pause(timeouts.PACKAGE_LOCK_POLL, deadline)
             yield
 
-    def _refuse_other(self, checks: package_checks.PackageChecks, package: PackageContent) -> None:
+    def _refuse_other(self, checks: PackageChecks, package: PackageContent) -> None:
         if problems := checks.problems(package):
             more = f", and {len(problems) - 1} more" if len(problems) > 1 else ""
             hint = (
@@ -220,7 +223,7 @@ class PackageStore:
     def _copy_package(self, source: Path, package: PackageContent, staged: str) -> None:
         folder = self._root / staged / package.folder
         self._transport.perform([MakeFolder(f"{staged}/{package.folder}")])
-        try:
+        with naming(package.folder, str(self._root)):
             files = _copy_files(source, folder)
             data = package_files.encode(files)
             if package_files.digest(files) != package.content:
@@ -230,8 +233,6 @@ class PackageStore:
             self._transport.perform([Put(f"{staged}/{package.folder}/{LISTING}", data, len(data))])
             _compare(folder, files)
             _flush_folders(folder)
-        except OSError as error:
-            raise failure("os", f"{package.folder}: {error.strerror or error}", str(self._root)) from error
         self._place(package, f"{staged}/{package.folder}")
 
     def _place(self, package: PackageContent, staged: str) -> None:
@@ -242,7 +243,7 @@ class PackageStore:
         except StepError:
             if not os.path.lexists(self._root / place):
                 raise
-            self._refuse_other(package_checks.PackageChecks(self._root), package)
+            self._refuse_other(PackageChecks(self._root), package)
             self._transport.perform([Remove(staged)])
 
 

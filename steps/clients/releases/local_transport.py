@@ -9,7 +9,7 @@ import os
 import shutil
 import stat
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 
 from steps.clients.releases import tree_operations
@@ -207,17 +207,21 @@ class LocalTransport:
             if parts[0] == tree.product and is_wanted:
                 tree.digests[name] = _digest(self._root / name, self._renew)
 
-    @contextmanager
-    def _naming(self, what: str) -> Iterator[None]:
-        """Turn an OSError within the block into a StepError that names `what`."""
-        try:
-            yield
-        except StepError:
-            raise
-        except OSError as error:
-            code = next((name for name, numbers in _CODES.items() if error.errno in numbers), "os")
-            text = what if code == "device" else f"{what}: {error.strerror or error}"
-            raise failure(code, text, self.where) from error
+    def _naming(self, what: str) -> AbstractContextManager[None]:
+        return naming(what, self.where)
+
+
+@contextmanager
+def naming(what: str, where: str) -> Iterator[None]:
+    """Turn an OSError within the block into a StepError that names `what` in the tree `where`."""
+    try:
+        yield
+    except StepError:
+        raise
+    except OSError as error:
+        code = next((name for name, numbers in _CODES.items() if error.errno in numbers), "os")
+        text = what if code == "device" else f"{what}: {error.strerror or error}"
+        raise failure(code, text, where) from error
 
 
 def unwritable(root: Path, product: str, shared: str = "") -> tuple[str, ...]:

@@ -53,6 +53,8 @@ def test_verify_reads_every_byte_of_versions_and_packages(machine: Machine, root
     problems = data(machine, "verify", root, code=65)["problems"]
     assert [row["place"] for row in problems] == [f"packages/{folder_of('zlib', '1.3')}/lib/libx.so.1"]
     assert problems[0]["why"].startswith("has the digest sha256:")
+    (root / "packages/notes.txt").write_text("")
+    assert {row["place"] for row in data(machine, "verify", root, code=65)["problems"]} >= {"packages/notes.txt"}
 
 
 def test_verify_asks_for_signatures_by_a_trusted_key(machine: Machine, tmp_path: Path) -> None:

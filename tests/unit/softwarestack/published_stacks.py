@@ -14,6 +14,7 @@ from steps.softwarestack import package_listing, stack_kind, stack_publication
 from steps.softwarestack.contract import package_files, stack_release
 from steps.softwarestack.contract.stack_release import PackageContent, PublishedStack, StackManifest
 from steps.softwarestack.contract.stack_tests import StackTestKind, StackTestOutcome, StackTestResult
+from steps.softwarestack.package_checks import BYTES, PackageChecks
 from steps.softwarestack.stack_kind import local_tree
 from steps.softwarestack.stack_publication import TestedStack
 
@@ -116,9 +117,7 @@ def look(root: Path, name: str = "tools") -> ReleaseTree:
 
 def wrong(root: Path, name: str = "tools", signers: tuple[str, ...] = ()) -> dict[str, str]:
     """Everything that a full verification says: place → why."""
-    from steps.softwarestack.package_checks import PackageChecks
-
-    tree, checks = look(root, name), PackageChecks(root, read=True)
+    tree, checks = look(root, name), PackageChecks(root, BYTES)
     return {problem.place: problem.why for problem in stack_kind.problems(tree, checks.problems, signers)}
 
 

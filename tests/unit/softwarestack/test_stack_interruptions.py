@@ -1,5 +1,6 @@
 """Publications of stacks that are killed before each of their system calls, or that meet others at work in the same root."""
 
+import errno
 import os
 import shutil
 import signal
@@ -11,9 +12,13 @@ from pathlib import Path
 import pytest
 
 from steps.clients.clock import RealClock
+from steps.clients.releases import release_lease
 from steps.clients.releases.local_transport import LocalTransport
 from steps.clients.releases.tree_operations import Operation
-from steps.errors import StepError
+from steps.errors import StepError, StoreBusy
+from steps.softwarestack import stack_publication
+from steps.softwarestack.contract.package_files import LISTING
+from steps.softwarestack.contract.stack_input import PACKAGES
 from steps.softwarestack.package_checks import named_folders
 from steps.softwarestack.package_store import PackageStore
 from steps.softwarestack.stack_kind import LAYOUT, local_tree
@@ -178,3 +183,40 @@ def test_a_full_disk_is_told_before_anything_is_copied(root: Path, tmp_path: Pat
     with pytest.raises(StepError, match="MB of packages are missing"):
         publish(replace(mine, release=replace(mine.release, stack=large)))
     assert packages_in(root) == []
+
+
+class Full(LocalTransport):
+    """A transport to a disk that is full when the list of a package's files is written."""
+
+    def perform(self, operations: Iterable[Operation]) -> None:
+        for operation in operations:
+            if str(getattr(operation, "path", "")).endswith(LISTING):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            super().perform([operation])
+
+
+def test_a_disk_that_fills_up_is_tried_again(root: Path, tmp_path: Path) -> None:
+    mine = request(assembled(tmp_path / "mine", root, ZLIB), root)
+    with pytest.raises(StoreBusy, match="No space left on device") as caught:
+        publish(mine, lambda place: Full(place, LAYOUT))
+    assert caught.value.hint == "free space or make the tree writable"
+    assert packages_in(root) == []
+    assert publish(mine).copied == 2
+
+
+def test_a_publication_waits_for_the_lock_of_packages_that_another_holds(root: Path, tmp_path: Path) -> None:
+    """The other process holds the lock until the publication has asked for it once."""
+    mine = request(assembled(tmp_path / "mine", root, ZLIB), root)
+    lease = release_lease.hold_lease(local_tree(root), PACKAGES, "other", "gc by ada")
+    lease.__enter__()
+    paused = []
+
+    class Waiting(RealClock):
+        def pause(self, seconds: float, deadline: float) -> None:  # the lock is free at once
+            if not paused:
+                lease.__exit__(None, None, None)
+            paused.append(seconds)
+
+    done = stack_publication.publish_through(local_tree(root), mine, Waiting(), lambda _: None)
+    assert (done.copied, len(paused)) == (2, 1)
+    assert wrong(root) == {}

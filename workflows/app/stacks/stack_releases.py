@@ -14,6 +14,7 @@ from steps.contract.detachment import Factory
 from steps.contract.plain_text import count
 from steps.errors import StepError
 from steps.softwarestack import package_checks, stack_detachment, stack_kind, stack_publication
+from steps.softwarestack.contract.stack_input import PACKAGES
 from steps.softwarestack.package_checks import PackageChecks
 from workflows.app import release_trees
 from workflows.app.stacks import stack_trees
@@ -25,9 +26,9 @@ UNCHECKED = UNKNOWN
 class StackVersion(Struct, frozen=True, kw_only=True):
     """A published version of a stack, as a list shows it.
 
-    `digest` is its manifest's, `packages` the number of its packages, `size` the bytes of these and its module files. `whole`: all
-    files and packages are there, as far as names and sizes tell. `switched` is the last switch to it (UTC seconds, 0: never) by the
-    run or command `by`.
+    `digest` is its manifest's, `packages` the number of its packages, `size` the bytes of these and its module files. `whole`:
+    all files and the lists of all packages are there, as far as names and sizes tell. `switched` is the last switch to it (UTC
+    seconds, 0: never) by the run or command `by`.
     """
 
     stack: str
@@ -69,7 +70,7 @@ class StackDetachment(Struct, frozen=True, kw_only=True):
 def versions(tree: str, stack: str) -> list[StackVersion]:
     """Return the versions of each chosen stack, the newest first."""
     with stack_trees.opened(tree, stack) as opened_tree:
-        checks = PackageChecks(Path(opened_tree.place.root))
+        checks = PackageChecks(Path(opened_tree.place.root), package_checks.LISTS)
         return [row for look in opened_tree.looks() for row in _rows(look, opened_tree.place.signers, checks)]
 
 
@@ -78,8 +79,9 @@ def verify(tree: str, stack: str, signers: tuple[str, ...]) -> StackVerification
     with stack_trees.opened(tree, stack) as opened_tree:
         looks, signers = opened_tree.looks(digests=True), signers or opened_tree.place.signers
         root, where = Path(opened_tree.place.root), opened_tree.transport.where
-    checks = PackageChecks(root, read=True)
+    checks = PackageChecks(root, package_checks.BYTES)
     wrong = [(problem.place, problem.why) for look in looks for problem in stack_kind.problems(look, checks.problems, signers)]
+    wrong += [(f"{PACKAGES}/{name}", "is no package") for name in package_checks.stray_names(root)]
     kind = stack_kind.stack_kind()
     listed = [
         {
