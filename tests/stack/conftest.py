@@ -31,6 +31,7 @@ def ground() -> Iterator[Path]:
         pytest.skip("; ".join(missing))
     folder = Path(tempfile.mkdtemp(prefix="bringup-stack-tests-"))
     folder.chmod(0o755)
+
     yield folder
     shutil.rmtree(folder)
 
@@ -49,7 +50,7 @@ def small(first: Published, ground: Path, request: pytest.FixtureRequest) -> Sit
     """Make a site with a stack of a few packages; they are in the cache until their easyconfigs are changed."""
 
     def make(*packages: str, suffix: str = "", own_cache: bool = False, **spec: object) -> Site:
-        name = f"{request.node.originalname}{suffix}".removeprefix("test_").replace("_", "-")[:40].strip("-")
+        name = f"{request.node.originalname.removeprefix('test_')[:28].strip('_')}{suffix}".replace("_", "-")
         cache = first.site.cache
         if own_cache:
             cache = ground / name / "cache"

@@ -1,7 +1,7 @@
 """Upstream tarballs of Debian 12, fetched once from the mirror that this machine's apt uses, and kept in a cache folder.
 
-`debian_sources.tsv` pins each file by its path in the mirror and its SHA-256. apt's own program fetches, so proxies and certificates
-are those of apt. The cache folder is `$BRINGUP_CACHE`, else `~/.cache/bringup`, with `stack-sources` below it.
+`debian_sources.tsv` pins each file by its path in the mirror and its SHA-256. apt's own program fetches, with the proxies and
+certificates of apt. The cache folder is `$BRINGUP_CACHE`, else `~/.cache/bringup`, with `stack-sources` below it.
 """
 
 import hashlib

@@ -7,7 +7,6 @@ Each site has a stack of its own name there. A site that spoils the cache takes 
 import json
 import os
 import shutil
-import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -59,6 +58,8 @@ class Site:
             made.mkdir(parents=True, exist_ok=True)
         shutil.copytree(EASYCONFIGS, self.easyconfigs)
         self.environment = {**os.environ, "BRINGUP_HOME": str(self.home)}
+        self.within: tuple[str, ...] = ()
+        """Words before all commands, such as those that give them a small disk."""
         self.write(**more)
 
     def write(self, **more: Any) -> None:
@@ -88,9 +89,9 @@ class Site:
             if not path.name.startswith((*TOOLCHAIN, *(f"{name}-" for name in names))):
                 path.unlink()
 
-    def change(self, name: str, old: str = "", new: str = "# changed\n") -> None:
-        """Replace a text in the easyconfig of a package; without one, add a line at its end."""
-        path = self.easyconfig(name)
+    def change(self, name: str, old: str = "", new: str = "") -> None:
+        """Replace a text in the easyconfig of a package; without one, add a line at its end, by default one that no other site adds."""
+        path, new = self.easyconfig(name), new or f"# {self.name}\n" * (not old)
         text = path.read_text()
         assert old in text, f"{path.name} has no {old!r}"
         path.write_text(text.replace(old, new) if old else text + new)
@@ -102,24 +103,28 @@ class Site:
 
     def run(self, *words: str, code: int = 0) -> str:
         """Run a command of `bringup stack`, which must end with exit code `code`, and return its output."""
-        done = subprocess.run(
-            [BRINGUP, "stack", *words], cwd=self.folder, env=self.environment, capture_output=True, text=True, timeout=SECONDS
-        )
+        command = [*self.within, BRINGUP, "stack", *words]
+        done = subprocess.run(command, cwd=self.folder, env=self.environment, capture_output=True, text=True, timeout=SECONDS)
         assert done.returncode == code, f"exit {done.returncode}\n{done.stdout[-6000:]}{done.stderr[-3000:]}"
         return done.stdout + done.stderr
 
     def start(self, *words: str) -> subprocess.Popen[str]:
-        """Start a command in the background, in a process group of its own."""
-        with (self.folder / "background.log").open("a") as stream:
-            command = [BRINGUP, "stack", *words]
+        """Start a command of bringup in the background, in a process group of its own; what it prints is added to `log`."""
+        with self.log.open("a") as stream:
             return subprocess.Popen(
-                command, cwd=self.folder, env=self.environment, stdout=stream, stderr=stream, text=True, start_new_session=True
+                [BRINGUP, *words],
+                cwd=self.folder,
+                env=self.environment,
+                stdout=stream,
+                stderr=stream,
+                text=True,
+                start_new_session=True,
             )
 
-    def kill(self, process: subprocess.Popen[str]) -> None:
-        """Kill the engine of a started command, and nothing else: its steps are orphans then."""
-        os.kill(process.pid, signal.SIGKILL)
-        process.wait(SECONDS)
+    @property
+    def log(self) -> Path:
+        """Return the file with what commands in the background printed."""
+        return self.folder / "background.log"
 
     @property
     def runs(self) -> list[str]:

@@ -86,6 +86,24 @@ def test_a_rollback_brings_the_earlier_modules_back_and_all_is_as_listed(first: 
     assert two in json.dumps(listed)
 
 
+def test_packages_that_no_version_names_any_more_are_removed(first: Published) -> None:
+    site = first.site
+    one, two = sorted(os.listdir(site.published / "versions"))
+    gone = _of(site, two, "Lua", "LPeg")
+    assert gone
+    kept = _of(site, one, "Lua", "LPeg")
+    for name in ("Lua", "LPeg"):
+        site.easyconfig(name).unlink()
+    site.write(publish={"root": str(site.root), "keep": 2})
+    site.run("lock")
+    site.run("build")
+    assert sorted(os.listdir(site.published / "versions")) == [one, site.current]
+    site.run("gc")
+    packages = set(os.listdir(site.root / "packages"))
+    assert (gone & packages, kept & packages) == (set(), set(kept))
+    site.run("verify", "--stack", "first")
+
+
 def _program(site: Site, name: str) -> str:
     return site.loaded("bash", "-c", f"type -p {name}", modules=("GCC", "LPeg")).stdout.strip()
 
