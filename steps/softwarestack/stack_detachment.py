@@ -20,6 +20,7 @@ def external_links(root: Path, tree: ReleaseTree, factory: Factory) -> Iterator[
     """
     yield from links_out(tree, factory)
     texts = {path: data.decode(errors="replace") for path, data in tree.contents.items() if path.startswith(f"{tree.product}/")}
+    texts |= {path: text for version in tree.versions for path, text in stack_kind.module_texts(tree, version)}
     yield from detachment.mentions_in(texts, factory)
     packages: dict[str, PackageContent] = {}
     for version in tree.versions:

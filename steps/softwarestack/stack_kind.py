@@ -6,7 +6,7 @@ version take a function that looks at them (`package_checks.PackageChecks`).
 
 import re
 from collections.abc import Iterator
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -24,7 +24,8 @@ from steps.softwarestack.contract.stack_release import MANIFEST, MODULES, Packag
 from steps.softwarestack.package_checks import PackageCheck
 
 LAYOUT = TreeLayout(manifest=MANIFEST, pointer=release_layout.CURRENT, read=(".lua",))
-"""File names in a published root; module files in Lua are read, to see where they lead."""
+"""File names in a published root; module files in Lua are read with the tree, to see where they lead."""
+_LARGEST_MODULE: Final = 1 << 20
 _PATH: Final = r"[^\s\"'`;:\])}]*"
 
 
@@ -77,10 +78,25 @@ def version_problems(check: PackageCheck, tree: ReleaseTree, version: str) -> It
 
 def module_problems(tree: ReleaseTree, version: str, manifest: StackManifest) -> Iterator[TreeProblem]:
     """Yield the module files that lead to a package that the version does not name, or to module files of another place."""
-    folder = tree.version_path(version, MODULES)
-    for path, data in sorted(tree.contents.items()):
-        if path.startswith(f"{folder}/") and (why := module_problem(data.decode(errors="replace"), tree.product, manifest)):
+    for path, text in module_texts(tree, version):
+        if why := module_problem(text, tree.product, manifest):
             yield TreeProblem(place=path, why=why)
+
+
+def module_texts(tree: ReleaseTree, version: str) -> Iterator[tuple[str, str]]:
+    """Yield path and text of each module file. Those in Tcl have no ending by which a transport would have read them."""
+    folder = tree.version_path(version, MODULES)
+    for name, entry in sorted(tree.below(folder).items()):
+        path = f"{folder}/{name}"
+        if entry.is_file:
+            with suppress(OSError):  # a file that cannot be read is found by its digest
+                data = tree.contents[path] if path in tree.contents else _start_of(Path(tree.root, path))
+                yield path, data.decode(errors="replace")
+
+
+def _start_of(path: Path) -> bytes:
+    with path.open("rb") as file:
+        return file.read(_LARGEST_MODULE)
 
 
 def module_problem(text: str, stack: str, manifest: StackManifest) -> str:

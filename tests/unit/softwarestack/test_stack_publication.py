@@ -5,9 +5,13 @@ import shutil
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
+from steps.contract.canonical import digest_bytes
+from steps.contract.release_layout import ReleaseFile
 from steps.errors import BadTask, Refused
 from steps.softwarestack import stack_publication
+from steps.softwarestack.contract import stack_release
 from steps.softwarestack.contract.package_files import LISTING
 from steps.softwarestack.stack_kind import local_tree
 from tests.unit.softwarestack.published_stacks import (
@@ -192,3 +196,15 @@ def test_verification_finds_each_kind_of_damage(root: Path, tmp_path: Path, kind
     place, why = damaged(root, root / "packages" / FIRST, kind)
     problems = wrong(root)
     assert problems[place].startswith(why), problems
+
+
+def test_module_files_in_tcl_are_read_too(root: Path, tmp_path: Path) -> None:
+    """A module of EasyBuild in Tcl has no ending; here it names a package that the version does not have."""
+    tree = assembled(tmp_path / "tree", root, ZLIB)
+    text = f"#%Module\nprepend-path PATH {root}/packages/zlib-9.9-000000000000/bin\n".encode()
+    (tree / "modules/all/Core/zlib/1.4").write_bytes(text)
+    manifest = stack_release.decode_manifest((tree / "manifest.json").read_bytes())
+    file = ReleaseFile(name="modules/all/Core/zlib/1.4", digest=digest_bytes(text), size=len(text))
+    (tree / "manifest.json").write_bytes(stack_release.encode_manifest(replace(manifest, files=(*manifest.files, file))))
+    (sentence,) = publish(request(tree, root)).wrong_modules
+    assert "modules/all/Core/zlib/1.4 leads to" in sentence
