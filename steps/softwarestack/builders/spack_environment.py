@@ -11,6 +11,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import Struct, field
 
+from steps.contract.canonical import digest
 from steps.errors import BadTask
 from steps.softwarestack.builders.package_builder import BuildPlace
 from steps.softwarestack.contract import spack_layout
@@ -22,8 +23,8 @@ SCOPE: Final = "spack-scope"
 REPOSITORIES: Final = "spack-repos"
 """Folders of the workspace."""
 STAGE: Final = "stage"
-INDICES, ARCHIVES = "spack-indices", "spack-archives"
-"""Folders that builds share: indices over all recipes, which take 53 CPU seconds to make, and archives by their SHA-256."""
+ARCHIVES: Final = "spack-archives"
+"""Folder that builds share: archives by their SHA-256."""
 MODULES: Final = "all"
 """Folder below that of the modules; all modules of a stack lie there, below the folder for modules that need no other."""
 _COMPILERS_ARE_PACKAGES: Final = 6
@@ -64,10 +65,12 @@ class _LockedSpec(Struct, frozen=True):
     dependencies: tuple[_LockedNeed, ...] = ()
 
 
-def files(stack: StackInput, content: Mapping[str, bytes], package: StackPackage, place: BuildPlace) -> dict[str, bytes]:
+def files(
+    stack: StackInput, content: Mapping[str, bytes], package: StackPackage, place: BuildPlace, indices: str
+) -> dict[str, bytes]:
     """Return the files of one build by their path in its workspace. Raises BadTask if the stack has no such files, or other ones.
 
-    `content` are the files of the stack by SHA-256.
+    `content` are the files of the stack by SHA-256, `indices` is the name of the shared folder with Spack's indices.
     """
     spack = stack.spack
     if spack is None:
@@ -81,11 +84,21 @@ def files(stack: StackInput, content: Mapping[str, bytes], package: StackPackage
         f"{ENVIRONMENT}/spack.yaml": _encoded(environment),
         f"{ENVIRONMENT}/spack.lock": pruned_lock(lock, package.hash),
     }
-    for name, section in _scope(stack, spack, _lock_file(lock), place):
+    for name, section in _scope(stack, spack, _lock_file(lock), place, indices):
         written[f"{SCOPE}/{name}.yaml"] = _encoded({name: section})
     for recipe in spack.recipes:
         written[f"{REPOSITORIES}/{recipe.path}"] = _file(content, recipe.sha256, recipe.path)
     return written
+
+
+def indices_folder(spack: SpackFiles | None, release: str) -> str:
+    """Return the name of the shared folder with indices over all recipes, which take 53 CPU seconds to make.
+
+    Spack names an index by the namespace of a repository alone, so each set of recipes and each build of Spack has a folder.
+    """
+    recipes = [[recipe.path, recipe.sha256] for recipe in spack.recipes] if spack else []
+    key = digest([release, list(spack.repositories) if spack else [], recipes])
+    return f"spack-indices-{key.removeprefix('sha256:')[:16]}"
 
 
 def pruned_lock(lock: bytes, hash_: str) -> bytes:
@@ -114,7 +127,7 @@ def module_path(package: StackPackage) -> str:
     return f"{MODULES}/{spack_layout.module_name(package.name, package.version, package.hash)}.lua"
 
 
-def _scope(stack: StackInput, spack: SpackFiles, lock: _LockFile, place: BuildPlace) -> Iterator[tuple[str, Any]]:
+def _scope(stack: StackInput, spack: SpackFiles, lock: _LockFile, place: BuildPlace, indices: str) -> Iterator[tuple[str, Any]]:
     """Yield the sections of the configuration scope by name. All paths are those of the sandbox."""
     work = place.workspace
     yield (
@@ -124,7 +137,7 @@ def _scope(stack: StackInput, spack: SpackFiles, lock: _LockFile, place: BuildPl
             "build_stage": [str(work / STAGE)],
             "test_stage": str(work / "test"),
             "source_cache": str(place.sources / ARCHIVES),
-            "misc_cache": str(place.sources / INDICES),
+            "misc_cache": str(place.sources / indices),
             "ccache": False,
             "connect_timeout": _CONNECT_SECONDS,
         },

@@ -22,7 +22,7 @@ from steps.errors import BadTask
 from steps.softwarestack import log_spack
 from steps.softwarestack.builders import spack_environment
 from steps.softwarestack.builders.package_builder import MODULES, BuildCommand, BuildPlace, CommandVerdict, PackageBuilder
-from steps.softwarestack.builders.spack_environment import ARCHIVES, ENVIRONMENT, INDICES, SCOPE, STAGE
+from steps.softwarestack.builders.spack_environment import ARCHIVES, ENVIRONMENT, SCOPE, STAGE
 from steps.softwarestack.contract.package_build import BuildFailure
 from steps.softwarestack.contract.stack_input import StackInput, StackPackage
 from steps.softwarestack.package_packing import MTIME
@@ -40,10 +40,11 @@ _FOLDERS: Final = ("home", "tmp", STAGE)
 
 
 class SpackInstallation(Struct, frozen=True, kw_only=True):
-    """Spack on this machine: its program, its release, and its interpreter (empty: the system's) with the folders of that."""
+    """Spack on this machine: its program, release, commit, and interpreter (empty: the system's) with the folders of that."""
 
     program: str
     release: str
+    commit: str = ""
     python: str = ""
     prefixes: tuple[Path, ...] = ()
 
@@ -53,6 +54,7 @@ class SpackProgram(PackageBuilder):
 
     def __init__(self, stack: StackInput, content: Mapping[str, bytes], installed: SpackInstallation) -> None:
         self._stack, self._content, self._installed = stack, content, installed
+        self._indices = spack_environment.indices_folder(stack.spack, f"{installed.release} {installed.commit}")
 
     @property
     def name(self) -> str:
@@ -69,14 +71,15 @@ class SpackProgram(PackageBuilder):
     @property
     def shared(self) -> tuple[str, ...]:
         """Return the folders of indices over all recipes, and of archives by their SHA-256, which Spack checks at each use."""
-        return (INDICES, ARCHIVES)
+        return (self._indices, ARCHIVES)
 
     def prepare(self, stack: StackInput, package: StackPackage, place: BuildPlace) -> None:
         """Write environment, configuration and package repositories of a build. Raises BadTask if the stack lacks them."""
-        for name, data in spack_environment.files(stack, self._content, package, place).items():
+        for name, data in spack_environment.files(stack, self._content, package, place, self._indices).items():
             path = place.folder / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(data)
+            os.utime(path, (MTIME, MTIME))  # recipes newer than Spack's indices would make it index them anew
         for name in _FOLDERS:
             (place.folder / name).mkdir(exist_ok=True)
 
@@ -159,14 +162,14 @@ def locate(stack: StackInput, environ: Mapping[str, str]) -> SpackInstallation:
     if program is None:
         raise BadTask("spack is not on the search path", hint="use a builder image that has it, or add its folder bin to PATH")
     done = process.run([program, "--version"], seconds=timeouts.SPACK_START)
-    release = done.out.split()[0] if done.out.split() else ""
+    release, _, commit = done.out.strip().partition(" ")
     if done.code or not release:
         raise BadTask(f"{program} --version ended with {done.code}: {done.err.strip()[-200:]}", hint="repair Spack's installation")
     if stack.release and release != stack.release:
         raise BadTask(f"Spack {release} is installed as {program}, the lock is of {stack.release}", hint="install that release")
     python = environ.get(INTERPRETER, "")
     prefixes = _prefixes(python) if python else ()
-    return SpackInstallation(program=program, release=release, python=python, prefixes=prefixes)
+    return SpackInstallation(program=program, release=release, commit=commit, python=python, prefixes=prefixes)
 
 
 def _prefixes(python: str) -> tuple[Path, ...]:

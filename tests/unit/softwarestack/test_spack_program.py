@@ -177,6 +177,25 @@ def test_a_package_that_is_no_root_becomes_one() -> None:
     assert lock["roots"] == [{"hash": GCC_RUNTIME, "spec": "gcc-runtime"}]
 
 
+def test_builds_share_indices_with_builds_of_equal_recipes_alone(tmp_path: Path) -> None:
+    indices, archives = PROGRAM.shared
+    config = _section(_written(tmp_path), "config")
+    assert (config["misc_cache"], config["source_cache"]) == (f"/build/shared/{indices}", f"/build/shared/{archives}")
+    assert STACK.spack is not None
+    others = [
+        msgspec.structs.replace(STACK.spack, recipes=()),
+        msgspec.structs.replace(STACK.spack, repositories=("site",)),
+        msgspec.structs.replace(STACK.spack, lock=_sha256(b"another lock")),
+    ]
+    names = [
+        SpackProgram(_stack(spack=spack), FILES, SpackInstallation(program="/s", release="0.23.0")).shared[0] for spack in others
+    ]
+    assert len({indices, *names[:2]}) == 3
+    assert names[2] == indices
+    newer = SpackProgram(STACK, FILES, SpackInstallation(program="/s", release="0.23.1"))
+    assert newer.shared != PROGRAM.shared
+
+
 HOSTILE = {
     "no-json": b"{",
     "no-lock": b"[]",
@@ -257,7 +276,9 @@ def test_spack_of_another_release_than_the_lock_is_refused(tmp_path: Path) -> No
 
 def test_spack_of_the_lock_is_used(tmp_path: Path) -> None:
     environ = _program(tmp_path, "echo '0.23.0 (c6d4037758140fe15913c29e80cd1547f388ae51)'")
-    assert spack_program.locate(STACK, environ) == SpackInstallation(program=f"{tmp_path}/bin/spack", release="0.23.0")
+    installed = spack_program.locate(STACK, environ)
+    commit = "(c6d4037758140fe15913c29e80cd1547f388ae51)"
+    assert installed == SpackInstallation(program=f"{tmp_path}/bin/spack", release="0.23.0", commit=commit)
 
 
 def test_a_machine_without_spack_says_so(tmp_path: Path) -> None:
