@@ -6,8 +6,10 @@ import msgspec
 
 from steps.clients.releases import known_versions, release_lease
 from steps.clients.releases.publication import PublishRequest
+from steps.contract import run_records
 from steps.contract.evidence import read_observation
 from steps.contract.exit import ExitCode
+from steps.contract.run_records import Header
 from steps.errors import Refused
 from steps.runtime import gating, stage_results
 from steps.runtime.context import Context
@@ -34,7 +36,7 @@ def publish_stack(context: Context) -> ExitCode:
     results = TestedStack(run=context.environment.run, origin=stack.origin, results=tested.results)
 
     def publish() -> PublishedStack:
-        release = stack_publication.stage(folder, target, results)
+        release = stack_publication.stage(folder, target, results, _revision(context))
         if release.stack.key != stack.key:
             raise Refused(f"{folder} holds the stack {release.stack.key[:19]}, this is {stack.key[:19]}", hint=_HINT)
         request = PublishRequest(
@@ -66,6 +68,12 @@ def _tested(context: Context, arguments: StackPublishArguments, stack: StackInpu
         which = tested.stack[:19] if tested is not None else "no stack"
         raise Refused(f"{stage}.{task} tested {which}, this is {stack.digest[:19]}", hint=_HINT)
     return tested
+
+
+def _revision(context: Context) -> str:
+    """Return the user's revision of the spec, from the header of the run; empty for a run without one."""
+    header = context.store.read(run_records.header_key(context.environment.run))
+    return msgspec.json.decode(header, type=Header).revision if header else ""
 
 
 def _record(context: Context, arguments: StackPublishArguments, stack: StackInput, published: PublishedStack) -> None:

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from steps.contract.canonical import canonical, digest
 from steps.contract.evidence import Evidence
 from steps.contract.release_layout import ReleaseTarget
+from steps.contract.run_records import Header, header_key
 from steps.contract.task import Task, Verb
 from steps.contract.verdict import FailureClass, Status, Verdict, failed, passed
 from steps.softwarestack.contract import stack_input
@@ -92,6 +93,8 @@ def stack(desk: Any) -> StackDesk:
 
 
 def test_a_tested_stack_is_published(stack: StackDesk) -> None:
+    header = Header(run="r1", engine="local", plan="sha256:p", cluster="tools", owner="hpc", revision="2026-11-21.1")
+    stack.desk.store.write(header_key("r1"), canonical(header))
     stack.tested()
     done = stack.publish()
     assert done.returncode == 0, done.stderr
@@ -102,6 +105,7 @@ def test_a_tested_stack_is_published(stack: StackDesk) -> None:
     assert record.changes == (f"published tools {version}",)
     assert record.observation["tree"] == TREE
     assert f'"version":"{version}"' in next((stack.desk.root / "store/trees").rglob("tools.json")).read_text()
+    assert '"revision":"2026-11-21.1"' in (stack.root / "tools/current/manifest.json").read_text()
     text = (stack.root / "tools/current/tests.json").read_text()
     assert '"origin":"0123abc, on bringup 1"' in text
     assert '"run":"r1"' in text
