@@ -195,3 +195,9 @@ BUILD_END: Final = 30.0
 
 SOURCE_FETCH: Final = 3600.0
 """Limit for fetching all sources of one package: minutes on most links; CUDA has 4 GB in one archive."""
+
+UNPACKED_UNUSED: Final = 7 * 86400.0
+"""Time after which an unpacked package that no build has used is removed: nightly builds keep theirs, and no build takes days."""
+
+CACHE_LEFTOVERS: Final = 86400.0
+"""Age at which a half written file in a build cache is removed: packing and writing a package takes minutes at most."""

@@ -24,7 +24,7 @@ from steps.contract import plain_text
 from steps.contract.canonical import digest_bytes
 from steps.errors import BadTask
 from steps.runtime.context import Context
-from steps.softwarestack import build_process, package_packing, package_sandbox
+from steps.softwarestack import build_cache, build_process, package_packing, package_sandbox
 from steps.softwarestack.build_cache import BuildCache, CacheEntry, CacheError
 from steps.softwarestack.builders import easybuild_program, spack_program
 from steps.softwarestack.builders.easybuild_program import EasyBuildProgram
@@ -385,7 +385,9 @@ def _end_of(path: Path) -> str:
 def build(context: Context, build: StackBuildInput) -> BatchBuilt:
     """Build the packages of a task's batch, in order, and return the observation of gate stack_build/batch."""
     site, stack = site_of(context, build), build.stack
-    UnpackedPackages(site.scratch, site.cache, stack.root).remove_earlier()
+    UnpackedPackages(site.scratch, site.cache, stack.root).remove_old(time.time())
+    with contextlib.suppress(OSError, BadTask):  # of other builders, on a disk that may be read-only for this one
+        build_cache.remove_leftovers(site.cache, timeouts.CACHE_LEFTOVERS, time.time())
     results = tuple(build_package(site, stack.by_hash[hash_]) for hash_ in build.batch.packages)
     return BatchBuilt(stack=stack.digest, batch=build.shard, packages=results)
 

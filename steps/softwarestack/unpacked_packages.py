@@ -7,11 +7,13 @@ BOOT is the id of this start, and folders of earlier ones are removed.
 """
 
 import contextlib
+import os
 import shutil
 import uuid
 from pathlib import Path
 from typing import Final
 
+from steps import timeouts
 from steps.softwarestack import package_packing
 from steps.softwarestack.build_cache import BuildCache, CacheEntry, CacheError
 from steps.softwarestack.contract.package_build import BuildFailure
@@ -35,6 +37,8 @@ class UnpackedPackages:
         """
         target = self._folder / self._prefix / f"{entry.hash}-{entry.archive.removeprefix('sha256:')[:12]}"
         if target.is_dir():
+            with contextlib.suppress(OSError):  # note the use, for `remove_old`
+                os.utime(target)
             return target
         work = target.with_name(f".{target.name}.{uuid.uuid4().hex}")
         work.mkdir(parents=True)
@@ -58,11 +62,18 @@ class UnpackedPackages:
                 BuildFailure.TAMPERED, f"the archive of {entry.title} in the cache has other files than its entry says"
             )
 
-    def remove_earlier(self) -> None:
-        """Remove what was unpacked before this machine was started."""
+    def remove_old(self, current: float) -> None:
+        """Remove what was unpacked before this machine was started, and packages that no build has used for long.
+
+        `current` is the time in seconds since the epoch. A package that a build still shows is used since less than a build may take.
+        """
         for folder in self._folder.parent.glob("*"):
             if folder.name != self._folder.name:
                 shutil.rmtree(folder, ignore_errors=True)
+        for package in (self._folder / self._prefix).glob("*"):
+            with contextlib.suppress(FileNotFoundError):
+                if current - package.stat().st_mtime > timeouts.UNPACKED_UNUSED:
+                    shutil.rmtree(package, ignore_errors=True)
 
 
 def _boot() -> str:

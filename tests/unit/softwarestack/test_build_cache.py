@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import os
 import random
 import subprocess
 import threading
@@ -252,6 +253,20 @@ def test_a_package_is_unpacked_once_and_checked(tmp_path: Path) -> None:
     assert (folder / "prefix/lib/a").read_text() == "a"
     next(cache.folder.glob("*.tar.zst")).unlink()
     assert unpacked.folder(entry, PLACE) == folder
+
+
+def test_unpacked_packages_go_when_nobody_has_used_them_for_long(tmp_path: Path) -> None:
+    cache = cache_of(tmp_path / "cache")
+    entries = [cache.put(draft(name * 32), writer(packed(None, module_file(tmp_path / "modules")))) for name in "ab"]
+    unpacked = UnpackedPackages(tmp_path / "scratch", cache, ROOT)
+    old, used = (unpacked.folder(entry, PLACE) for entry in entries)
+    earlier_start = old.parent.parent.with_name("0ldb007")
+    earlier_start.mkdir()
+    os.utime(old, (1, 1))
+    os.utime(used, (1, 1))
+    assert unpacked.folder(entries[1], PLACE) == used
+    unpacked.remove_old(used.stat().st_mtime + 60)
+    assert [folder.exists() for folder in (old, used, earlier_start)] == [False, True, False]
 
 
 def test_an_archive_that_is_not_as_its_entry_says_is_not_unpacked(tmp_path: Path) -> None:
