@@ -53,7 +53,7 @@ FOLLOWING = frozenset({"watch", "logs"})
 STARTING = frozenset(
     (
         *("rehearse", "run", "resume", "add-node", "replace-node", "upgrade", "rollback", "reset"),
-        *("image build", "stack build", "factory up", "factory down"),
+        *("image build", "stack build", "factory up", "factory down", "factory rebuild"),
     )
 )
 """Commands that start runs."""

@@ -28,7 +28,7 @@ def factory_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The starter spec with a shared folder, and with a pipeline on a schedule."""
     folder = tmp_path_factory.mktemp("factory")
     (folder / "science.yaml").write_text(TEMPLATE)
-    more = 'share: {server: nas.example.org, path: /srv/factory}\n'
+    more = "share: {server: nas.example.org, path: /srv/factory}\n"
     more += 'pipelines: [{project: software, file: science.yaml, schedule: {cron: "0 2 * * *"}}]\n'
     (folder / "factory.yaml").write_text(STARTER.read_text() + more)
     return folder / "factory.yaml"

@@ -60,19 +60,20 @@ def _reset_plan(_: Path, spec: FactorySpec, wish: Wish) -> Plan:
     return compile_plan(spec.cluster, operation=wish.operation)
 
 
-def status(source: str) -> FactoryStatus:
-    """Return where a factory is, from the newest run of this machine that built it. Raises NoFactoryRun."""
+def status(source: str, *, real: bool = False) -> FactoryStatus:
+    """Return where a factory is, from the newest run here that built it, with `real` no rehearsal. Raises NoFactoryRun."""
     spec, home = read(source)[1], StateFolder.of_environment()
-    folder = next((home.run(name) for name in reversed(home.runs()) if _builds(home, name, spec.name)), None)
+    folder = next((home.run(name) for name in reversed(home.runs()) if _builds(home, name, spec.name, real=real)), None)
     if folder is None:
         raise NoFactoryRun(f"no run of this machine has built factory {spec.name}: bringup factory up {source}")
     return _status(folder)
 
 
-def _builds(home: StateFolder, run: str, name: str) -> bool:
+def _builds(home: StateFolder, run: str, name: str, *, real: bool) -> bool:
     """Return True if a run built the factory of this name; the run of a removal has none of its stages."""
     data = Store(home.store).read(run_records.header_key(run))
-    if data is None or run_records.decode_header(data).cluster != name:
+    header = run_records.decode_header(data) if data is not None else None
+    if header is None or header.cluster != name or (real and header.simulated):
         return False
     report = report_assembly.assemble(report_assembly.RunEvidence(home.run(run)))
     return any(stage.id.startswith(factory_phases.FACTORY) for stage in report.stages)

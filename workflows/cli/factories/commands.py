@@ -1,6 +1,7 @@
 """The command group `bringup factory`: build, show and remove a disposable Kubernetes for builds."""
 
 import sys
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -12,6 +13,7 @@ from workflows.cli import completion, output
 from workflows.cli.command_sections import SectionedGroup
 from workflows.cli.options import Output, RunOptions, Until, placed
 from workflows.cli.output import Format
+from workflows.engines.folders import StateFolder
 
 FactoryFile = Annotated[
     str, typer.Argument(metavar="FACTORY", help="Factory spec (factory.yaml).", autocompletion=completion.specs)
@@ -24,6 +26,9 @@ def register(app: typer.Typer) -> None:
     factory.command(name="up")(placed(up, RunOptions))
     factory.command(name="status")(status)
     factory.command(name="down")(placed(down, RunOptions))
+    factory.command(name="rebuild")(placed(rebuild, RunOptions))
+    factory.command(name="timer")(timer)
+    factory.command(name="detach-check")(detach_check)
     app.add_typer(factory, name="factory", help="Build, show and remove a disposable Kubernetes for builds.")
 
 
@@ -70,10 +75,76 @@ def down(
     loaded = factory_pipeline.read(spec)[1]
     if not yes:
         machines = count(len(loaded.cluster.machines), "machine")
-        question = f"down takes RKE2, the registry and all builds off {machines} of factory {loaded.name}"
-        if not sys.stdin.isatty():
-            raise typer.BadParameter(f"{question}, and nobody is here to ask: add --yes")
-        output.lines([question])
-        if typer.prompt("type the name of the factory to go on") != loaded.name:
-            raise typer.BadParameter(f"that is not {loaded.name}, the name of the factory: nothing was changed")
+        _ask(f"down takes RKE2, the registry and all builds off {machines} of factory {loaded.name}", loaded.name)
     return factory_runs.down(output, spec, place)
+
+
+def rebuild(
+    spec: FactoryFile = "factory.yaml",
+    force: Annotated[str, typer.Option("--force", metavar="REASON", help="Rebuild though builds run; they end.")] = "",
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    *,
+    place: RunOptions,
+) -> int:
+    """Throw a factory away and build it again: its machines are reinstalled if the spec says how, else emptied.
+
+    Nothing is touched while a copy of what must survive is missing or old, while builds run, if a machine belongs to a platform's
+    spec, or if this command runs on one of the machines.
+    """
+    from workflows.app.factories import factory_rebuild
+
+    prepared = factory_rebuild.prepare(spec, force)
+    if not yes:
+        _ask(prepared.question, prepared.spec.name)
+    if force:
+        output.lines([f"forced: {force}"])
+    return factory_rebuild.rebuild(output, prepared, place)
+
+
+def timer(
+    spec: FactoryFile = "factory.yaml",
+    out: Annotated[Path | None, typer.Option("--out", help="Folder for the units; default: to the terminal.")] = None,
+) -> int:
+    """Write the systemd service and timer that rebuild a factory at the times of its spec, checked by systemd itself."""
+    from workflows.app.factories import factory_pipeline, rebuild_timer
+
+    path, loaded = factory_pipeline.read(spec)
+    files = rebuild_timer.unit_files(loaded, path.absolute(), Path(sys.argv[0]).absolute(), StateFolder.of_environment().root)
+    rebuild_timer.verify(files)
+    if out is None:
+        output.lines(f"# {name}\n{text}" for name, text in files.items())
+        return ExitCode.OK
+    out.mkdir(parents=True, exist_ok=True)
+    for name, text in files.items():
+        (out / name).write_text(text)
+    output.lines([f"wrote {' and '.join(files)} to {out}; systemctl enable --now {list(files)[1]} starts the timer"])
+    return ExitCode.OK
+
+
+def detach_check(
+    places: Annotated[list[Path], typer.Argument(metavar="PLACE...", help="Published folders, and specs of platforms.")],
+    spec: Annotated[str, typer.Option("--factory", help="Factory spec.", autocompletion=completion.specs)] = "factory.yaml",
+    folder: Annotated[list[str] | None, typer.Option("--folder", help="A folder of the factory; repeat for more.")] = None,
+    form: Output = Format.TABLE,
+) -> int:
+    """Prove that nothing leads into a factory: links, texts, module files and strings of binaries in what production reads."""
+    from workflows.app.factories import factory_detachment, factory_pipeline
+
+    result = factory_detachment.check(factory_pipeline.read(spec)[1], places, folder or ())
+    if form is not Format.TABLE:
+        links = [{"place": link.place, "leads_to": link.leads_to, "why": link.why} for link in result.links]
+        output.data({"links": links, "unread": list(result.unread), "files": result.files}, form)
+    else:
+        output.lines([link.sentence for link in result.links])
+        output.lines([f"not read: {place}" for place in result.unread])
+        output.lines([result.summary] if not (result.links or result.unread) else [])
+    return ExitCode.GATE_FAILED if result.links or result.unread else ExitCode.OK
+
+
+def _ask(question: str, name: str) -> None:
+    """Ask for the factory's name before it is removed. Raises BadParameter without a terminal, or if another name is typed."""
+    if not sys.stdin.isatty():
+        raise typer.BadParameter(f"{question}, and nobody is here to ask: add --yes")
+    output.lines([question])
+    if typer.prompt("type the name of the factory to go on") != name:
+        raise typer.BadParameter(f"that is not {name}, the name of the factory: nothing was changed")

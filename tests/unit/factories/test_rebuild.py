@@ -1,0 +1,76 @@
+"""Parts of a rebuild: builds that run, what is saved before a factory is removed, and the site's reinstallation."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from steps.clients.kube.client import Kube
+from tests.unit.factories.conftest import STARTER
+from workflows.app.factories import factory_rebuild, rebuild_refusals
+from workflows.rehearsal.apiserver.emulated_server import serve_in_thread
+from workflows.rehearsal.simulator.api_kinds import definitions
+from workflows.spec import FactorySpec, load_factory
+
+API = "argoproj.io/v1alpha1"
+
+
+@pytest.fixture
+def live(tmp_path: Path) -> Iterator[tuple[Path, Kube]]:
+    """A live factory's kubeconfig and client: an emulated server with Argo's kinds and the project `software`."""
+    with serve_in_thread() as server:
+        path = tmp_path / "kubeconfig"
+        path.write_text(server.kubeconfig)
+        kube = Kube.from_file(path)
+        for definition in definitions("argoproj.io", "Workflow", "WorkflowTemplate", "CronWorkflow"):
+            kube.create(definition)
+        kube.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "software"}})
+        yield path, kube
+
+
+def spec_with(text: str) -> FactorySpec:
+    return load_factory(STARTER.read_text() + text)
+
+
+def test_a_build_that_runs_is_a_reason_unless_forced(live: tuple[Path, Kube]) -> None:
+    path, kube = live
+    for name, phase in (("done", "Succeeded"), ("busy", "Running"), ("new", "")):
+        meta = {"name": name, "namespace": "software"}
+        kube.create({"apiVersion": API, "kind": "Workflow", "metadata": meta, "spec": {}, "status": {"phase": phase}})
+    (reason,) = rebuild_refusals.running_builds(path)
+    assert reason.problem == "2 builds run: software/busy, software/new"
+    assert reason.forcible
+
+
+def test_a_factory_that_does_not_answer_is_a_reason_too(live: tuple[Path, Kube], tmp_path: Path) -> None:
+    with serve_in_thread() as server:
+        path = tmp_path / "gone"
+        path.write_text(server.kubeconfig)
+    (reason,) = rebuild_refusals.running_builds(path)
+    assert "does not say if builds run" in reason.problem
+    assert reason.forcible
+
+
+def test_what_git_lacks_is_told_and_saved(live: tuple[Path, Kube], tmp_path: Path) -> None:
+    path, kube = live
+    for name, labels in (("released", {"app.kubernetes.io/managed-by": "bringup"}), ("own", {})):
+        meta = {"name": name, "namespace": "software", "labels": labels}
+        kube.create({"apiVersion": API, "kind": "WorkflowTemplate", "metadata": meta, "spec": {}})
+    spec = spec_with(f"rebuild: {{diagnostics: {tmp_path}/saved}}\n")
+    lines = factory_rebuild.save_diagnostics(spec, path, "20261129-020000")
+    folder = tmp_path / "saved/build-factory-20261129-020000"
+    assert lines == [f"diagnostics {folder}", lines[1]]
+    assert lines[1].startswith("only in the cluster: workflowtemplates software/own")
+    assert {file.stem for file in folder.iterdir()} == set(factory_rebuild.SAVED)
+    assert folder.stat().st_mode & 0o777 == 0o700
+
+
+def test_machines_are_reinstalled_by_the_sites_command(tmp_path: Path) -> None:
+    script = tmp_path / "reinstall"
+    script.write_text(f'#!/bin/sh\ntouch "{tmp_path}/$1-$2"\n[ "$1" != factory03 ] || {{ echo no power >&2; exit 3; }}\n')
+    script.chmod(0o755)
+    spec = spec_with(f'rebuild: {{reinstall: [{script}, "{{host}}", "{{address}}"]}}\n')
+    with pytest.raises(factory_rebuild.NotReinstalled, match=r"^factory03: .* ended with 3: no power$"):
+        factory_rebuild.reinstall(spec)
+    done = sorted(path.name for path in tmp_path.glob("factory*"))
+    assert done == [f"factory0{number}-10.20.0.1{number}" for number in range(1, 5)]

@@ -1,0 +1,160 @@
+"""Rebuild a factory: refuse what must not happen, save what Git lacks, reinstall or empty the machines, and build it again."""
+
+import json
+import shlex
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from steps.clients import process
+from steps.clients.kube.client import Kube
+from steps.contract.exit import ExitCode
+from steps.contract.plain_text import count
+from steps.errors import StepError
+from workflows.app.factories import factory_pipeline, factory_runs
+from workflows.app.factories.rebuild_refusals import Refusal, refusals
+from workflows.app.run_options import StartOptions, Wish
+from workflows.app.runs.screen import Screen
+from workflows.spec import FactorySpec
+from workflows.spec.machines import Machine
+from workflows.stages.factory_site import MANAGER
+
+_LABEL = next(iter(MANAGER))
+SAVED = {
+    "workflows": "/apis/argoproj.io/v1alpha1/workflows",
+    "workflowtemplates": "/apis/argoproj.io/v1alpha1/workflowtemplates",
+    "cronworkflows": "/apis/argoproj.io/v1alpha1/cronworkflows",
+    "configmaps": "/api/v1/configmaps",
+    "pods": "/api/v1/pods",
+    "events": "/api/v1/events",
+}
+"""File name → collection of what is saved before a factory is removed. Secrets are not among them."""
+_FROM_GIT = ("workflowtemplates", "cronworkflows")
+"""Collections whose objects in projects should all come from the spec."""
+
+
+class RebuildRefused(ValueError):
+    """Error for a rebuild that must not happen now; the message has every reason."""
+
+    exit_code = ExitCode.GATE_FAILED
+    hint = ""
+
+
+class NotReinstalled(ValueError):
+    """Error for machines whose reinstallation failed, so that the factory is not built on them."""
+
+    exit_code = ExitCode.GATE_FAILED
+    hint = "run rebuild.reinstall of the spec by hand for one of them"
+
+
+@dataclass(frozen=True, kw_only=True)
+class PreparedRebuild:
+    """A checked rebuild: the spec, its path, and the kubeconfig of the live factory; None if no run of this machine built it."""
+
+    path: Path
+    spec: FactorySpec
+    kubeconfig: Path | None
+
+    @property
+    def question(self) -> str:
+        """Return what the rebuild does, as the question to a person."""
+        machines = count(len(self.spec.cluster.machines), "machine")
+        how = "reinstalls" if self.spec.rebuild.reinstall else "takes RKE2, the registry and all builds off"
+        return f"rebuild {how} {machines} of factory {self.spec.name}, and builds it again"
+
+
+def prepare(source: str, force: str) -> PreparedRebuild:
+    """Check if a factory may be rebuilt now. `force` is the reason to end builds that run. Raises RebuildRefused."""
+    path, spec = factory_pipeline.read(source)
+    factory_pipeline.plan_of(path, spec)  # a spec that cannot be built again must not end what there is
+    kubeconfig = _kubeconfig(source)
+    reasons = [reason for reason in refusals(spec, path.parent, kubeconfig) if not (force and reason.forcible)]
+    if reasons:
+        raise RebuildRefused(_sentences(spec, reasons))
+    return PreparedRebuild(path=path, spec=spec, kubeconfig=kubeconfig)
+
+
+def _sentences(spec: FactorySpec, reasons: Sequence[Refusal]) -> str:
+    lines = [f"factory {spec.name} is not rebuilt, and nothing was changed:"]
+    return "\n".join([*lines, *(f"  {reason.problem}: {reason.fix}" for reason in reasons)])
+
+
+def _kubeconfig(source: str) -> Path | None:
+    """Return the kubeconfig of the newest real run that built the factory; None if there is none on this machine."""
+    try:
+        status = factory_runs.status(source, real=True)
+    except factory_runs.NoFactoryRun:
+        return None
+    return Path(status.kubeconfig) if status.kubeconfig else None
+
+
+def rebuild(screen: Screen, prepared: PreparedRebuild, options: StartOptions) -> int:
+    """Save diagnostics, reinstall or empty the machines, and build the factory; return the exit code. Raises NotReinstalled."""
+    spec, source = prepared.spec, str(prepared.path)
+    screen.lines(save_diagnostics(spec, prepared.kubeconfig, time.strftime("%Y%m%d-%H%M%S", time.gmtime())))
+    began = time.monotonic()
+    if spec.rebuild.reinstall:
+        reinstall(spec)
+        screen.lines([f"reinstalled {count(len(spec.cluster.machines), 'machine')} in {time.monotonic() - began:.0f} s of 30 min"])
+    elif code := factory_runs.down(screen, source, options):
+        return code
+    return factory_runs.up(screen, source, options, Wish())
+
+
+def save_diagnostics(spec: FactorySpec, kubeconfig: Path | None, stamp: str) -> list[str]:
+    """Write what the live factory holds to a new folder, and return sentences: the folder, and objects that the spec lacks.
+
+    A factory that does not answer loses its diagnostics, which is said; it may be the reason for the rebuild.
+    """
+    if kubeconfig is None:
+        return ["no run of this machine has built this factory, so nothing of it is saved"]
+    folder, kube = Path(spec.rebuild.diagnostics) / f"{spec.name}-{stamp}", Kube.from_file(kubeconfig, who="factory rebuild")
+    folder.mkdir(parents=True, mode=0o700)
+    lines = [f"diagnostics {folder}"]
+    for name, path in SAVED.items():
+        try:
+            objects = kube.list(path, dict[str, Any]) or ()
+        except StepError as error:
+            return [*lines, f"not everything is saved: {error}"]
+        (folder / f"{name}.json").write_text(json.dumps(list(objects), indent=1, sort_keys=True))
+        if name in _FROM_GIT:
+            lines += _not_from_git(spec, name, objects)
+    return lines
+
+
+def _not_from_git(spec: FactorySpec, kind: str, objects: Sequence[dict[str, Any]]) -> Iterator[str]:
+    """Yield a sentence for each object of a project that the spec did not bring, and that a rebuild therefore loses."""
+    for item in objects:
+        meta = item.get("metadata", {})
+        if meta.get("namespace") in spec.projects and (meta.get("labels") or {}).get(_LABEL) != MANAGER[_LABEL]:
+            yield f"only in the cluster: {kind} {meta.get('namespace')}/{meta.get('name')}; it is saved, and not built again"
+
+
+def reinstall(spec: FactorySpec) -> None:
+    """Run the site's command that reinstalls the OS, for all machines at once. Raises NotReinstalled with all failures."""
+    machines = spec.cluster.machines
+    with ThreadPoolExecutor(len(machines)) as pool:
+        failures = [failure for failure in pool.map(lambda machine: _reinstall(spec, machine), machines) if failure]
+    if failures:
+        raise NotReinstalled("; ".join(failures))
+
+
+def _reinstall(spec: FactorySpec, machine: Machine) -> str:
+    """Return why a machine was not reinstalled; empty if it was."""
+    values = {"{host}": machine.name, "{address}": machine.address}
+    command = [_filled(word, values) for word in spec.rebuild.reinstall]
+    try:
+        done = process.run(command, seconds=spec.rebuild.reinstall_timeout.total_seconds())
+    except StepError as error:
+        return f"{machine.name}: {error}"
+    last = (done.err or done.out).strip().splitlines()[-1:] or ["no output"]
+    return f"{machine.name}: {shlex.join(command)} ended with {done.code}: {last[0][:200]}" if done.code else ""
+
+
+def _filled(word: str, values: dict[str, str]) -> str:
+    for name, value in values.items():
+        word = word.replace(name, value)
+    return word

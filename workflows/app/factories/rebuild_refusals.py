@@ -1,0 +1,140 @@
+"""Reasons for which a factory is not rebuilt: copies that are missing or old, hosts of others, this machine, builds that run."""
+
+import os
+import socket
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from msgspec import Struct
+
+from steps.clients.kube.client import Kube
+from steps.contract.plain_text import count
+from steps.errors import StepError
+from workflows.spec import FactorySpec, load
+from workflows.spec.factory_spec import SurvivingCopy
+
+MOST_FILES = 200_000
+"""Most files of a copy whose times are read, so that a check of a large folder ends."""
+ENDED = ("Succeeded", "Failed", "Error")
+_WORKFLOWS = "/apis/argoproj.io/v1alpha1/workflows"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Refusal:
+    """A reason not to rebuild, and what to do. `forcible`: an admin with a reason may go on."""
+
+    problem: str
+    fix: str
+    forcible: bool = False
+
+
+class _LiveMeta(Struct, frozen=True):
+    name: str = ""
+    namespace: str = ""
+
+
+class _LivePhase(Struct, frozen=True):
+    phase: str = ""
+
+
+class LiveWorkflow(Struct, frozen=True):
+    """A Workflow of a factory as the API returns it."""
+
+    metadata: _LiveMeta = _LiveMeta()
+    status: _LivePhase = _LivePhase()
+
+
+def refusals(spec: FactorySpec, folder: Path, kubeconfig: Path | None) -> Iterator[Refusal]:
+    """Yield every reason not to rebuild a factory now. Paths of the spec start from `folder`; `kubeconfig` opens the live factory.
+
+    Raises SpecErrors if a platform's spec cannot be read.
+    """
+    for copy in spec.rebuild.copies:
+        yield from _copy(copy)
+    yield from _platforms(spec, folder)
+    yield from _this_machine(spec)
+    if kubeconfig is not None:
+        yield from running_builds(kubeconfig)
+
+
+def _copy(copy: SurvivingCopy) -> Iterator[Refusal]:
+    newest = _newest(Path(copy.path))
+    fix = f"renew the copy of {copy.what} at {copy.path}"
+    if newest is None:
+        yield Refusal(problem=f"there is no copy of {copy.what} at {copy.path}", fix=fix)
+        return
+    age, most = time.time() - newest, copy.within.total_seconds()
+    if age > most:
+        hours = f"{age / 3600:.1f} h old, and may be {most / 3600:.1f} h"
+        yield Refusal(problem=f"the copy of {copy.what} at {copy.path} is {hours}", fix=fix)
+
+
+def _newest(path: Path) -> float | None:
+    """Return the newest modification time of a file, or of the files of a folder; None if there are none."""
+    if path.is_file():
+        return path.stat().st_mtime
+    newest: float | None = None
+    seen = 0
+    for folder, _, names in os.walk(path):
+        for name in names:
+            seen += 1
+            if seen > MOST_FILES:
+                return newest
+            try:
+                modified = os.lstat(os.path.join(folder, name)).st_mtime
+            except OSError:
+                continue
+            newest = modified if newest is None else max(newest, modified)
+    return newest
+
+
+def _platforms(spec: FactorySpec, folder: Path) -> Iterator[Refusal]:
+    mine = {key: machine.name for machine in spec.cluster.machines for key in (machine.name, machine.address)}
+    for path in spec.rebuild.platforms:
+        platform = load(folder / path)
+        shared = {mine[key] for machine in platform.machines for key in (machine.name, machine.address) if key in mine}
+        if shared:
+            listed = ", ".join(sorted(shared)[:5])
+            fix = "remove them from one of both specs"
+            yield Refusal(
+                problem=f"{listed} {'is' if len(shared) == 1 else 'are'} part of platform {platform.name} ({path})", fix=fix
+            )
+
+
+def _this_machine(spec: FactorySpec) -> Iterator[Refusal]:
+    names = {socket.gethostname(), socket.gethostname().partition(".")[0]}
+    for machine in spec.cluster.machines:
+        if machine.name in names or _is_local(machine.address):
+            yield Refusal(
+                problem=f"{machine.name} ({machine.address}) is the machine that this command runs on",
+                fix="rebuild from a machine outside the factory",
+            )
+
+
+def _is_local(address: str) -> bool:
+    """Return True if an IP address is one of this machine, to which alone a socket can be bound."""
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    try:
+        with socket.socket(family, socket.SOCK_DGRAM) as probe:
+            probe.bind((address, 0))
+    except OSError:
+        return False
+    return True
+
+
+def running_builds(kubeconfig: Path) -> Iterator[Refusal]:
+    """Yield a refusal for Workflows that have not ended; also if the factory does not say, because it may only be cut off."""
+    fix = 'wait for their end, or add --force "REASON", which ends them'
+    try:
+        workflows = Kube.from_file(kubeconfig, who="factory rebuild").list(_WORKFLOWS, LiveWorkflow)
+    except StepError as error:
+        yield Refusal(problem=f"the factory does not say if builds run: {error}", fix=fix, forcible=True)
+        return
+    running = sorted(
+        f"{item.metadata.namespace}/{item.metadata.name}" for item in workflows or () if item.status.phase not in ENDED
+    )
+    if running:
+        listed = ", ".join(running[:5])
+        yield Refusal(problem=f"{count(len(running), 'build')} run: {listed}", fix=fix, forcible=True)
