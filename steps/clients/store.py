@@ -132,6 +132,13 @@ class Store:
         contents = (self.read(key) for _, key in sorted(latest.items()))
         return tuple(evidence.decode(data) for data in contents if data is not None)
 
+    def record(self, run: str, stage: str, task: str, shard: int) -> evidence.Evidence | None:
+        """Return the record of the last attempt of one shard of a task; None if it left none."""
+        folder = evidence.key(run, stage, task, shard, 1).rpartition("/")[0]
+        keys = self.keys(folder)
+        data = self.read(keys[-1]) if keys else None
+        return evidence.decode(data) if data is not None else None
+
     def evidence_digest(self, run: str, stage: str) -> str:
         """Return one digest over all records of a stage except those of its approval. Approvers approve this digest."""
         keys = [key for key in self.keys(f"runs/{run}/evidence/{stage}") if key.split("/")[4] not in approval.TASKS]

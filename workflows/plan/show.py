@@ -169,6 +169,7 @@ def _row(stage: Stage) -> tuple[str, str, str, str, str]:
 
 def _stage(plan: Plan, stage: Stage) -> dict[str, Any]:
     tasks = [*plan.approval_tasks(stage), *(step.task for step in stage.steps)]
+    graphs = {step.name: len(step.graph) for step in stage.steps if step.graph}
     return {
         "id": stage.id,
         "title": stage.title,
@@ -181,6 +182,8 @@ def _stage(plan: Plan, stage: Stage) -> dict[str, Any]:
             {"name": task.name, "verb": task.verb.value, "deadlineSeconds": task.deadline_seconds, "inputDigest": task.input_digest}
             for task in tasks
         ],
+        # a task that runs as a graph: how many pods or processes
+        **({"graphs": graphs} if graphs else {}),
     }
 
 

@@ -23,7 +23,7 @@ from steps.contract.last_word import Said
 from steps.errors import StepError, Unreachable
 from steps.report import verify
 from workflows.app.runs.argo_runs import NEVER_BEGUN, ArgoRun, objection
-from workflows.app.runs.run_progress import Progress, planned_tasks
+from workflows.app.runs.run_progress import Progress, planned_graphs, planned_tasks
 from workflows.app.runs.screen import RunView, Screen
 from workflows.engines import approval_announcer
 from workflows.engines.argo import approval_patches, cancellation, follower, pull, run_memory, run_pods
@@ -61,6 +61,10 @@ class AwayProgress(Progress):
         """Return the last words of a task by shard number; those read from pods replace older ones from records."""
         return {**super().told(stage, task), **self._heard.get((stage, task), {})}
 
+    def word_of(self, stage: str, task: str, shard: int) -> Said | None:
+        """Return the last word of one shard, from its pod or from a record that was read before."""
+        return self._heard.get((stage, task), {}).get(shard) or super().word_of(stage, task, shard)
+
     def of_opening(self, node: RunNodeStatus) -> Said | None:
         """Return the last word of the task `open`, from its pod or from a record that was read before."""
         return last_word.of_node(node.message) or super().of_opening(node)
@@ -76,6 +80,8 @@ class AwayProgress(Progress):
         # the pod left no last word, so outputs and message of the node must do
         stage, task = self.templates[node.template]
         row = self.rows[stage]
+        if (stage, task) in self.graphs:
+            return []
         if task == JUDGE:
             row.status = node.outputs.get(VERDICT) or "inconclusive"
             why = "" if row.status in ("pass", "skipped") else f"; why: bringup report {self.run}"
@@ -95,7 +101,8 @@ def progress_on_argo(folder: RunFolder, where: HomeAddress) -> AwayProgress:
     The line about an open approval names no evidence, which is in the home cluster; `bringup approve` shows it.
     """
     how = approval.command(folder.name, namespace=where.namespace)
-    return AwayProgress(planned_tasks(folder), folder.name, Store(folder.home.store), lambda _node: how)
+    store, graphs = Store(folder.home.store), planned_graphs(folder)
+    return AwayProgress(planned_tasks(folder), folder.name, store, lambda _node: how, graphs=graphs)
 
 
 class Listener:

@@ -2,7 +2,7 @@
 
 import os
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
@@ -17,7 +17,7 @@ from steps.contract.verdict import Status
 from workflows import bringup
 from workflows.app.run_options import Pipeline, Wish
 from workflows.app.runs import cancel_records, superseded_builds
-from workflows.app.runs.run_progress import Progress, planned_tasks
+from workflows.app.runs.run_progress import Progress, planned_graphs, planned_tasks
 from workflows.app.runs.screen import RunView, Screen
 from workflows.app.specs import manifests, revisions, sources
 from workflows.engines import approval_announcer, launch, locks, open_approvals, run_inputs
@@ -129,7 +129,7 @@ def _start_anew(screen: Screen, before: RunFolder) -> int:
     shutil.copytree(before.inputs, folder.inputs, dirs_exist_ok=True)
     note = run_records.unreached_sentence(before.name, read) if began else ""
     with run_inputs.inputs_removed_if_busy(folder), announced(screen, folder) as announcing:
-        view = _view(screen, folder, _progress(folder, planned_tasks(folder)))
+        view = _view(screen, folder, _progress(folder, planned_tasks(folder), planned_graphs(folder)))
         view.say(f"run {folder.name}: {continues(before.name, proved=began)}")
         screen.lines([note] if note else [])
         with view:
@@ -163,7 +163,10 @@ def _require(before: RunFolder, path: Path) -> None:
 
 def new_view(screen: Screen, folder: RunFolder, plan: Plan) -> RunView:
     """Return the live view of a run that is about to start, after printing the run's name and size."""
-    view = _view(screen, folder, _progress(folder, {stage.id: [step.name for step in stage.steps] for stage in plan.stages}))
+    graphs = {(stage.id, step.name): len(step.graph) for stage in plan.stages for step in stage.steps if step.graph}
+    view = _view(
+        screen, folder, _progress(folder, {stage.id: [step.name for step in stage.steps] for stage in plan.stages}, graphs)
+    )
     view.say(f"run {folder.name}: {show.size_text(plan)}, plan {plan.digest[:19]}")
     return view
 
@@ -171,7 +174,7 @@ def new_view(screen: Screen, folder: RunFolder, plan: Plan) -> RunView:
 def _resumed_view(screen: Screen, folder: RunFolder) -> RunView:
     """Return the live view of a resumed run, filled from its journal and its stored plan, because the spec may have changed."""
     stages = planned_tasks(folder)
-    progress = _progress(folder, stages)
+    progress = _progress(folder, stages, planned_graphs(folder))
     taken = [(node, progress.take(node)) for node in read_status(folder.engine).nodes]
     done = sum(row.status == Status.PASS.value for row in progress.rows.values())
     view = _view(screen, folder, progress)
@@ -181,8 +184,9 @@ def _resumed_view(screen: Screen, folder: RunFolder) -> RunView:
     return view
 
 
-def _progress(folder: RunFolder, tasks: dict[str, list[str]]) -> Progress:
-    return Progress(tasks, folder.name, Store(folder.home.store), lambda node: open_approvals.answer_command(folder, node)[1])
+def _progress(folder: RunFolder, tasks: dict[str, list[str]], graphs: Mapping[tuple[str, str], int]) -> Progress:
+    store = Store(folder.home.store)
+    return Progress(tasks, folder.name, store, lambda node: open_approvals.answer_command(folder, node)[1], graphs=graphs)
 
 
 def _view(screen: Screen, folder: RunFolder, progress: Progress) -> RunView:

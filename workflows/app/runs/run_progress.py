@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import msgspec
 
@@ -9,6 +10,7 @@ from steps.clients.store import Store
 from steps.contract import approval, last_word, run_records
 from steps.contract.last_word import Said
 from steps.contract.plain_text import count
+from steps.contract.verdict import Status
 from workflows.engines.folders import RunFolder
 from workflows.engines.local.result import RunNodeStatus
 from workflows.render import names
@@ -21,13 +23,25 @@ _OMITTED = "Omitted"
 """Phase of the nodes of stages that never began, since one before them failed or was cancelled."""
 
 
+_LISTED = 20
+"""Size of a graph up to which each of its tasks gets a line; of a larger one a line tells of each tenth."""
+_TENTHS = 10
+
+
 def planned_tasks(folder: RunFolder) -> dict[str, list[str]]:
     """Return the names of the tasks by stage, both in running order; empty if this machine has no plan of the run."""
+    return {stage["id"]: [task["name"] for task in stage.get("tasks", ())] for stage in _planned_stages(folder)}
+
+
+def planned_graphs(folder: RunFolder) -> dict[tuple[str, str], int]:
+    """Return the number of pods or processes of each task that runs as a graph, by stage and task."""
+    return {(stage["id"], task): size for stage in _planned_stages(folder) for task, size in stage.get("graphs", {}).items()}
+
+
+def _planned_stages(folder: RunFolder) -> list[dict[str, Any]]:
     path = folder.inputs / "tasks" / run_records.PLAN_FILE
-    if not path.exists():
-        return {}
-    stages = msgspec.json.decode(path.read_bytes())["stages"]
-    return {stage["id"]: [task["name"] for task in stage.get("tasks", ())] for stage in stages}
+    stages: list[dict[str, Any]] = msgspec.json.decode(path.read_bytes())["stages"] if path.exists() else []
+    return stages
 
 
 def progress(folder: RunFolder, nodes: Iterable[RunNodeStatus]) -> str:
@@ -79,6 +93,10 @@ class Progress:
     templates: dict[str, tuple[str, str]] = field(default_factory=dict)
     last_words: dict[tuple[str, str, int], str] = field(default_factory=dict)
     """Last text that was printed for a shard, by (stage, task, shard)."""
+    graphs: Mapping[tuple[str, str], int] = field(default_factory=dict)
+    """Number of pods or processes of each task that runs as a graph, by (stage, task)."""
+    built: dict[tuple[str, str], dict[int, bool]] = field(default_factory=dict)
+    """Shards of graphs that have ended, and True for those that passed, by (stage, task)."""
 
     def __post_init__(self) -> None:
         for stage, named in self.tasks.items():
@@ -102,10 +120,12 @@ class Progress:
         if node.type == "Pod":  # the time that a person takes to approve does not count for the stage
             row.started = row.started or node.started
         if node.finished is None:
-            row.task = task
+            row.task = f"{task} {_graph_name(node)}" if (stage, task) in self.graphs else task
             row.status = "waiting" if node.type == "Suspend" else "running"
             return [f"{stage}: waits for an approval ({self.how(node.name)})"] if node.type == "Suspend" else []
         row.finished = node.finished
+        if (stage, task) in self.graphs:
+            return self._graph_task_ended(row, stage, task, node)
         return self._ended(row, stage, task, int(node.inputs.get("shard") or 0))
 
     def _ended(self, row: StageRow, stage: str, task: str, shard: int) -> list[str]:
@@ -122,6 +142,30 @@ class Progress:
         # a sentence with which an earlier attempt ended is not repeated
         return [f"{stage}: {task} {word.text if word.text != before else f'{word.status} again, as before'}"]
 
+    def _graph_task_ended(self, row: StageRow, stage: str, task: str, node: RunNodeStatus) -> list[str]:
+        """Count a task of a graph, and return a line if it failed, or if a tenth of a large graph has ended since the last line."""
+        shard, total = int(node.inputs.get("shard") or 0), self.graphs[stage, task]
+        ended = self.built.setdefault((stage, task), {})
+        word, tenths = self.word_of(stage, task, shard), len(ended) * _TENTHS // total
+        is_passed = node.phase == "Succeeded" and (word is None or word.status == Status.PASS)
+        ended[shard] = is_passed
+        row.nodes = f"{sum(ended.values())}/{total}"
+        name = _graph_name(node)
+        if not is_passed:
+            text = word.text if word else f"{node.phase}: {node.message}"
+            before, self.last_words[stage, task, shard] = self.last_words.get((stage, task, shard)), text
+            return [f"{stage}: {name} {text}"] if text != before else []
+        if total > _LISTED and len(ended) * _TENTHS // total == tenths:
+            return []
+        failed = len(ended) - sum(ended.values())
+        counted = f"{len(ended)} of {count(total, 'task')}{f', {failed} failed' if failed else ''}"
+        return [f"{stage}: {name} {word.text if word else 'pass'} ({counted})"]
+
+    def word_of(self, stage: str, task: str, shard: int) -> Said | None:
+        """Return the last word of one shard's record, or None. A graph of thousands of tasks cannot have all read for each end."""
+        record = self.store.record(self.run, stage, task, shard)
+        return last_word.summary_of(record.verdict) if record is not None else None
+
     def told(self, stage: str, task: str) -> Mapping[int, Said]:
         """Return the last words of a task's records by shard number."""
         return {record.shard: last_word.summary_of(record.verdict) for record in self.store.records(self.run, stage, task)}
@@ -129,3 +173,8 @@ class Progress:
     def of_opening(self, _node: RunNodeStatus) -> Said | None:
         """Return the last word of the task `open`, the only explanation if no stage begins; None if it left no record."""
         return self.told(run_records.STAGE, run_records.OPEN).get(0)
+
+
+def _graph_name(node: RunNodeStatus) -> str:
+    """Return the name of a graph's task without the number of its attempt."""
+    return node.name.partition("(")[0]
