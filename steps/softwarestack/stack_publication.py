@@ -46,10 +46,14 @@ class TestedStack(Struct, frozen=True, kw_only=True):
 
 
 class StackRelease(StagedRelease, frozen=True, kw_only=True):
-    """An assembled and tested stack that is to be published, with its manifest as it is published."""
+    """An assembled and tested stack that is to be published, with its manifest as it is published.
+
+    `checks` are those of packages in the published root, which the `kind` asks.
+    """
 
     stack: StackManifest
     target: ReleaseTarget
+    checks: PackageChecks
 
     def refuse(self, tree: ReleaseTree) -> None:
         """Raise Refused if the root has a product of another kind by this name."""
@@ -85,8 +89,9 @@ def stage(tree: Path, target: ReleaseTarget, tested: TestedStack, revision: str 
         raise BadTask(message, hint="build it for the folder that it is published to")
     outcomes = {result.name: result.outcome.value for result in tested.results}
     published = replace(manifest, origin=tested.origin, revision=revision, outcomes=outcomes)
+    checks = PackageChecks(Path(target.root))
     return StackRelease(
-        kind=stack_kind.stack_kind(PackageChecks(Path(target.root)).problems),
+        kind=stack_kind.stack_kind(checks.problems),
         product=manifest.name,
         folder=tree,
         manifest=stack_release.encode_manifest(published),
@@ -94,6 +99,7 @@ def stage(tree: Path, target: ReleaseTarget, tested: TestedStack, revision: str 
         metadata={stack_release.TESTS: tested.encoded},
         stack=published,
         target=target,
+        checks=checks,
     )
 
 
@@ -114,10 +120,9 @@ def publish_through(transport: TreeTransport, request: PublishRequest, clock: Cl
     assert isinstance(release, StackRelease)
     packages, store = release.stack.packages, PackageStore(transport, root, clock)
     tree = publication.refuse_early(transport, request)
-    checks = PackageChecks(root)
-    if release.is_current(tree) and not any(map(checks.problems, packages)):
+    if release.is_current(tree) and not any(map(release.checks.problems, packages)):
         outcome = publication.publish(transport, request, say)
-        return replace(_observed(request, outcome), removed_packages=_collect(store, request.by, say))
+        return replace(_observed(request, outcome, release.checks), removed_packages=_collect(store, request.by, say))
     with store.reserve(release.product, packages, request.by) as token:
         copied = store.copy(release.folder, packages, token, say)
         fresh = replace(release, kind=stack_kind.stack_kind(PackageChecks(root).problems))
@@ -125,7 +130,7 @@ def publish_through(transport: TreeTransport, request: PublishRequest, clock: Cl
         outcome = publication.publish(transport, request, say)
         removed = _collect(store, request.by, say)
     leftovers = store.staged(token)
-    observed = _observed(request, outcome)
+    observed = _observed(request, outcome, PackageChecks(root))
     return replace(
         observed,
         copied=len(copied),
@@ -167,12 +172,11 @@ def _collect(store: PackageStore, actor: str, say: Say) -> tuple[str, ...]:
     return removed
 
 
-def _observed(request: PublishRequest, outcome: PublishOutcome) -> PublishedStack:
+def _observed(request: PublishRequest, outcome: PublishOutcome, checks: PackageChecks) -> PublishedStack:
     """Return the observation of a publication for its gate, from the root as it was read back."""
     tree, kind, version = outcome.tree, request.release.kind, outcome.tree.current
     manifest, root = stack_kind.manifest_of(tree, version), Path(request.target.root)
     packages = manifest.packages if manifest is not None else ()
-    checks = PackageChecks(root)
     changes = stack_difference.compare_manifests(stack_kind.manifest_of(tree, outcome.before), manifest)
     return PublishedStack(
         version=version,
