@@ -171,6 +171,8 @@ def follow(view: TreeView, path: str) -> Reached:
     waiting, here, hops = path.split("/")[::-1], "", 0
     while waiting:
         part = waiting.pop()
+        if here in view.listing.files:  # not even `file/..` leads anywhere
+            return Reached()
         if part in ("", "."):
             continue
         if part == "..":

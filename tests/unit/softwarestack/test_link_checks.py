@@ -1,5 +1,9 @@
 """Checks of an assembled tree, kind by kind, on trees that are written by hand."""
 
+import contextlib
+import os
+import random
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -183,3 +187,41 @@ def test_a_scan_lists_packages_as_their_own_reader_does(tmp_path: Path) -> None:
     listing = tree_scan.scan(tmp_path, RULES)
     mine = package_files.encode(tree_scan.package_files(listing, folder("app")))
     assert mine == package_files.encode(package_listing.list_package(tmp_path / "packages" / folder("app")))
+
+
+def test_links_lead_where_the_kernel_says(tmp_path: Path) -> None:
+    """Random trees of folders, files and links: each path ends where the kernel of this machine ends, or nowhere for both."""
+    seed = random.randrange(1 << 32)
+    print(f"seed {seed}")
+    chance = random.Random(seed)
+    names, outcomes = ("a", "b", "c", "d"), Counter[str]()
+    for number in range(80):
+        root = tmp_path / str(number)
+        (root / "packages").mkdir(parents=True)
+        (root / "modules").mkdir()
+        links = []
+        for _ in range(25):
+            path = root / "packages" / "/".join(chance.choices(names, k=chance.randint(1, 3)))
+            with contextlib.suppress(OSError):
+                # the kernel would follow links of parents, and write elsewhere than the name says
+                if any(parent.is_symlink() for parent in (path, *path.parents)) or path.exists():
+                    continue
+                path.parent.mkdir(parents=True, exist_ok=True)
+                kind = chance.random()
+                if kind < 0.6:
+                    path.symlink_to("/".join(chance.choices((*names, "..", "."), k=chance.randint(1, 4))))
+                    links.append(path)
+                elif kind < 0.8:
+                    path.mkdir()
+                else:
+                    path.write_text("")
+        plan = TreePlan(root="/software", stack="s", closures={}, system=SYSTEM, exists=lambda path: False)
+        view = TreeView(listing=tree_scan.scan(root, RULES), plan=plan)
+        for link in links:
+            reached = link_checks.follow(view, link.relative_to(root).as_posix())
+            outcomes["escapes" if reached.escapes else "inside" if reached.inside else "nowhere"] += 1
+            if not reached.escapes:
+                end = Path(os.path.realpath(link)).relative_to(root).as_posix() if link.exists() else ""
+                assert reached.inside == end, (link, reached)
+    assert len(outcomes) == 3, outcomes
+    assert min(outcomes.values()) > 3, outcomes
