@@ -50,7 +50,10 @@ def missing() -> list[str]:
 def install() -> None:
     """Install the lacking packages with apt-get, and fetch the sources of the stack. Needs root on Debian."""
     packages = sorted({package for _, package in _lacking()})
-    commands = [["apt-get", "update"], *([["apt-get", "install", "--yes", "--no-install-recommends", *packages]] if packages else [])]
+    commands = [
+        ["apt-get", "update"],
+        *([["apt-get", "install", "--yes", "--no-install-recommends", *packages]] if packages else []),
+    ]
     for command in commands:
         environment = os.environ | {"DEBIAN_FRONTEND": "noninteractive"}
         subprocess.run(command, check=True, env=environment, stdout=subprocess.DEVNULL, timeout=INSTALL_SECONDS)

@@ -90,7 +90,7 @@ class Site:
                 path.unlink()
 
     def change(self, name: str, old: str = "", new: str = "") -> None:
-        """Replace a text in the easyconfig of a package; without one, add a line at its end, by default one that no other site adds."""
+        """Replace a text in the easyconfig of a package; without one, add a line, by default the site's own."""
         path, new = self.easyconfig(name), new or f"# {self.name}\n" * (not old)
         text = path.read_text()
         assert old in text, f"{path.name} has no {old!r}"
