@@ -46,9 +46,9 @@ class ResolvedStack:
     graph: BuildGraph
     files: tuple[bytes, ...]
 
-    def planned(self, cached: Iterable[str]) -> StackPlan:
-        """Return the plan of the builds, of which `cached` are done."""
-        return stack_plan.plan(self.graph, cached)
+    def planned(self, cached: Iterable[str], measured: Mapping[str, float] | None = None) -> StackPlan:
+        """Return the plan of the builds, of which `cached` are done; `measured` has seconds of earlier builds by hash or name."""
+        return stack_plan.plan(self.graph, cached, measured)
 
 
 def resolve(spec: StackSpec, folder: Path, origin: str = "") -> ResolvedStack:

@@ -13,6 +13,7 @@ from workflows.app.run_options import Pipeline, Wish
 from workflows.app.runs import build_retries
 from workflows.app.specs import file_origins, sources
 from workflows.app.specs.sources import NoSpec
+from workflows.app.stacks import build_durations
 from workflows.engines.folders import StateFolder
 from workflows.plan.model import Plan
 from workflows.softwarestack import stack_resolution
@@ -68,7 +69,7 @@ def _plan(
     at_once: int = 0,
 ) -> Plan:
     stack = resolved or resolve(path, loaded, wish.source)
-    builds = stack.planned(cached_here(loaded) if cached is None else cached)
+    builds = stack.planned(cached_here(loaded) if cached is None else cached, build_durations.measured_here())
     return compile_stack(loaded, stack, builds, wish.until, again=wish.again, at_once=at_once)
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from workflows.app.stacks import build_durations
 from workflows.softwarestack import build_tasks, easybuild_lock, spack_lock, stack_plan
 from workflows.softwarestack.bounded_files import read_bounded
 from workflows.softwarestack.build_graph import BuildGraph, LockError, PackageNode
@@ -117,8 +118,9 @@ class PlannedStack:
 def prepare(source: str, cache: Path | None, durations: Path | None, slots: Sequence[int]) -> PlannedStack:
     """Return the plan of a lock, or of the lock that a stack spec names.
 
-    `cache` is the folder of a build cache, by default that of the spec; `durations` is a JSON object of seconds by hash or package
-    name. Raises `LockError` for unusable files, `SpecErrors` for an unusable spec.
+    `cache` is the folder of a build cache, by default that of the spec. `durations` is a JSON object of seconds by hash or package
+    name, which wins over what earlier runs on this machine measured. Raises `LockError` for unusable files, `SpecErrors` for an
+    unusable spec.
     """
     graph, spec = _planned_source(Path(source))
     available = cached_hashes(cache) if cache else frozenset[str]()
@@ -126,8 +128,10 @@ def prepare(source: str, cache: Path | None, durations: Path | None, slots: Sequ
         from workflows.app.stacks import stack_pipeline
 
         available |= stack_pipeline.cached_here(spec, cache)
-    measured = _durations(durations) if durations else {}
-    return PlannedStack(stack_plan.plan(graph, available, measured), tuple(slots or SLOTS))
+    measured, stated = build_durations.measured_here(), _durations(durations) if durations else {}
+    # a plan prefers seconds by hash, so a name that the file states must not meet a measured hash
+    kept = {key: value for key, value in measured.items() if key not in graph.nodes or graph.nodes[key].name not in stated}
+    return PlannedStack(stack_plan.plan(graph, available, kept | stated), tuple(slots or SLOTS))
 
 
 def graph_of(source: str) -> BuildGraph:
