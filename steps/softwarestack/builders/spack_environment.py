@@ -34,16 +34,16 @@ _CONNECT_SECONDS: Final = 10
 _AGAIN: Final = "render the stack again"
 
 
-class _LockMeta(Struct, frozen=True, rename="kebab"):
+class _LockFormat(Struct, frozen=True, rename="kebab"):
     file_type: str = ""
     lockfile_version: int = 0
     specfile_version: int = 0
 
 
-class _LockFile(Struct, frozen=True, omit_defaults=True):
+class _LockContent(Struct, frozen=True, omit_defaults=True):
     """`spack.lock`: packages stay as they are written, since their hash is that of their content."""
 
-    meta: _LockMeta = field(name="_meta")
+    meta: _LockFormat = field(name="_meta")
     concrete_specs: dict[str, msgspec.Raw]
     roots: tuple[dict[str, Any], ...] = ()
     spack: dict[str, Any] = {}
@@ -127,7 +127,7 @@ def module_path(package: StackPackage) -> str:
     return f"{MODULES}/{spack_layout.module_name(package.name, package.version, package.hash)}.lua"
 
 
-def _scope(stack: StackInput, spack: SpackFiles, lock: _LockFile, place: BuildPlace, indices: str) -> Iterator[tuple[str, Any]]:
+def _scope(stack: StackInput, spack: SpackFiles, lock: _LockContent, place: BuildPlace, indices: str) -> Iterator[tuple[str, Any]]:
     """Yield the sections of the configuration scope by name. All paths are those of the sandbox."""
     work = place.workspace
     yield (
@@ -153,7 +153,7 @@ def _mirror(folder: str) -> dict[str, Any]:
     return {"url": f"file://{folder}", "source": True, "binary": False}
 
 
-def _modules(stack: StackInput, lock: _LockFile, place: BuildPlace) -> dict[str, Any]:
+def _modules(stack: StackInput, lock: _LockContent, place: BuildPlace) -> dict[str, Any]:
     """Return the settings by which Spack writes a module file for Lmod after each install."""
     lmod = {
         "core_compilers": _compilers(lock),
@@ -166,7 +166,7 @@ def _modules(stack: StackInput, lock: _LockFile, place: BuildPlace) -> dict[str,
     return {"enable": ["lmod"], "arch_folder": False, "roots": {"lmod": f"{place.modules}/{MODULES}"}, "lmod": lmod}
 
 
-def _compilers(lock: _LockFile) -> list[str]:
+def _compilers(lock: _LockContent) -> list[str]:
     """Return the compilers of a lock, such as `gcc@12.2.0`: with all of them as core compilers, all modules lie in one folder."""
     names = set[str]()
     for spec in map(_spec, lock.concrete_specs.values()):
@@ -184,9 +184,9 @@ def _settings(data: bytes) -> dict[str, Any]:
         raise BadTask(f"the settings of spack.yaml are no JSON object: {error}", hint=_AGAIN) from error
 
 
-def _lock_file(data: bytes) -> _LockFile:
+def _lock_file(data: bytes) -> _LockContent:
     try:
-        return msgspec.json.decode(data, type=_LockFile)
+        return msgspec.json.decode(data, type=_LockContent)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise BadTask(f"spack.lock is no lock: {error}", hint=_AGAIN) from error
 
