@@ -4,6 +4,8 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
+from msgspec.structs import replace
+
 from steps.softwarestack import lmod_modules
 from steps.softwarestack.bounded_process import BoundedEnd
 from steps.softwarestack.contract.stack_input import StackTestCase
@@ -27,25 +29,45 @@ def module_routes(site: TreeSite) -> tuple[ModuleRoute, ...]:
     return lmod_modules.routes(ended.out, site.modules_root)
 
 
-def load_all(site: TreeSite, routes: tuple[ModuleRoute, ...], say: Callable[[str], None]) -> Iterator[StackTestResult]:
-    """Yield a result for the module of each package of the tree: it and all that it needs load in a clean environment."""
+def first_routes(site: TreeSite) -> tuple[ModuleRoute, ...]:
+    """Return the modules that users see first, by the names of their files: what can be loaded where Lmod's spider fails."""
+    return tuple(
+        ModuleRoute(
+            name=path.relative_to(site.tree / folder).as_posix().removesuffix(".lua"), path=path.relative_to(site.tree).as_posix()
+        )
+        for folder in site.start
+        for path in sorted((site.tree / folder).rglob("*"))
+        if path.is_file()
+    )
+
+
+def load_all(
+    site: TreeSite, routes: tuple[ModuleRoute, ...], say: Callable[[str], None], unlisted: str = ""
+) -> Iterator[StackTestResult]:
+    """Yield a result for the module of each package of the tree: it and all that it needs load in a clean environment.
+
+    `unlisted` says why modules without a route could not be tried, if Lmod's spider failed.
+    """
     names = [package.module for package in site.stack.installed if package.module]
     with ThreadPoolExecutor(max_workers=_LOADS_AT_ONCE) as beside:
-        for result in beside.map(lambda name: _load(site, routes, name), names):
+        for result in beside.map(lambda name: _load(site, routes, name, unlisted), names):
             if result.outcome is not StackTestOutcome.PASS:
                 say(f"module {result.name}: {result.outcome.value}: {result.output}")
             yield result
 
 
-def _load(site: TreeSite, routes: tuple[ModuleRoute, ...], module: str) -> StackTestResult:
+def _load(site: TreeSite, routes: tuple[ModuleRoute, ...], module: str, unlisted: str) -> StackTestResult:
+    result = StackTestResult(name=module, kind=StackTestKind.LOAD, outcome=StackTestOutcome.PASS)
     route = lmod_modules.route_of(module, routes)
+    if route is None and unlisted:
+        return replace(result, outcome=StackTestOutcome.ERROR, output=site.text(unlisted))
     if route is None:
         text = "Lmod does not find it: nothing that users can load adds its folder to MODULEPATH"
-        return StackTestResult(name=module, kind=StackTestKind.LOAD, outcome=StackTestOutcome.FAIL, output=text)
+        return replace(result, outcome=StackTestOutcome.FAIL, output=text)
     outcome, output, ended, variables = _loaded(site, route.load)
     if outcome is StackTestOutcome.PASS and not lmod_modules.is_loaded(route.name, variables):
         outcome, output = StackTestOutcome.FAIL, f"Lmod succeeded without loading {route.name}"
-    return StackTestResult(name=module, kind=StackTestKind.LOAD, outcome=outcome, seconds=ended.seconds, output=output)
+    return replace(result, outcome=outcome, seconds=ended.seconds, output=output)
 
 
 def _loaded(site: TreeSite, modules: tuple[str, ...]) -> tuple[StackTestOutcome, str, BoundedEnd, dict[str, str]]:

@@ -167,6 +167,10 @@ def test_a_module_file_without_end_is_no_pass(tmp_path: Path, handmade: Handmade
     site = assemble(tmp_path, handmade, stack((*GOOD, "slow")))
     with pytest.raises(LmodError, match=r"spider did not list the modules: it was ended after \d+ s"):
         module_tests.module_routes(site)
+    first = module_tests.first_routes(site)
+    results = {result.name: result for result in module_tests.load_all(site, first, print, unlisted="no spider")}
+    outcomes = {name: results[name].outcome for name in ("Core/GCC/12", "Core/slow/1.0", "Compiler/GCC/12/app/1.0")}
+    assert list(outcomes.values()) == [PASS, TIMEOUT, ERROR], results
 
 
 def run(site: TreeSite, *command: str, modules: Iterable[str] = ("GCC/12", "app/1.0"), seconds: int = 20) -> StackTestResult:

@@ -94,11 +94,18 @@ def _of(result: StackTestResult) -> Finding:
 
 
 def _summed(findings: list[tuple[str, Finding]]) -> Verdict:
-    """Return the first failed finding, else the first finding, as the gate's verdict, followed by the names of the other tests."""
-    name, first = next((pair for pair in findings if pair[1].status is Status.FAIL), findings[0])
+    """Return the first finding of the worst kind as the gate's verdict, followed by the names of the other tests."""
+    name, first = min(findings, key=lambda pair: _rank(pair[1]))
     others = sorted({other for other, _ in findings if other != name})
     tail = f"; also {plain_text.some(others, _MOST_NAMED)}" if others else ""
     return replace(first, seen=f"{plain_text.count(len(others) + 1, 'test')} did not pass: {first.seen}{tail}").verdict(GATE)
+
+
+def _rank(finding: Finding) -> int:
+    """Return 0 for a failed test, 1 for one that could not be run, which may be a consequence, 2 for one without a result."""
+    if finding.status is not Status.FAIL:
+        return 2
+    return 1 if finding.failure_class is FailureClass.RUNTIME else 0
 
 
 def _notes(seen: StackTested) -> list[str]:
