@@ -12,7 +12,7 @@ MOST_BYTES = 400_000
 """Most bytes of a file: it is part of a ConfigMap, which holds 1 MiB with everything else."""
 
 
-class ObjectFile(Struct, frozen=True, kw_only=True):
+class TaskObjects(Struct, frozen=True, kw_only=True):
     """A file in the tasks folder: its name, and the digest of its content."""
 
     name: str
@@ -28,12 +28,12 @@ def encode(objects: Iterable[dict[str, Any]]) -> bytes:
     return canonical(list(objects))
 
 
-def file_of(name: str, data: bytes) -> ObjectFile:
+def file_of(name: str, data: bytes) -> TaskObjects:
     """Return the name and digest by which a task refers to a file."""
-    return ObjectFile(name=name, digest=digest_bytes(data))
+    return TaskObjects(name=name, digest=digest_bytes(data))
 
 
-def decode(file: ObjectFile, data: bytes) -> tuple[dict[str, Any], ...]:
+def decode(file: TaskObjects, data: bytes) -> tuple[dict[str, Any], ...]:
     """Return the objects of a file. Raises NotTheObjects."""
     if digest_bytes(data) != file.digest:
         raise NotTheObjects(f"{file.name} has another digest than the task names")

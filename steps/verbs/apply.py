@@ -10,7 +10,7 @@ from steps.clients.kube.api import ApiError
 from steps.contract import fleet, object_files
 from steps.contract.delivery import ConfigMapKeys, KnownHosts, RepositorySecret, ServerCertificates
 from steps.contract.exit import ExitCode
-from steps.contract.object_files import ObjectFile
+from steps.contract.object_files import TaskObjects
 from steps.contract.plain_text import count
 from steps.contract.target_secret import FileSecret
 from steps.contract.verdict import FailureClass, Verdict, failed, passed
@@ -38,7 +38,7 @@ class Arguments(Struct, frozen=True, kw_only=True):
     """
 
     objects: tuple[dict[str, Any], ...] = ()
-    file: ObjectFile | None = None
+    file: TaskObjects | None = None
     node_labels: dict[str, str] = {}
     group_labels: dict[str, dict[str, str]] = {}
     gate: str = ""
@@ -76,7 +76,7 @@ def run(context: Context) -> ExitCode:
     return ExitCode.OK
 
 
-def _file_objects(context: Context, file: ObjectFile | None) -> tuple[Object, ...]:
+def _file_objects(context: Context, file: TaskObjects | None) -> tuple[Object, ...]:
     """Return the objects of a file beside the task; none without a file. Raises BadTask if it is missing or another one."""
     if file is None:
         return ()

@@ -90,7 +90,7 @@ class RegistrySection(Section):
     )
 
 
-class Share(Section):
+class SharedFolder(Section):
     """Section `share` of `factory.yaml`: a folder of an NFS server that all nodes and all projects have."""
 
     server: Address = Field(description="Name or address of the NFS server.", examples=["nas.example.org"])
@@ -135,7 +135,7 @@ class ArgoSection(Section):
     rate_limit: RateLimit = Field(default=RateLimit(), description="How fast pods are created.")
 
 
-class Quota(Section):
+class ProjectQuota(Section):
     """Section `projects.*.quota` of `factory.yaml`: the most that a project's pods may request together."""
 
     cpu: Quantity = Field(default="64", description="CPU cores.", examples=["128"])
@@ -151,10 +151,10 @@ class BuildPod(Section):
     memory: Quantity = Field(default="2Gi", description="Memory.", examples=["4Gi"])
 
 
-class Project(Section):
+class FactoryProject(Section):
     """A project of `factory.yaml`: a namespace with a quota and a priority, and the developers who submit builds in it."""
 
-    quota: Quota = Field(default=Quota(), description="The most that its pods may request together.")
+    quota: ProjectQuota = Field(default=ProjectQuota(), description="The most that its pods may request together.")
     pod: BuildPod = Field(default=BuildPod(), description="Requests of containers that state none.")
     priority: Annotated[int, Field(ge=1, le=1_000_000)] = Field(
         default=1000, description="Pods of a higher number go first and may evict others.", examples=[1000]
@@ -233,7 +233,7 @@ class FactorySpec(PipelineSpec):
     os: OsSettings = Field(default=OsSettings(), description="The operating system that the machines run.")
     rke2: Rke2Settings = Field(default=Rke2Settings(), description="RKE2.")
     storage: Storage = Field(default=Storage(), description="Storage class for build volumes.")
-    share: Share | None = Field(
+    share: SharedFolder | None = Field(
         default=None, description="Folder that all nodes share, mounted as claim `share` in each project; default: none."
     )
     check_image: Image = Field(
@@ -243,8 +243,8 @@ class FactorySpec(PipelineSpec):
     )
     registry: RegistrySection = Field(default=RegistrySection(), description="The registry.")
     argo: ArgoSection = Field(default=ArgoSection(), description="Argo Workflows.")
-    projects: Annotated[Mapping[DnsLabel, Project], Field(min_length=1, max_length=20)] = Field(
-        default={"builds": Project()},
+    projects: Annotated[Mapping[DnsLabel, FactoryProject], Field(min_length=1, max_length=20)] = Field(
+        default={"builds": FactoryProject()},
         description="Projects by name, which is the name of their namespace.",
         examples=[{"software": {}}],
     )

@@ -70,8 +70,9 @@ def _checked(document: Any) -> dict[str, Any]:
     if not isinstance(document, dict) or KINDS.get(str(document.get("kind"))) != document.get("apiVersion"):
         kind = document.get("kind") if isinstance(document, dict) else type(document).__name__
         raise ValueError(f"a document of kind {str(kind)[:60]}: a pipeline file has {' and '.join(KINDS)} alone")
-    meta = document.get("metadata")
-    name = meta.get("name") if isinstance(meta, dict) else None
+    written = document.get("metadata")
+    meta: dict[str, Any] = written if isinstance(written, dict) else {}
+    name = meta.get("name")
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise ValueError(f"{document['kind']} without a valid name: {str(name)[:60]!r}")
     if document["kind"] == "WorkflowTemplate" and not isinstance(document.get("spec"), dict):

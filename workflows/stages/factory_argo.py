@@ -11,6 +11,7 @@ from workflows.stages.factory_site import ARGO_CRDS, ARGO_SPACE, FactorySite, co
 from workflows.stages.stage import Object, Rule, Stage, Step, task
 
 ID: Final = "factory_argo"
+ARGO: Final = "argo_workflows"
 CONTROL, FUNCTIONAL = f"{ID}/control", f"{ID}/functional"
 CHECK, INLINE = "workflow", "workflow-inline"
 MARGIN_SECONDS, CHECK_SECONDS = 300, 600
@@ -21,7 +22,7 @@ _SPACE = (rights.CHECK_NAMESPACE,)
 
 def build(site: FactorySite) -> Stage:
     """Return stage factory_argo."""
-    chosen = tuple(release for release in site.releases.values() if release.stage == ID)
+    chosen = tuple(release for release in site.releases.values() if release.id == ARGO)
     release = chosen[0]
     expectations: Object = {
         "releases": [manifest_objects.expected_release(site, release)],

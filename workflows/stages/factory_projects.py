@@ -6,7 +6,7 @@ from typing import Final
 
 from steps.contract.task import Verb
 from steps.stages.factory_projects.contract import BUILDER, DEVELOPER
-from workflows.spec.factory_spec import Project
+from workflows.spec.factory_spec import FactoryProject
 from workflows.stages import rights
 from workflows.stages.factory_site import FactorySite, control_step, judge, metadata, namespace
 from workflows.stages.stage import Change, Object, Rule, Stage, Step, task
@@ -74,7 +74,7 @@ def priority_class(project: str) -> str:
     return f"project-{project}"
 
 
-def _hard(project: Project) -> dict[str, str]:
+def _hard(project: FactoryProject) -> dict[str, str]:
     quota = project.quota
     return {
         "requests.cpu": quota.cpu,
@@ -84,12 +84,12 @@ def _hard(project: Project) -> dict[str, str]:
     }
 
 
-def _wanted(name: str, project: Project) -> Object:
+def _wanted(name: str, project: FactoryProject) -> Object:
     requests = {"cpu": project.pod.cpu, "memory": project.pod.memory}
     return {"name": name, "hard": _hard(project), "requests": requests, "priority": project.priority}
 
 
-def _apply(name: str, project: Project) -> Step:
+def _apply(name: str, project: FactoryProject) -> Step:
     """Return the task that applies the objects of one project; one for each, because a task file holds at most 8 kB."""
     space = (name,)
     verbs = ("get", "create", "patch")
@@ -125,7 +125,7 @@ def _reads(site: FactorySite) -> tuple[Rule, ...]:
     )
 
 
-def _objects(name: str, project: Project) -> list[Object]:
+def _objects(name: str, project: FactoryProject) -> list[Object]:
     """Return the objects of a project in the order in which they are applied."""
     quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": metadata("project", name), "spec": {"hard": _hard(project)}}
     requests = {"cpu": project.pod.cpu, "memory": project.pod.memory}

@@ -12,7 +12,7 @@ from steps.clients.bounded_answers import ReadLimits
 from steps.clients.kube import kubeconfig
 from steps.clients.kube.api import FIELD_MANAGER, ApiError, Http
 from steps.errors import Conflict, Garbled, NotUnderstood, Unreachable
-from steps.stages.shared.kube_reader import Access
+from steps.stages.shared.kube_reader import AccessQuestion
 
 T = TypeVar("T")
 REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
@@ -168,7 +168,7 @@ class Kube:
         ordered = sorted(events, key=lambda event: event.metadata.creation_timestamp)
         return tuple(f"{event.reason}: {event.message}" for event in ordered)
 
-    def may(self, access: Access) -> bool:
+    def may(self, access: AccessQuestion) -> bool:
         """Return True if the authorizer of the API server allows a request; nothing is carried out or stored."""
         attributes = {
             "verb": access.verb,

@@ -69,7 +69,7 @@ def questions(projects: Mapping[str, Iterable[str]]) -> Iterator[Question]:
         other = next((name for name in names if name != project), "default")
         # a token of an account is in these groups: https://kubernetes.io/docs/reference/access-authn-authz/service-accounts-admin/
         own = (_SERVICE_ACCOUNTS, f"{_SERVICE_ACCOUNTS}:{project}", "system:authenticated")
-        subjects = [(f"system:serviceaccount:{project}:{DEVELOPER}", own)]
+        subjects: list[tuple[str, tuple[str, ...]]] = [(f"system:serviceaccount:{project}:{DEVELOPER}", own)]
         # a group may be that of several projects, so its members may submit in another one
         subjects += [(f"member of {group}", (group, "system:authenticated")) for group in projects[project]]
         for subject, groups in subjects:

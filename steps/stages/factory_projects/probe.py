@@ -12,7 +12,7 @@ from steps.stages.factory_projects.contract import (
     Question,
     questions,
 )
-from steps.stages.shared.kube_reader import Access, AccessReader, KubeReader, Scope
+from steps.stages.shared.kube_reader import AccessQuestion, AccessReader, KubeReader, Scope
 from steps.stages.shared.probe_charts import read_argument
 from steps.stages.shared.probe_workloads import ObjectMeta
 
@@ -25,14 +25,14 @@ class _Named(Struct, frozen=True):
     metadata: ObjectMeta = ObjectMeta()
 
 
-class _QuotaStatus(Struct, frozen=True):
+class _CountedQuota(Struct, frozen=True):
     hard: dict[str, str] = {}
 
 
 class _RawQuota(Struct, frozen=True):
     """A ResourceQuota as the API returns it; its status is set by the controller that counts."""
 
-    status: _QuotaStatus = _QuotaStatus()
+    status: _CountedQuota = _CountedQuota()
 
 
 class _LimitItem(Struct, frozen=True, rename="camel"):
@@ -87,7 +87,7 @@ def _project(kube: KubeReader, name: str) -> ProjectState:
 
 def _ask(kube: AccessReader, question: Question) -> AccessAnswer:
     deed = question.deed
-    access_question = Access(
+    access_question = AccessQuestion(
         user=question.subject,
         groups=question.groups,
         namespace=question.namespace,

@@ -44,7 +44,7 @@ class KubeReader(Protocol):
         """Return the events of one object as `Reason: message` lines, oldest first."""
 
 
-class Access(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class AccessQuestion(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A request as an authorizer sees it: who makes it, and what it does.
 
     `subresource` is `log` for `pods/log`; an empty `namespace` is cluster-wide.
@@ -62,5 +62,5 @@ class Access(Struct, frozen=True, kw_only=True, omit_defaults=True):
 class AccessReader(KubeReader, Protocol):
     """Read access to the target cluster, with questions to its authorizer."""
 
-    def may(self, access: Access) -> bool:
+    def may(self, access: AccessQuestion) -> bool:
         """Return True if the API server's authorizer allows a request (SubjectAccessReview), which is not carried out."""
