@@ -10,6 +10,7 @@ from steps.contract.plain_text import count
 from workflows.app.specs import sources
 from workflows.host_keys import enrolment, known_hosts, model
 from workflows.host_keys.model import KeyState, ScannedKey
+from workflows.spec import load_factory
 
 
 class NotConfirmed(ValueError):
@@ -85,7 +86,7 @@ def scan(source: str, out: Path | None, replace: Sequence[str]) -> KeyScan:
 
     `replace` names the hosts whose key may change.
     """
-    spec = sources.read(source)[1]
+    spec = load_factory(source).cluster if sources.is_factory(source) else sources.read(source)[1]
     targets = enrolment.scan_targets(spec, sources.beside(source), out)
     replaced = enrolment.replaceable_places(targets, replace)
     rows = enrolment.scan_host_keys(targets)

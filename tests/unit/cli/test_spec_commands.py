@@ -361,7 +361,7 @@ def test_a_file_of_another_kind_is_one_error_that_says_what_it_is(
     assert fix in err
 
 
-@pytest.mark.parametrize("command", ["run", "host-keys", "inventory"])
+@pytest.mark.parametrize("command", ["run", "inventory"])
 def test_a_factory_is_no_cluster(call: Call, tmp_path: Path, command: str) -> None:
     path = tmp_path / "factory.yaml"
     path.write_text("apiVersion: bringup/v1\nkind: Factory\nname: x\n")

@@ -23,8 +23,11 @@ COMMAND = re.compile(r"^(?:\$ )?(?:sudo )?(?:uv run )?bringup ([^#\n]+)", re.MUL
 BASES = {
     "# part of cluster.yaml": ROOT / "workflows/spec/starter.yaml",
     "# part of image.yaml": Path(examples.__file__).parent / "images/image.yaml",
+    "# part of factory.yaml": Path(examples.__file__).parent / "factories/factory.yaml",
 }
 """First line of a snippet → the whole spec that it is laid over."""
+RELEASED = "apiVersion: argoproj.io/v1alpha1\nkind: WorkflowTemplate\nmetadata: {name: a}\nspec: {entrypoint: a, templates: []}\n"
+"""Content of the pipeline files that a factory's snippet names."""
 NOT_HERE = "locked"
 """A finding about the lock file, which lies beside an image spec and is in no guide."""
 
@@ -52,6 +55,9 @@ def test_a_spec_of_a_guide_is_valid(page: Path, body: str, tmp_path: Path) -> No
     for role in document.get("roles", ()):
         (tmp_path / role["path"] / "tasks").mkdir(parents=True)
         (tmp_path / role["path"] / "tasks/main.yml").write_text("[]\n")
+    for pipeline in document.get("pipelines", ()):
+        (tmp_path / pipeline["file"]).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / pipeline["file"]).write_text(RELEASED)
     file = tmp_path / "spec.yaml"
     file.write_text(yaml.safe_dump(document))
     checked = spec_findings.check(str(file), recipes.image_issues)
