@@ -19,10 +19,18 @@ ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
 """Characters of the random suffixes in Kubernetes' names."""
 
 
-def suffix(*parts: object) -> str:
-    """Return five characters that look like Kubernetes' random suffix but depend only on `parts`."""
+def suffix(*parts: object, length: int = 5) -> str:
+    """Return characters that look like Kubernetes' random suffix but depend only on `parts`; five, as Kubernetes has them."""
     number = int.from_bytes(hashlib.sha256(repr(parts).encode()).digest()[:8], "big")
-    return "".join(ALPHABET[number // len(ALPHABET) ** place % len(ALPHABET)] for place in range(5))
+    return "".join(ALPHABET[number // len(ALPHABET) ** place % len(ALPHABET)] for place in range(length))
+
+
+def node_suffix(*parts: object) -> str:
+    """Return a suffix for the pod that each node has of a workload.
+
+    Of five characters some would be equal among 10,000 nodes. Kubernetes then draws another one; here a node would get no pod.
+    """
+    return suffix(*parts, length=8)
 
 
 def from_template(template: Obj, name: str, kind: ObjectKind, owner: Obj, *, labels: Obj | None = None, node: str = "") -> Obj:

@@ -263,7 +263,7 @@ def _ensure_slurmd(world: World, nodeset: Obj, node_name: str) -> None:
 def _place(nodeset: Obj, node_name: str) -> Ref:
     """Return namespace and name of the NodeSet's slurmd pod on a node."""
     at = ref(nodeset)
-    return Ref(at.namespace, f"{at.name}-{simulated_pods.suffix(nodeset['metadata']['uid'], node_name)}")
+    return Ref(at.namespace, f"{at.name}-{simulated_pods.node_suffix(nodeset['metadata']['uid'], node_name)}")
 
 
 def _wanted(nodeset: Obj, node: Obj) -> bool:

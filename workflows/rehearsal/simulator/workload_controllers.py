@@ -260,7 +260,7 @@ def _owner(pod: Obj) -> Ref | None:
 
 
 def _pod_name(daemon_set: str, node: str) -> str:
-    return f"{daemon_set}-{simulated_pods.suffix(daemon_set, node)}"
+    return f"{daemon_set}-{simulated_pods.node_suffix(daemon_set, node)}"
 
 
 def _pod(daemon_set: Obj, node: str, revision: str) -> Obj:
