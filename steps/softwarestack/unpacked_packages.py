@@ -65,7 +65,7 @@ class UnpackedPackages:
     def remove_old(self, current: float) -> None:
         """Remove what was unpacked before this machine was started, and packages that no build has used for long.
 
-        `current` is the time in seconds since the epoch. A package that a build still shows is used since less than a build may take.
+        `current` is the time in seconds since the epoch. What a running build shows was used less than a build's time limit ago.
         """
         for folder in self._folder.parent.glob("*"):
             if folder.name != self._folder.name:
