@@ -14,16 +14,19 @@ from msgspec.structs import replace
 
 from steps.clients.clock import Clock
 from steps.clients.releases import preflight, publication, release_rollback, release_signatures
+from steps.clients.releases.local_transport import naming
 from steps.clients.releases.publication import PublishOutcome, PublishRequest, Say
 from steps.clients.releases.release_kind import StagedRelease, files_found
 from steps.clients.releases.release_rollback import RollbackResult
 from steps.clients.releases.release_tree import ReleaseTree
 from steps.clients.releases.tree_operations import TreeTransport
 from steps.contract.canonical import canonical
+from steps.contract.detachment import ExternalLink
 from steps.contract.release_layout import ReleaseTarget
 from steps.errors import BadTask, Refused, StepError
-from steps.softwarestack import package_checks, stack_kind
+from steps.softwarestack import package_checks, package_listing, stack_kind
 from steps.softwarestack.contract import stack_difference, stack_release
+from steps.softwarestack.contract.stack_input import PACKAGES
 from steps.softwarestack.contract.stack_release import PackageContent, PublishedStack, StackManifest, StackManifestError
 from steps.softwarestack.contract.stack_tests import StackTestResult
 from steps.softwarestack.package_checks import PackageChecks
@@ -123,6 +126,7 @@ def publish_through(transport: TreeTransport, request: PublishRequest, clock: Cl
     if release.is_current(tree) and not any(map(release.checks.problems, packages)):
         outcome = publication.publish(transport, request, say)
         return replace(_observed(request, outcome, release.checks), removed_packages=_collect(store, request.by, say))
+    _refuse_leading_out(release, root)
     with store.reserve(release.product, packages, request.by) as token:
         copied = store.copy(release.folder, packages, token, say)
         fresh = replace(release, kind=stack_kind.stack_kind(PackageChecks(root).problems))
@@ -138,6 +142,20 @@ def publish_through(transport: TreeTransport, request: PublishRequest, clock: Cl
         incoming=(*observed.incoming, *leftovers),
         unchanged=outcome.unchanged and not copied,
     )
+
+
+def _refuse_leading_out(release: StackRelease, root: Path) -> None:
+    """Raise Refused, before anything is copied, if a link or module file of an assembled tree leads out of the published root."""
+    stack, links = release.stack, list[ExternalLink]()
+    for package in stack.packages:
+        files = package_listing.list_names(release.folder / PACKAGES / package.folder)
+        links += package_checks.links_out(package, files, str(root))
+    preflight.refuse_links(links)
+    for file in stack.files:
+        with naming(file.name, str(release.folder)):
+            text = (release.folder / file.name).read_bytes().decode(errors="replace")
+        if why := stack_kind.module_problem(text, stack.name, stack):
+            raise Refused(f"module file {file.name} {why}", hint="see the module settings of its recipe, and build it again")
 
 
 def roll_back(

@@ -10,8 +10,8 @@ from msgspec.structs import replace
 from steps.contract.canonical import digest_bytes
 from steps.contract.release_layout import ReleaseFile
 from steps.errors import BadTask, Refused
-from steps.softwarestack import stack_publication
-from steps.softwarestack.contract import stack_release
+from steps.softwarestack import package_listing, stack_publication
+from steps.softwarestack.contract import package_files, stack_release
 from steps.softwarestack.contract.package_files import LISTING
 from steps.softwarestack.stack_kind import local_tree
 from tests.unit.softwarestack.published_stacks import (
@@ -206,5 +206,25 @@ def test_module_files_in_tcl_are_read_too(root: Path, tmp_path: Path) -> None:
     manifest = stack_release.decode_manifest((tree / "manifest.json").read_bytes())
     file = ReleaseFile(name="modules/all/Core/zlib/1.4", digest=digest_bytes(text), size=len(text))
     (tree / "manifest.json").write_bytes(stack_release.encode_manifest(replace(manifest, files=(*manifest.files, file))))
-    (sentence,) = publish(request(tree, root)).wrong_modules
-    assert "modules/all/Core/zlib/1.4 leads to" in sentence
+    with pytest.raises(Refused, match=r"module file modules/all/Core/zlib/1\.4 leads to .*packages/zlib-9\.9-000000000000"):
+        publish(request(tree, root))
+    assert list(root.iterdir()) == []
+
+
+@pytest.mark.parametrize(("target", "leads_out"), [("/build/zlib/src", True), ("../../../etc/motd", True), ("/usr/lib", False)])
+def test_a_link_of_a_package_that_leads_out_is_refused_before_anything_is_copied(
+    root: Path, tmp_path: Path, target: str, leads_out: bool
+) -> None:
+    tree = assembled(tmp_path / "tree", root, ZLIB)
+    place = tree / "packages" / FIRST
+    (place / "src").symlink_to(target)
+    manifest = stack_release.decode_manifest((tree / "manifest.json").read_bytes())
+    listed = package_listing.list_package(place)
+    packages = [replace(row, content=package_files.digest(listed)) if row.folder == FIRST else row for row in manifest.packages]
+    (tree / "manifest.json").write_bytes(stack_release.encode_manifest(replace(manifest, packages=tuple(packages))))
+    if not leads_out:
+        assert publish(request(tree, root)).outside == ()
+        return
+    with pytest.raises(Refused, match=rf"packages/{FIRST}/src leads to {target}"):
+        publish(request(tree, root))
+    assert list(root.iterdir()) == []
