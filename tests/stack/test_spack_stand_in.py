@@ -17,10 +17,10 @@ DEPENDENTS_OF_XZ = {"hwloc@2.9.0", "libxml2@2.9.14", "mpi-ring@1.0", "zstd@1.5.4
 
 
 @pytest.fixture
-def site(tmp_path: Path) -> SpackSite:
+def site(ground: Path, request: pytest.FixtureRequest) -> SpackSite:
     """Return a site with a publish root and a build cache of its own, and a lock that the stand-in made."""
-    tmp_path.chmod(0o755)
-    site = SpackSite(tmp_path / "site", tmp_path / "stacks", tmp_path / "cache", "lab")
+    folder = ground / f"spack-{request.node.originalname[5:25].strip('_')}"
+    site = SpackSite(folder / "site", folder / "stacks", folder / "cache", "lab")
     site.run("lock")
     return site
 
