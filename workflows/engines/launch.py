@@ -18,6 +18,7 @@ from workflows.engines.local.executor import StartProcess, start_process
 from workflows.engines.local.local_engine import LocalEngine, TimePassing
 from workflows.engines.local.result import Observer, RunResult
 from workflows.engines.local.run_settings import RunPaths, default_environment
+from workflows.render import names
 
 PARALLELISM = 8
 """Number of steps that run at the same time; more than there are cores, since most steps wait for something else."""
@@ -44,7 +45,7 @@ def start(
         {template["metadata"]["name"]: template},
         environment=environment(extra, folder.home),
         paths=_paths(folder),
-        parallelism=PARALLELISM,
+        parallelism=slots(template),
         observer=observer,
         passing=_passing(extra),
         start=spawn,
@@ -52,6 +53,13 @@ def start(
     # a rehearsal has a cluster of its own and needs no lock
     with nullcontext() if SIMULATOR in extra else _cluster_lock(folder, template):
         return engine.run()
+
+
+def slots(template: Mapping[str, Any]) -> int:
+    """Return how many steps of a WorkflowTemplate run at the same time: as usual, or more if a graph of builds may have more."""
+    spec = template["spec"]
+    limits = [entry.get("parallelism") for entry in spec["templates"] if entry["name"].endswith(names.GRAPH)]
+    return max(PARALLELISM, *(limit for limit in (spec.get("parallelism"), *limits) if limit), 1)
 
 
 def resume(folder: RunFolder, observer: Observer | None) -> RunResult:

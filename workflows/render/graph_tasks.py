@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 
 from hera.workflows import DAG, Container, Parameter, Task
 
+from workflows.render import names
 from workflows.stages.stage import GraphTask, Stage, Step
 
 MOST_TASKS = 200
@@ -49,7 +50,7 @@ def parallelism_of_workflow(stages: Iterable[Stage]) -> int | None:
 
 def graph_template(container: str) -> str:
     """Return the name of the DAG template of a whole graph, from the name of its container template."""
-    return f"{container}-graph"
+    return f"{container}{names.GRAPH}"
 
 
 def group_template(container: str, group: int) -> str:

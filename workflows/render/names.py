@@ -11,6 +11,10 @@ def template(stage: str, task: str) -> str:
     return dashed(f"{stage}-{task}")
 
 
+GRAPH = "-graph"
+"""End of the name of the DAG template that holds a whole graph of builds."""
+
+
 def short(digest: str) -> str:
     """Return the first 12 hex digits of a digest: enough to tell plans apart, short enough for a name."""
     return digest.removeprefix("sha256:")[:12]

@@ -10,6 +10,7 @@ import pytest
 
 from tests.unit import graph_plans, stand_in_builds
 from tests.unit.simulated_builds import simulate
+from workflows.engines import launch
 from workflows.engines.local.local_engine import LocalEngine
 from workflows.engines.local.result import News, NodeNews, RunResult, record
 from workflows.render.bundle import Bundle, render
@@ -68,6 +69,12 @@ def test_a_group_starts_whatever_became_of_the_groups_before_and_the_whole_run_h
     phases = course.phases()
     assert (phases["a0"], phases["c0"], phases["c1"], phases["judge"]) == ("Failed", *["Succeeded"] * 3)
     assert course.most == 3
+
+
+@pytest.mark.parametrize(("limit", "groups", "slots"), [(0, 1, 8), (3, 1, 8), (40, 1, 40), (40, 2, 40)])
+def test_as_many_builds_run_at_once_as_their_stage_allows(limit: int, groups: int, slots: int) -> None:
+    graph = [GraphTask(name=f"p{number}", shard=number, group=number % groups) for number in range(4)]
+    assert launch.slots(rendered(*graph, parallelism=limit).template) == slots
 
 
 @pytest.fixture
