@@ -91,13 +91,13 @@ def files(
     return written
 
 
-def indices_folder(spack: SpackFiles | None, release: str) -> str:
+def indices_folder(stack: StackInput, release: str) -> str:
     """Return the name of the shared folder with indices over all recipes, which take 53 CPU seconds to make.
 
-    Spack names an index by the namespace of a repository alone, so each set of recipes and each build of Spack has a folder.
+    Spack names an index by the namespace of a repository alone, so stacks do not share them. Recipes of a build are newer than the
+    indices, so Spack indexes these again, which takes some milliseconds each.
     """
-    recipes = [[recipe.path, recipe.sha256] for recipe in spack.recipes] if spack else []
-    key = digest([release, list(spack.repositories) if spack else [], recipes])
+    key = digest([release, stack.name, list(stack.spack.repositories) if stack.spack else []])
     return f"spack-indices-{key.removeprefix('sha256:')[:16]}"
 
 

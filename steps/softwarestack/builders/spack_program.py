@@ -54,7 +54,7 @@ class SpackProgram(PackageBuilder):
 
     def __init__(self, stack: StackInput, content: Mapping[str, bytes], installed: SpackInstallation) -> None:
         self._stack, self._content, self._installed = stack, content, installed
-        self._indices = spack_environment.indices_folder(stack.spack, f"{installed.release} {installed.commit}")
+        self._indices = spack_environment.indices_folder(stack, f"{installed.release} {installed.commit}")
 
     @property
     def name(self) -> str:
@@ -79,7 +79,6 @@ class SpackProgram(PackageBuilder):
             path = place.folder / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(data)
-            os.utime(path, (MTIME, MTIME))  # recipes newer than Spack's indices would make it index them anew
         for name in _FOLDERS:
             (place.folder / name).mkdir(exist_ok=True)
 

@@ -177,23 +177,17 @@ def test_a_package_that_is_no_root_becomes_one() -> None:
     assert lock["roots"] == [{"hash": GCC_RUNTIME, "spec": "gcc-runtime"}]
 
 
-def test_builds_share_indices_with_builds_of_equal_recipes_alone(tmp_path: Path) -> None:
+def test_builds_share_indices_with_builds_of_their_stack_and_of_that_spack_alone(tmp_path: Path) -> None:
     indices, archives = PROGRAM.shared
     config = _section(_written(tmp_path), "config")
     assert (config["misc_cache"], config["source_cache"]) == (f"/build/shared/{indices}", f"/build/shared/{archives}")
-    assert STACK.spack is not None
-    others = [
-        msgspec.structs.replace(STACK.spack, recipes=()),
-        msgspec.structs.replace(STACK.spack, repositories=("site",)),
-        msgspec.structs.replace(STACK.spack, lock=_sha256(b"another lock")),
-    ]
-    names = [
-        SpackProgram(_stack(spack=spack), FILES, SpackInstallation(program="/s", release="0.23.0")).shared[0] for spack in others
-    ]
-    assert len({indices, *names[:2]}) == 3
-    assert names[2] == indices
-    newer = SpackProgram(STACK, FILES, SpackInstallation(program="/s", release="0.23.1"))
-    assert newer.shared != PROGRAM.shared
+    same = _stack(roots=(ZSTD,))
+    other = msgspec.structs.replace(STACK, name="other")
+    installed = SpackInstallation(program="/s", release="0.23.0")
+    names = [SpackProgram(stack, FILES, installed).shared[0] for stack in (same, other)]
+    newer = SpackProgram(STACK, FILES, SpackInstallation(program="/s", release="0.23.1")).shared[0]
+    assert names[0] == indices
+    assert len({indices, names[1], newer}) == 3
 
 
 HOSTILE = {
