@@ -13,24 +13,26 @@ FACTORY = "factory_"
 class FactoryPhase(Struct, frozen=True, kw_only=True):
     """A phase of a factory's build: its name, how long it took, and the goal in seconds, which is the time of the work by hand.
 
-    The time of a rehearsal is not compared with the goal, because its hosts and delays are simulated.
+    The time of a rehearsal is not compared with the goal, because its hosts and delays are simulated; nor is that of a phase that
+    is not `done`, because one of its stages did not pass.
     """
 
     name: str
     seconds: float
     goal: float
     simulated: bool = False
+    done: bool = True
 
     @property
     def sentence(self) -> str:
         """Return the phase as a line: name, time, goal, and if the goal was kept."""
-        kept = "simulated" if self.simulated else "kept" if self.seconds <= self.goal else "missed"
+        kept = "kept" if self.seconds <= self.goal else "missed"
+        kept = "not finished" if not self.done else "simulated" if self.simulated else kept
         return f"phase {self.name}: {drawings.span(self.seconds)} of {self.goal / 60:.0f} min, {kept}"
 
 
 _GOALS = {"preparation of the nodes": 15 * 60.0, "Kubernetes": 30 * 60.0, "services": 30 * 60.0}
 """Phase → seconds. A rebuild by hand takes 30 min for the OS, 15 for the nodes, 30 for RKE2 and 30 for the services."""
-REINSTALL_GOAL = 30 * 60.0
 
 
 def phases(stages: Iterable[model.StageReport], *, simulated: bool = False) -> tuple[FactoryPhase, ...]:
@@ -43,11 +45,11 @@ def phases(stages: Iterable[model.StageReport], *, simulated: bool = False) -> t
 
 def _timed(stages: tuple[model.StageReport, ...], simulated: bool) -> Iterator[FactoryPhase]:
     for name, goal in _GOALS.items():
-        mine = [stage for stage in stages if _phase(stage.id) == name and stage.finished]
-        if mine:
-            yield FactoryPhase(
-                name=name, seconds=sum(stage.finished - stage.started for stage in mine), goal=goal, simulated=simulated
-            )
+        mine = [stage for stage in stages if _phase(stage.id) == name]
+        begun = [stage for stage in mine if stage.started and stage.finished]
+        if begun:
+            seconds, done = sum(stage.finished - stage.started for stage in begun), all(stage.status == "pass" for stage in mine)
+            yield FactoryPhase(name=name, seconds=seconds, goal=goal, simulated=simulated, done=done)
 
 
 def _phase(stage: str) -> str:

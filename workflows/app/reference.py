@@ -188,7 +188,8 @@ def _fault(word: str) -> list[str]:
     lines += [f"looks healthy all the same: {fault.false_green}"] if fault.false_green else []
     lines += [f"needs a spec with {fault.needs}"] if fault.needs else []
     lines += [f"source: {fault.source}"] if fault.source else []
-    return [*lines, f"try it: bringup rehearse --fault {fault.name}"]
+    spec = "factory.yaml " if fault.stage in FACTORY_STAGES else ""
+    return [*lines, f"try it: bringup rehearse {spec}--fault {fault.name}"]
 
 
 def _gate(word: str) -> list[str]:
