@@ -11,7 +11,6 @@ from steps.nodeimage.containment import id_ranges
 from steps.nodeimage.contract import build_keys, image_manifest
 from steps.nodeimage.contract.boot_tests import Firmware
 from steps.nodeimage.contract.resolved_recipe import Recipe
-from steps.nodeimage.netboot import qemu_machine
 from steps.nodeimage.publishing import publication_status
 from workflows.app.images import image_pipeline, image_specs, published_trees, shipped_recipes
 from workflows.app.images.published_trees import TreeLogin
@@ -92,6 +91,8 @@ def prepare(spec: str, options: StartOptions, wish: Wish, login: TreeLogin) -> P
     if is_local and wish.until not in (shipped_recipes.ASKED, shipped_recipes.LOCKED):
         id_ranges.choose()  # refuse a user who cannot build in a mount namespace before packages are fetched
     if is_local and wish.until in ("", image_boot.ID, PUBLISHED):
+        from steps.nodeimage.netboot import qemu_machine  # not needed to find out that nothing has changed
+
         qemu_machine.require(Firmware(name) for name in loaded.boot.firmware)  # its boots come after minutes of building
     return build
 
