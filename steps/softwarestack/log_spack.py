@@ -209,7 +209,7 @@ def _failed_package(text: str) -> str:
 
 def _lines(text: str) -> tuple[str, ...]:
     """Return the lines that Spack marks as errors: its own, causes from a build's log, reasons of servers, and gpg's."""
-    return tuple(line.strip()[:LINE_CHARACTERS] for line in _decisive(text))[:LINES]
+    return tuple(line.strip().removeprefix("==> Error: ")[:LINE_CHARACTERS] for line in _decisive(text))[:LINES]
 
 
 def _decisive(text: str) -> Iterator[str]:

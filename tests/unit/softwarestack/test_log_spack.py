@@ -94,7 +94,7 @@ def test_decisive_lines_of_a_compile_error_are_those_of_the_compiler() -> None:
     verdict = log_spack.read(["spack", "install"], 1, _output("fail_compile_error.txt"))
     assert verdict.phase == "build"
     assert verdict.lines == (
-        "==> Error: ProcessError: Command exited with status 2:",
+        "ProcessError: Command exited with status 2:",
         ">> 6     main.c:4:20: error: 'undeclared_name' undeclared (first use in this function)",
         ">> 10    make: *** [Makefile:3: prog] Error 1",
     )

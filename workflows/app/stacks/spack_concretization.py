@@ -85,7 +85,7 @@ def _run(command: Sequence[str], environment: Path) -> None:
     done = _started(command)
     verdict = log_spack.read(command, done.code, f"{done.out}\n{done.err}")
     if not verdict.is_done:
-        reason = " ".join(line.removeprefix("==> Error: ") for line in verdict.lines[:3]) or "it wrote no reason"
+        reason = " ".join(verdict.lines[:3]) or "it wrote no reason"
         raise LockError(f"{environment}: Spack cannot concretize it: {reason}", "correct the environment")
 
 
