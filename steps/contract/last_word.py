@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from steps.contract import plain_text
 from steps.contract.evidence import Evidence
+from steps.contract.task import Verb
 from steps.contract.verdict import Verdict
 
 FILE = "last-word"
@@ -62,14 +63,16 @@ def render_last_word(record: Evidence, clean: Callable[[str], str]) -> str:
     """Return the last word of a record: `fail 18/24: 18 of 24 GPU nodes pass, …`, redacted by `clean` and truncated if too long.
 
     Returns an empty text for the error of any shard but the first, because a task may have one for each shard of the fleet.
+    Verdicts on builds are as short as errors, because a stack may have a thousand builds, each of which ends with 65 if it failed.
     """
     # each message is added to the Workflow, whose size is limited
     if record.error and record.shard:
         return ""
+    is_short = bool(record.error) or (record.verb == Verb.BUILD and record.shard > 0)
     summary = summary_of(record.verdict)
     counted = f" {summary.passed}/{summary.nodes}" if summary.nodes else ""
     text = f"{summary.status}{counted}" + (f": {summary.reason}" if summary.reason else "")
-    return _cut(clean(text), ERROR if record.error else LONGEST)
+    return _cut(clean(text), ERROR if is_short else LONGEST)
 
 
 def render_failure(reason: str) -> str:

@@ -14,6 +14,7 @@ from workflows.render import graph_tasks, manifest_policy
 from workflows.render.bundle import Bundle, render
 from workflows.render.grammar.findings import refused
 from workflows.render.grammar.lint import lint
+from workflows.softwarestack import build_batches
 from workflows.stages.stage import GraphTask, Stage
 
 CONTAINER = "stack-build-package"
@@ -127,3 +128,18 @@ def test_the_digest_of_a_stage_covers_its_graph_and_is_as_before_without_one() -
 def test_every_task_of_a_graph_counts_in_the_size_of_argos_workflow() -> None:
     nodes = [submission.nodes(graph_plans.plan(chain(length)), {"shards": 0, "agents": 0}, 2) for length in (1, 11)]
     assert nodes[1] - nodes[0] == 10 * 2
+
+
+def test_argo_can_store_a_run_of_as_many_batches_as_a_stack_may_have() -> None:
+    needs = range(3)  # what most packages of published locks wait for directly, at most
+    graph = [
+        GraphTask(
+            name=f"netcdf-fortran-{number:04x}",
+            shard=number,
+            after=tuple(f"netcdf-fortran-{number - back - 1:04x}" for back in needs if number % 200 > back),
+            group=number // 200,
+        )
+        for number in range(build_batches.MOST)
+    ]
+    plan = graph_plans.plan(graph, 16)
+    assert submission.check(plan, render(plan, graph_plans.build)) <= submission.LIMIT

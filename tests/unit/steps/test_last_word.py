@@ -88,6 +88,9 @@ def test_a_fanned_out_task_leaves_one_error_at_most() -> None:
     assert last_word.render_last_word(record(broken("no way"), error="no way"), str) == "fail: no way"
     nodes = [NodeVerdict(node="n1", status=Status.PASS)]
     assert last_word.render_last_word(record(of_nodes("s/t", nodes, what="up"), shard=7), str) == "pass 1/1: 1 of 1 nodes: up"
+    build = msgspec.structs.replace(record(broken("x" * 900), shard=7), verb="build")
+    assert len(last_word.render_last_word(build, str).encode()) <= last_word.ERROR
+    assert len(last_word.render_last_word(record(broken("x" * 900), shard=7), str).encode()) > last_word.ERROR
 
 
 @pytest.mark.parametrize(

@@ -196,7 +196,10 @@ def _said(plan: Plan) -> int:
     """
     approvals = sum(0 if stage.approval is None else 1 + (stage.approval.announced == WEBHOOK) for stage in plan.stages)
     tasks = 3 + approvals + sum(len(stage.steps) for stage in plan.stages)  # open, report and seal
-    return len(plan.stages) * SAID_VERDICT + tasks * (1 + RETRY_LIMIT) * SAID_ERROR
+    builds = sum(
+        len(step.graph) for stage in plan.stages for step in stage.steps
+    )  # each may fail, with a verdict as short as an error
+    return len(plan.stages) * SAID_VERDICT + (tasks * (1 + RETRY_LIMIT) + builds) * SAID_ERROR
 
 
 def largest_size(plan: Plan, bundle: Bundle) -> int:
@@ -211,5 +214,7 @@ def check(plan: Plan, bundle: Bundle) -> int:
     size = largest_size(plan, bundle)
     if size > LIMIT:
         shards = max(shard_counts(plan.hosts).values())
-        raise TooLarge(f"{len(plan.stages)} stages over {shards} shards may come to {size} bytes of Workflow; Argo stores {LIMIT}")
+        builds = sum(len(step.graph) for stage in plan.stages for step in stage.steps)
+        extent = f"{shards} shards" if not builds else f"{builds} tasks that build packages"
+        raise TooLarge(f"{len(plan.stages)} stages over {extent} may come to {size} bytes of Workflow; Argo stores {LIMIT}")
     return size
