@@ -17,7 +17,7 @@ from workflows.softwarestack.build_schedule import BuildSchedule
 LIMIT: Final = 200
 """Most batches of one group."""
 MOST: Final = 1400
-"""Most batches of all groups together: Argo stores the state of all in one object of 1 MiB, some 700 bytes for each that is retried."""
+"""Most batches of all groups together: Argo stores the state of all in one object of 1 MiB, 700 bytes for each that is retried."""
 TOLERANCE: Final = 1.05
 """Duration of the batches, as a multiple of the least possible one, above which groups are tried."""
 _SLOTS: Final = 64
