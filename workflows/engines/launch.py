@@ -58,8 +58,9 @@ def start(
 def slots(template: Mapping[str, Any]) -> int:
     """Return how many steps of a WorkflowTemplate run at the same time: as usual, or more if a graph of builds may have more."""
     spec = template["spec"]
-    limits = [entry.get("parallelism") for entry in spec["templates"] if entry["name"].endswith(names.GRAPH)]
-    return max(PARALLELISM, *(limit for limit in (spec.get("parallelism"), *limits) if limit), 1)
+    graphs = (entry.get("parallelism") for entry in spec["templates"] if entry["name"].endswith(names.GRAPH))
+    limits = [int(limit) for limit in (spec.get("parallelism"), *graphs) if limit]
+    return max([PARALLELISM, *limits])
 
 
 def resume(folder: RunFolder, observer: Observer | None) -> RunResult:
