@@ -137,6 +137,11 @@ class Site:
         records = (self.home / "store/runs" / self.runs[-1] / "evidence" / stage / task).rglob("*.json")
         return [json.loads(path.read_text()) for path in sorted(records)]
 
+    def report(self) -> dict[str, Any]:
+        """Return the report of the newest run as data."""
+        data: dict[str, Any] = json.loads((self.home / "store/runs" / self.runs[-1] / "report/report.json").read_text())
+        return data
+
     def built(self) -> dict[str, dict[str, Any]]:
         """Return the results of packages in the newest run, by name and version."""
         packages = [package for record in self.records("stack_build", "package") for package in record["observation"]["packages"]]

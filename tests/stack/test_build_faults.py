@@ -46,6 +46,9 @@ def test_a_compile_error_stops_its_dependents_alone_and_is_reproduced(small: Sit
     assert {title: result["outcome"] for title, result in site.built().items()} == {"Lua@5.4.4": "failed", "bzip2@1.0.8": "built"}
     for named in ("Lua@5.4.4 failed", "(compile)", decisive[:60], package["reproduce"]):
         assert named in said, (named, said)
+    rows = {each["title"]: each for each in site.report()["stack"]["builds"]}
+    row = {key: rows["Lua@5.4.4"][key] for key in ("failure", "lines", "reproduce")}
+    assert row == {key: package[key] for key in row}
     done = by_hand(site, package["reproduce"])
     assert done.returncode != 0
     assert "expected declaration specifiers" in logs(site, done), done.stdout[-3000:]
