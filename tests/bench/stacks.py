@@ -33,6 +33,7 @@ RATIO, PLAN_S, PLAN_MIB, BUILD_BYTES = 1.05, 2.0, 300.0, 200.0
 EVENT_MS, STEP_MS = 5.0, 30.0
 SLOTS = (4, 16, 64)
 EMBEDDED_SLOTS = 8
+SCALE = 100
 ALPHABET = "abcdefghijklmnopqrstuvwxyz234567"
 TOOLS = ("cmake", "perl", "python", "zlib", "bzip2", "xz", "zstd", "openssl", "curl", "ncurses")
 LIBRARIES = (
@@ -117,6 +118,13 @@ def batched(figures: Figures, plan: StackPlan, slots: int, name: str = "") -> Bu
     figures.note(f"{name}{slots} slots, batches", f"{len(made.packages)} in {groups} DAGs of builds, made in {spent:.2f} s of CPU")
     size = len(json.dumps(bundle.template, separators=(",", ":"))) / len(plan.builds)
     figures.at_most(f"{name}{slots} slots, rendered, each build", size, BUILD_BYTES, "B")
+    # scaled, so that no build reaches the deadline of its task
+    seconds = {number: made.seconds[key] / SCALE for number, key in enumerate(made.order)}
+    course = simulated_builds.simulate(bundle, seconds)
+    assert course.state.phase == "Succeeded"
+    assert len(course.started) == len(graph)
+    ratio = course.clock * SCALE / plan.schedule.bound(slots)
+    figures.at_most(f"{name}{slots} slots, embedded engine, simulated", ratio, RATIO, "")
     return bundle
 
 

@@ -67,8 +67,15 @@ class BuildBatches:
         return BuildSchedule(seconds, needs)
 
     def makespan(self, slots: int) -> float:
-        """Return the seconds until all batches are done, with at most `slots` of them at any time."""
-        return self.schedule.makespan(slots)
+        """Return the seconds until all batches are done, with at most `slots` of them at any time.
+
+        Engines start what is ready in one group before they look into the next one.
+        """
+        first = dict.fromkeys(self.group[key] for key in self.order)
+        place = {group: number for number, group in enumerate(first)}
+        by_group = sorted(self.order, key=lambda key: place[self.group[key]])
+        ends = [key for key in self.schedule.seconds if key not in self.packages]
+        return self.schedule.makespan(slots, [*ends, *by_group])
 
 
 def batches(schedule: BuildSchedule, slots: int = 0, limit: int = LIMIT, most: int = MOST) -> BuildBatches:
@@ -82,7 +89,7 @@ def batches(schedule: BuildSchedule, slots: int = 0, limit: int = LIMIT, most: i
     tried = list[BuildBatches]()
     if len(schedule.seconds) <= most:
         # a bound for many slots keeps more of the graph's width, one for these slots merges more
-        for bound in dict.fromkeys((schedule.bound(max(at_once, _SLOTS)), schedule.bound(at_once))):
+        for bound in dict.fromkeys(schedule.bound(number) for number in (max(at_once, _SLOTS), at_once)):
             tried.append(_batches(schedule, contract(schedule, bound, limit)))
             if tried[-1].makespan(at_once) <= TOLERANCE * schedule.bound(at_once):
                 return tried[-1]

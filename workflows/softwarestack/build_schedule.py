@@ -78,9 +78,12 @@ class BuildSchedule:
         """Return the seconds below which no order of builds can come with so many slots."""
         return max(self.critical_path, self.serial / slots)
 
-    def makespan(self, slots: int) -> float:
-        """Return the seconds until all builds are done, with at most `slots` of them at any time."""
-        rank = {hash_: number for number, hash_ in enumerate(self.by_priority)}
+    def makespan(self, slots: int, order: Sequence[str] = ()) -> float:
+        """Return the seconds until all builds are done, with at most `slots` of them at any time.
+
+        `order` is that in which ready builds start, by default the order of their priority.
+        """
+        rank = {hash_: number for number, hash_ in enumerate(order or self.by_priority)}
         waits = {hash_: len(needed) for hash_, needed in self.needs.items()}
         following = self._following
         ready = [(rank[hash_], hash_) for hash_, count in waits.items() if not count]

@@ -1,6 +1,7 @@
 """Graphs of builds on the embedded engine: omitted dependents, order, limits, retries, groups, and resume after kill -9."""
 
 import os
+import random
 import signal
 from collections.abc import Callable
 from pathlib import Path
@@ -14,8 +15,11 @@ from workflows.engines import launch
 from workflows.engines.local.local_engine import LocalEngine
 from workflows.engines.local.result import News, NodeNews, RunResult, record
 from workflows.render.bundle import Bundle, render
+from workflows.softwarestack import build_batches
+from workflows.softwarestack.build_schedule import BuildSchedule
 from workflows.stages.stage import GraphTask
 
+SEED = 7
 BASE = (
     GraphTask(name="long", shard=0),
     GraphTask(name="broken", shard=1),
@@ -69,6 +73,25 @@ def test_a_group_starts_whatever_became_of_the_groups_before_and_the_whole_run_h
     phases = course.phases()
     assert (phases["a0"], phases["c0"], phases["c1"], phases["judge"]) == ("Failed", *["Succeeded"] * 3)
     assert course.most == 3
+
+
+def test_the_duration_that_is_foretold_for_groups_is_that_of_the_engine() -> None:
+    chance = random.Random(SEED)
+    print(f"seed {SEED}")
+    hashes = [f"b{number}" for number in range(60)]
+    needs = {
+        hash_: tuple(chance.sample(hashes[:place], min(place, chance.choice([0, 1, 2])))) for place, hash_ in enumerate(hashes)
+    }
+    schedule = BuildSchedule({hash_: float(chance.randint(1, 90)) for hash_ in hashes}, needs)
+    for limit in (100, 30, 7):
+        made = build_batches.batches(schedule, 4, limit, 60)
+        graph = [
+            GraphTask(name=key, shard=number, after=made.direct[key], group=made.group[key])
+            for number, key in enumerate(made.order)
+        ]
+        course = simulate(rendered(*graph, parallelism=4), {number: made.seconds[key] for number, key in enumerate(made.order)})
+        assert len(course.started) == len(graph)
+        assert course.clock == pytest.approx(made.makespan(4), rel=0.1)
 
 
 @pytest.mark.parametrize(("limit", "groups", "slots"), [(0, 1, 8), (3, 1, 8), (40, 1, 40), (40, 2, 40)])
