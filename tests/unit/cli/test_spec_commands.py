@@ -348,7 +348,9 @@ def test_a_spec_may_come_through_a_pipe(call: Call, tmp_path: Path, command: lis
 @pytest.mark.parametrize(
     "arguments", [["run"], ["rehearse"], ["host-keys"], ["inventory"], ["reset", "--yes"], ["add-node", "--hosts", "n1"]]
 )
-@pytest.mark.parametrize(("kind", "fix"), [("Image", "bringup image build"), ("ImageRecipe", "image spec"), ("Stack", "bringup stack build")])
+@pytest.mark.parametrize(
+    ("kind", "fix"), [("Image", "bringup image build"), ("ImageRecipe", "image spec"), ("Stack", "bringup stack build")]
+)
 def test_a_file_of_another_kind_is_one_error_that_says_what_it_is(
     call: Call, tmp_path: Path, arguments: list[str], kind: str, fix: str
 ) -> None:
