@@ -18,6 +18,7 @@ from steps.clients.releases.release_tree import ReleaseTree, TreeLayout
 from steps.clients.releases.tree_operations import TreeTransport
 from steps.contract import release_layout
 from steps.contract.release_layout import ReleaseError, ReleaseTarget
+from steps.softwarestack import stack_provenance
 from steps.softwarestack.contract import stack_release
 from steps.softwarestack.contract.stack_input import PACKAGES
 from steps.softwarestack.contract.stack_release import MANIFEST, MODULES, PackageContent, StackManifest, StackManifestError
@@ -67,13 +68,14 @@ def manifest_of(tree: ReleaseTree, version: str) -> StackManifest | None:
 
 
 def version_problems(check: PackageCheck, tree: ReleaseTree, version: str) -> Iterator[TreeProblem]:
-    """Yield the problems of a version beyond its own files: packages that it names, and module files that lead elsewhere."""
+    """Yield the problems of a version beyond its own files: its packages, module files that lead elsewhere, and its statements."""
     manifest = manifest_of(tree, version)
     if manifest is None:
         return
     for package in manifest.packages:
         yield from check(package)
     yield from module_problems(tree, version, manifest)
+    yield from stack_provenance.problems(tree, version, manifest)
 
 
 def module_problems(tree: ReleaseTree, version: str, manifest: StackManifest) -> Iterator[TreeProblem]:

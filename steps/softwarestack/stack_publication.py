@@ -20,13 +20,15 @@ from steps.clients.releases.release_kind import StagedRelease, files_found
 from steps.clients.releases.release_rollback import RollbackResult
 from steps.clients.releases.release_tree import ReleaseTree
 from steps.clients.releases.tree_operations import TreeTransport
+from steps.contract import attestation
+from steps.contract.attestation import AttestationError, RunIdentity
 from steps.contract.canonical import canonical
 from steps.contract.detachment import ExternalLink
 from steps.contract.release_layout import ReleaseTarget
 from steps.errors import BadTask, Refused, StepError
-from steps.softwarestack import package_checks, package_listing, stack_kind
+from steps.softwarestack import package_checks, package_listing, stack_kind, stack_provenance
 from steps.softwarestack.contract import stack_difference, stack_release
-from steps.softwarestack.contract.stack_input import PACKAGES
+from steps.softwarestack.contract.stack_input import PACKAGES, StackInput
 from steps.softwarestack.contract.stack_release import PackageContent, PublishedStack, StackManifest, StackManifestError
 from steps.softwarestack.contract.stack_tests import StackTestResult
 from steps.softwarestack.package_checks import PackageChecks
@@ -46,6 +48,14 @@ class TestedStack(Struct, frozen=True, kw_only=True):
     def encoded(self) -> bytes:
         """Bytes of the file `tests.json`."""
         return canonical(self) + b"\n"
+
+
+class StackMaking(Struct, frozen=True, kw_only=True):
+    """How a stack was made: the stack as its builder read it, the run, and the user's revision of the spec."""
+
+    stack: StackInput
+    run: RunIdentity
+    revision: str = ""
 
 
 class StackRelease(StagedRelease, frozen=True, kw_only=True):
@@ -73,13 +83,17 @@ class StackRelease(StagedRelease, frozen=True, kw_only=True):
             return False
 
     def is_suitable(self, tree: ReleaseTree, version: str) -> bool:
-        """Return True if a version of this stack was tested by all tests that it must pass now."""
+        """Return True if a version of this stack was tested by all tests that it must pass now, and has statements about it."""
         manifest = stack_kind.manifest_of(tree, version)
-        return manifest is not None and manifest.key == self.stack.key and manifest.outcomes.keys() >= self.stack.outcomes.keys()
+        if manifest is None or manifest.key != self.stack.key or not manifest.attested:
+            return False
+        return manifest.outcomes.keys() >= self.stack.outcomes.keys()
 
 
-def stage(tree: Path, target: ReleaseTarget, tested: TestedStack, revision: str = "") -> StackRelease:
+def stage(tree: Path, target: ReleaseTarget, tested: TestedStack, made: StackMaking) -> StackRelease:
     """Return the assembled tree in a folder, ready to be published to a target; its manifest gets origin and outcomes of tests.
+
+    Statements say how it was `made`, and how each test ended; they make no new version either.
 
     Raises BadTask if the folder holds no stack, or one that was built for another published root.
     """
@@ -91,15 +105,17 @@ def stage(tree: Path, target: ReleaseTarget, tested: TestedStack, revision: str 
         message = f"the stack was built for {manifest.root}, which is in its files, and cannot be used in {target.root}"
         raise BadTask(message, hint="build it for the folder that it is published to")
     outcomes = {result.name: result.outcome.value for result in tested.results}
-    published = replace(manifest, origin=tested.origin, revision=revision, outcomes=outcomes)
+    published = replace(manifest, origin=tested.origin, revision=made.revision, outcomes=outcomes, attested=True)
+    encoded = stack_release.encode_manifest(published)
+    statements = stack_provenance.statements(published, encoded, made.stack, tested.results, made.run)
     checks = PackageChecks(Path(target.root))
     return StackRelease(
         kind=stack_kind.stack_kind(checks.problems),
         product=manifest.name,
         folder=tree,
-        manifest=stack_release.encode_manifest(published),
+        manifest=encoded,
         files=manifest.files,
-        metadata={stack_release.TESTS: tested.encoded},
+        metadata={stack_release.TESTS: tested.encoded, **statements},
         stack=published,
         target=target,
         checks=checks,
@@ -215,6 +231,8 @@ def _observed(request: PublishRequest, outcome: PublishOutcome, checks: PackageC
         packages_changed=changes.changed,
         outside=(*(link.sentence for link in preflight.external_links(kind, tree)), *_links_out(root, manifest)),
         signature=release_signatures.state(kind, tree, version, request.target.signers),
+        provenance=_attested_manifest(tree, version),
+        wrong_statements=tuple(_wrong_statements(tree, version, manifest)),
         versions=tree.versions,
         removed=outcome.removed,
         incoming=tree.unfinished,
@@ -232,6 +250,20 @@ def _wrong_packages(checks: PackageChecks, packages: Iterable[PackageContent]) -
 def _wrong_modules(tree: ReleaseTree, version: str, manifest: StackManifest | None) -> Iterator[str]:
     if manifest is not None:
         yield from (f"{problem.place} {problem.why}" for problem in stack_kind.module_problems(tree, version, manifest))
+
+
+def _attested_manifest(tree: ReleaseTree, version: str) -> str:
+    """Return the digest of the manifest that a version's provenance is about; empty without provenance that can be read."""
+    data = tree.contents.get(tree.version_path(version, attestation.PROVENANCE_FILE), b"")
+    try:
+        return attestation.subjects_of(attestation.PROVENANCE_FILE, data).get(stack_release.MANIFEST, "")
+    except AttestationError:
+        return ""
+
+
+def _wrong_statements(tree: ReleaseTree, version: str, manifest: StackManifest | None) -> Iterator[str]:
+    if manifest is not None:
+        yield from (f"{problem.place} {problem.why}" for problem in stack_provenance.problems(tree, version, manifest))
 
 
 def _links_out(root: Path, manifest: StackManifest | None) -> Iterator[str]:

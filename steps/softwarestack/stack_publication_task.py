@@ -4,9 +4,11 @@ from typing import Final
 
 import msgspec
 
+from steps import __version__
 from steps.clients.releases import known_versions, release_lease
 from steps.clients.releases.publication import PublishRequest
 from steps.contract import run_records
+from steps.contract.attestation import RunIdentity
 from steps.contract.evidence import read_observation
 from steps.contract.exit import ExitCode
 from steps.contract.run_records import Header
@@ -17,7 +19,7 @@ from steps.softwarestack import stack_publication, store_collection, task_input,
 from steps.softwarestack.contract.stack_input import StackInput
 from steps.softwarestack.contract.stack_release import PublishedStack
 from steps.softwarestack.contract.stack_tests import StackTested
-from steps.softwarestack.stack_publication import TestedStack
+from steps.softwarestack.stack_publication import StackMaking, TestedStack
 from steps.softwarestack.task_input import StackPublishArguments
 
 _HINT: Final = "a stack is published only by the run that tested it; run the whole pipeline again"
@@ -34,9 +36,10 @@ def publish_stack(context: Context) -> ExitCode:
     folder = tree_assembly.tree_folder(context.environment.store / task_input.STACKS / tree_assembly.TREES, tested.tree)
     run, known = f"run {context.environment.run}", known_versions.known_versions(context.store, target)
     results = TestedStack(run=context.environment.run, origin=stack.origin, results=tested.results)
+    made = StackMaking(stack=stack, run=_run_identity(context, arguments), revision=_revision(context))
 
     def publish() -> PublishedStack:
-        release = stack_publication.stage(folder, target, results, _revision(context))
+        release = stack_publication.stage(folder, target, results, made)
         if release.stack.key != stack.key:
             raise Refused(f"{folder} holds the stack {release.stack.key[:19]}, this is {stack.key[:19]}", hint=_HINT)
         request = PublishRequest(
@@ -68,6 +71,20 @@ def _tested(context: Context, arguments: StackPublishArguments, stack: StackInpu
         which = tested.stack[:19] if tested is not None else "no stack"
         raise Refused(f"{stage}.{task} tested {which}, this is {stack.digest[:19]}", hint=_HINT)
     return tested
+
+
+def _run_identity(context: Context, arguments: StackPublishArguments) -> RunIdentity:
+    """Return this run, from its first record to the end of its tests: another attempt of this task gives equal bytes."""
+    run = context.environment.run
+    records = context.store.records(run, *arguments.tested)
+    opened = context.store.records(run, run_records.STAGE, run_records.OPEN)
+    return RunIdentity(
+        run=run,
+        engine=context.environment.engine,
+        version=__version__,
+        started=min((record.started for record in (*opened, *records)), default=0.0),
+        finished=max((record.finished for record in records), default=0.0),
+    )
 
 
 def _revision(context: Context) -> str:

@@ -64,7 +64,8 @@ class StackManifest(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     `key` is that of the stack (`StackInput.key`), `lock` the digest of the lock file, `files` are the files of the version (module
     files) with their digests, `tests` the names of the tests that it must pass. A published version also has `origin`, where the
-    spec came from, `revision`, the user's of the spec, and `outcomes` by name of test.
+    spec came from, `revision`, the user's of the spec, and `outcomes` by name of test. `attested`: it has the statements
+    provenance.json and test-result.json, which those of earlier releases of bringup have not.
     """
 
     name: str
@@ -82,6 +83,7 @@ class StackManifest(Struct, frozen=True, kw_only=True, omit_defaults=True):
     origin: str = ""
     revision: str = ""
     outcomes: dict[str, str] = {}
+    attested: bool = False
     schema: int = SCHEMA
 
     @property
@@ -183,6 +185,10 @@ class PublishedStack(Struct, frozen=True, kw_only=True, omit_defaults=True):
     packages_changed: tuple[str, ...] = ()
     outside: tuple[str, ...] = ()
     signature: str = "none"
+    provenance: str = ""
+    """Digest of the manifest that the version's provenance is about; empty without provenance that can be read."""
+    wrong_statements: tuple[str, ...] = ()
+    """Sentences about statements (provenance, test results) that are missing, or about something else than this version."""
     versions: tuple[str, ...] = ()
     removed: tuple[str, ...] = ()
     incoming: tuple[str, ...] = ()

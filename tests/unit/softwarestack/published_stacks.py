@@ -8,16 +8,25 @@ from steps.clients.clock import RealClock
 from steps.clients.releases.publication import PublishRequest
 from steps.clients.releases.release_tree import ALL, ReleaseTree
 from steps.clients.releases.tree_operations import TreeTransport
+from steps.contract.attestation import RunIdentity
 from steps.contract.canonical import digest, digest_bytes
 from steps.contract.release_layout import ReleaseFile, ReleaseTarget
 from steps.softwarestack import package_listing, stack_kind, stack_publication
 from steps.softwarestack.contract import package_files, stack_release
+from steps.softwarestack.contract.stack_input import (
+    BuildCacheLocation,
+    StackInput,
+    StackPackage,
+    StackSource,
+    StackTestCase,
+)
 from steps.softwarestack.contract.stack_release import PackageContent, PublishedStack, StackManifest
 from steps.softwarestack.contract.stack_tests import StackTestKind, StackTestOutcome, StackTestResult
 from steps.softwarestack.package_checks import BYTES, PackageChecks
 from steps.softwarestack.stack_kind import local_tree
-from steps.softwarestack.stack_publication import TestedStack
+from steps.softwarestack.stack_publication import StackMaking, TestedStack
 
+RUN = RunIdentity(run="run-1", engine="local", version="0.1.0", started=1_700_000_000.5, finished=1_700_000_060.0)
 RESULTS = (StackTestResult(name="zlib/1.3", kind=StackTestKind.LOAD, outcome=StackTestOutcome.PASS, seconds=0.1),)
 ZLIB, HPL = {"zlib": "1.3", "HPL": "2.3"}, {"zlib": "1.3", "HPL": "2.4"}
 """Packages of two versions of the stack `tools`: name → version. They share one."""
@@ -82,12 +91,40 @@ def _package(place: Path, text: str) -> None:
     os.utime(place / "lib/libx.so.1", (1_700_000_000, 1_700_000_000))
 
 
+def input_of(root: Path, origin: str = "") -> StackInput:
+    """A stack as its builder read it: a package with its easyconfig, a source and a patch."""
+    package = StackPackage(
+        hash="a" * 32,
+        name="zlib",
+        version="1.3",
+        easyconfig="z/zlib/zlib-1.3.eb",
+        sha256="1" * 64,
+        sources=(StackSource(name="zlib-1.3.tar.gz", sha256="2" * 64),),
+        patches=(StackSource(name="zlib.patch", sha256="3" * 64),),
+    )
+    test = StackTestCase(name="runs", command=("run",))
+    return StackInput(
+        name="tools",
+        backend="easybuild",
+        release="5.4.1",
+        root=str(root),
+        packages=(package,),
+        roots=(package.hash,),
+        cache=BuildCacheLocation(folder=""),
+        builder=f"registry.example.org/builder@sha256:{'4' * 64}",
+        tests=(test,),
+        lock=f"sha256:{'5' * 64}",
+        origin=origin,
+    )
+
+
 def request(
     tree: Path, root: Path, *, keep: int = 3, again: bool = False, key: str = "", signers: tuple[str, ...] = (), origin: str = ""
 ) -> PublishRequest:
     """A request to publish an assembled tree; keys lie in the folder above the root."""
     target = ReleaseTarget(root=str(root), keep=keep, key=key, signers=signers)
-    release = stack_publication.stage(tree, target, TestedStack(run="run-1", origin=origin, results=RESULTS))
+    tested = TestedStack(run="run-1", origin=origin, results=RESULTS)
+    release = stack_publication.stage(tree, target, tested, StackMaking(stack=input_of(root, origin), run=RUN))
     return PublishRequest(release=release, target=target, secrets=root.parent, by="run-1", again=again)
 
 
