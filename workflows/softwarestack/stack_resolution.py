@@ -28,7 +28,7 @@ from workflows.softwarestack.bounded_files import read_bounded
 from workflows.softwarestack.build_graph import BuildGraph, LockError
 from workflows.softwarestack.easybuild_lock import EasyBuildLock, LockedEasyconfig
 from workflows.softwarestack.stack_plan import StackPlan
-from workflows.softwarestack.stack_spec import PACKAGE_KEY, StackSpec
+from workflows.softwarestack.stack_spec import PACKAGE_KEY, EasyBuildSection, StackSpec
 
 EASYBUILD, SPACK = "easybuild", "spack"
 """Names of the backends."""
@@ -73,6 +73,7 @@ def resolve(spec: StackSpec, folder: Path, origin: str = "") -> ResolvedStack:
     files = dict[str, bytes]()
     for package in lock.packages:
         files |= _files_of(package, robot)
+    _require_roots(spec.easybuild, lock, folder, path)  # after the files: an edited root is a changed one, not another one
     tests, test_files = _test_files(spec, folder)
     stack = _input(spec, EASYBUILD, lock.easybuild, packages, lock.roots)
     stack = with_fields(stack, naming=lock.naming, reframe=tests, lock=digest_bytes(content), origin=origin)
@@ -114,6 +115,22 @@ def _require_settings(spec: StackSpec, lock: EasyBuildLock, path: Path) -> None:
     for locked, name, value in zip(lock.builder, ("easybuild.release", "easybuild.naming", "target"), wanted, strict=True):
         if locked != value:
             raise LockError(f"{path}: it was made for {name} {locked}, and the spec says {value}", _AGAIN)
+
+
+def _require_roots(section: EasyBuildSection, lock: EasyBuildLock, folder: Path, path: Path) -> None:
+    """Raise `LockError` if the lock was made for other easyconfigs than the spec names now.
+
+    They are compared by content, since a lock names their paths in robot folders.
+    """
+    roots = {package.sha256: package.easyconfig for package in lock.packages if package.hash in set(lock.roots)}
+    named = dict[str, str]()
+    for name in section.easyconfigs:
+        data = read_bounded(folder / name, _LARGEST_FILE, "correct easybuild.easyconfigs")
+        named[hashlib.sha256(data).hexdigest()] = name
+    if missing := [name for sha256, name in named.items() if sha256 not in roots]:
+        raise LockError(f"{path}: it was made without {missing[0]}, which the spec names", _AGAIN)
+    if surplus := [name for sha256, name in roots.items() if sha256 not in named]:
+        raise LockError(f"{path}: it was made for {surplus[0]}, which the spec does not name any more", _AGAIN)
 
 
 def _input(spec: StackSpec, backend: str, release: str, packages: tuple[StackPackage, ...], roots: tuple[str, ...]) -> StackInput:

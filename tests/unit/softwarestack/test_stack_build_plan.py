@@ -118,6 +118,23 @@ def test_a_lock_that_does_not_fit_is_refused(tmp_path: Path, more: dict[str, Any
         plan(tmp_path, **more)
 
 
+EASYCONFIGS = tuple(f"easyconfigs/{name}-1.0.eb" for name in ("libpng", "lz4", "zlib"))
+
+
+@pytest.mark.parametrize(
+    ("easyconfigs", "sentence"),
+    [
+        (EASYCONFIGS, r"made without easyconfigs/zlib-1\.0\.eb, which the spec names"),
+        (EASYCONFIGS[:1], r"made for lz4-1\.0\.eb, which the spec does not name any more"),
+        ((*EASYCONFIGS[:2], "easyconfigs/none.eb"), r"none\.eb: cannot be read: No such file"),
+    ],
+    ids=["added", "removed", "missing"],
+)
+def test_a_lock_for_other_easyconfigs_than_the_spec_names_is_refused(tmp_path: Path, easyconfigs: Any, sentence: str) -> None:
+    with pytest.raises(LockError, match=sentence):
+        plan(tmp_path, easybuild={"release": "5.4.1", "easyconfigs": list(easyconfigs)})
+
+
 def test_an_easyconfig_that_was_edited_after_the_lock_is_refused(tmp_path: Path) -> None:
     spec, _ = small_stack.resolved(tmp_path)
     (tmp_path / "easyconfigs/zlib-1.0.eb").write_text("name = 'other'\n")
