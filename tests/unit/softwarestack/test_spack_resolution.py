@@ -10,9 +10,9 @@ import yaml
 
 from steps.softwarestack.contract import stack_input
 from tests.unit.softwarestack.small_locks import DATA
-from workflows.app.stacks import spack_concretization
 from workflows.softwarestack import spack_environment_file, spack_lock, spack_resolution, stack_resolution
 from workflows.softwarestack.build_graph import LockError
+from workflows.softwarestack.lock_changes import spack_changes
 from workflows.softwarestack.stack_resolution import ResolvedStack
 from workflows.softwarestack.stack_spec import load_stack
 
@@ -157,9 +157,10 @@ def test_changes_of_a_lock_are_told_by_package() -> None:
     new = old.replace("72a7", "zzzz")
     text = json.dumps(content).replace(old, new).replace('"1.2.13"', '"1.3.1"')
     after = spack_lock.parse(text.encode(), "after")
-    assert spack_concretization.changes(before, after) == ("~ zlib: 1.2.13 72a7sbl → 1.3.1 zzzzsbl",)
-    assert spack_concretization.changes(before, before) == ()
-    assert len(spack_concretization.changes(None, before)) == 19
+    assert [change.line for change in spack_changes(before, after)] == ["~ zlib: 1.2.13 72a7sbl → 1.3.1 zzzzsbl"]
+    assert [change.why for change in spack_changes(before, after)] == ["another version"]
+    assert spack_changes(before, before) == ()
+    assert len(spack_changes(None, before)) == 19
 
 
 def test_another_set_of_roots_is_a_change() -> None:
@@ -167,4 +168,4 @@ def test_another_set_of_roots_is_a_change() -> None:
     content = json.loads(LOCK)
     content["roots"].append({"hash": "72a7sbl5a7r4q4j7v5p5km76qtyggugl", "spec": "zlib"})
     after = spack_lock.parse(json.dumps(content).encode(), "after")
-    assert spack_concretization.changes(before, after) == (f"~ roots: {len(before.roots)} → {len(after.roots)}",)
+    assert [change.line for change in spack_changes(before, after)] == [f"~ roots: {len(before.roots)} → {len(after.roots)}"]

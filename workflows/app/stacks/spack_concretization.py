@@ -49,24 +49,6 @@ def lock(spec: StackSpec, section: SpackSettings, folder: Path) -> tuple[bytes, 
     return spack_resolution.with_recipes(data, environment.recipes_digest), graph
 
 
-def changes(earlier: BuildGraph | None, made: BuildGraph) -> tuple[str, ...]:
-    """Return one line for each package that is new, gone, or locked in another form, by name, and one if the roots changed."""
-    before = earlier.nodes if earlier else {}
-    gone = [node for hash_, node in before.items() if hash_ not in made.nodes]
-    new = [node for hash_, node in made.nodes.items() if hash_ not in before]
-    lines = list[str]()
-    for name in sorted({node.name for node in (*gone, *new)}):
-        old, fresh = [node for node in gone if node.name == name], [node for node in new if node.name == name]
-        if len(old) == len(fresh) == 1:
-            lines.append(f"~ {name}: {old[0].version} {old[0].hash[:7]} → {fresh[0].version} {fresh[0].hash[:7]}")
-        else:
-            lines += [f"- {node.title} {node.hash[:7]}" for node in old]
-            lines += [f"+ {node.title} {node.hash[:7]}" for node in fresh]
-    if earlier and not lines and set(earlier.roots) != set(made.roots):
-        lines.append(f"~ roots: {len(earlier.roots)} → {len(made.roots)}")
-    return tuple(lines)
-
-
 def _program(section: SpackSettings) -> str:
     program = shutil.which("spack")
     if program is None:

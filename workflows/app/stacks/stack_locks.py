@@ -7,21 +7,28 @@ from pathlib import Path
 
 from steps.clients import easybuild_python
 from workflows.app.stacks import spack_concretization
-from workflows.softwarestack import easybuild_lock, easybuild_resolution, spack_lock, spack_resolution
-from workflows.softwarestack.build_graph import LockError
-from workflows.softwarestack.easybuild_lock import EasyBuildLock, LockedEasyconfig
+from workflows.softwarestack import easybuild_lock, easybuild_resolution, lock_changes, spack_lock, spack_resolution
+from workflows.softwarestack.build_graph import BuildGraph, LockError
 from workflows.softwarestack.easybuild_resolution import EasyBuildSettings
+from workflows.softwarestack.lock_changes import LockChange
 from workflows.softwarestack.stack_spec import EasyBuildSection, SpackSettings, StackSpec, load_stack
 
 
 @dataclass(frozen=True)
 class MadeLock:
-    """A lock that was made, the file that it belongs to, and one line for each package that differs from the lock before."""
+    """A lock that was made for a spec, its file, its graph, and what differs from the lock before. `is_first`: there was none."""
 
+    spec: StackSpec
     path: Path
-    packages: int
-    changes: tuple[str, ...]
+    graph: BuildGraph
+    changes: tuple[LockChange, ...]
     text: str
+    is_first: bool
+
+    @property
+    def packages(self) -> int:
+        """Return the number of locked packages."""
+        return len(self.graph.nodes)
 
     def write(self) -> None:
         """Write the lock by renaming a temporary file, so that no reader sees a part of it."""
@@ -46,7 +53,14 @@ def make(source: str) -> MadeLock:
     made = easybuild_resolution.lock(_settings(spec, spec.easybuild, folder))
     path = folder / spec.lock_path
     earlier = easybuild_lock.read(path) if path.exists() else None
-    return MadeLock(path, len(made.packages), changes(earlier, made), easybuild_lock.text(made))
+    return MadeLock(
+        spec=spec,
+        path=path,
+        graph=easybuild_lock.graph(made, str(path)),
+        changes=lock_changes.easybuild_changes(earlier, made),
+        text=easybuild_lock.text(made),
+        is_first=earlier is None,
+    )
 
 
 def _of_spack(spec: StackSpec, section: SpackSettings, folder: Path) -> MadeLock:
@@ -54,33 +68,10 @@ def _of_spack(spec: StackSpec, section: SpackSettings, folder: Path) -> MadeLock
     path = folder / spec.lock_path
     content, graph = spack_concretization.lock(spec, section, folder)
     earlier = spack_lock.read(path) if path.exists() else None
-    lines = spack_concretization.changes(earlier, graph)
-    if not lines and spack_resolution.recipes_of(path.read_bytes()) != spack_resolution.recipes_of(content):
-        lines = ("~ recipes, without another hash of a package",)
-    return MadeLock(path, len(graph.nodes), lines, content.decode())
-
-
-def changes(earlier: EasyBuildLock | None, made: EasyBuildLock) -> tuple[str, ...]:
-    """Return one line for each package that is new, gone, or another one than before, by module."""
-    before = {package.module: package for package in earlier.packages} if earlier else {}
-    after = {package.module: package for package in made.packages}
-    lines = [f"- {module}" for module in before if module not in after]
-    for module, package in after.items():
-        if module not in before:
-            lines.append(f"+ {module}")
-        elif before[module].hash != package.hash:
-            lines.append(f"~ {module}: {_reason(before[module], package, earlier, made)}")
-    return tuple(lines)
-
-
-def _reason(before: LockedEasyconfig, after: LockedEasyconfig, earlier: EasyBuildLock | None, made: EasyBuildLock) -> str:
-    if before.sha256 != after.sha256:
-        return "its easyconfig changed"
-    if before.patches != after.patches:
-        return "its patches changed"
-    if earlier is not None and earlier.builder != made.builder:
-        return "EasyBuild's release, the naming scheme or the CPU target changed"
-    return "something that it needs changed"
+    changes = lock_changes.spack_changes(earlier, graph)
+    if not changes and spack_resolution.recipes_of(path.read_bytes()) != spack_resolution.recipes_of(content):
+        changes = (lock_changes.changed_recipes(),)
+    return MadeLock(spec=spec, path=path, graph=graph, changes=changes, text=content.decode(), is_first=earlier is None)
 
 
 def _settings(spec: StackSpec, section: EasyBuildSection, folder: Path) -> EasyBuildSettings:

@@ -122,7 +122,13 @@ def prepare(source: str, cache: Path | None, durations: Path | None, slots: Sequ
     name, which wins over what earlier runs on this machine measured. Raises `LockError` for unusable files, `SpecErrors` for an
     unusable spec.
     """
-    graph, spec = _planned_source(Path(source))
+    return planned(*_planned_source(Path(source)), cache, durations, slots)
+
+
+def planned(
+    graph: BuildGraph, spec: "StackSpec | None", cache: Path | None, durations: Path | None, slots: Sequence[int]
+) -> PlannedStack:
+    """Return the plan of a lock's graph; `spec`, if known, names the build cache. See `prepare`."""
     available = cached_hashes(cache) if cache else frozenset[str]()
     if spec is not None:
         from workflows.app.stacks import stack_pipeline

@@ -9,9 +9,11 @@ import typer
 from steps.contract.exit import ExitCode
 from workflows.cli import completion, output
 from workflows.cli.command_sections import SectionedGroup
+from workflows.cli.options import Output
 from workflows.cli.output import Format
 from workflows.cli.stacks import release_commands, stack_build_commands
 
+Spec = Annotated[str, typer.Argument(metavar="STACK", help="Stack spec.", autocompletion=completion.specs)]
 Source = Annotated[
     str,
     typer.Argument(metavar="STACK|LOCK", help="A stack spec with a lock, or a spack.lock.", autocompletion=completion.locks),
@@ -20,6 +22,10 @@ Cache = Annotated[Path | None, typer.Option("--cache", help="Folder of the build
 Durations = Annotated[
     Path | None,
     typer.Option("--durations", metavar="FILE", help="JSON object of seconds by package name or hash."),
+]
+UpdateSlots = Annotated[
+    list[int] | None,
+    typer.Option("--slots", min=1, max=100_000, help="Builds at a time; repeat for more. Default: builds_at_once."),
 ]
 Slots = Annotated[
     list[int] | None,
@@ -44,6 +50,7 @@ def register(app: typer.Typer) -> None:
     """Add the group `stack` with all its commands to the application."""
     stack = typer.Typer(no_args_is_help=True, cls=SectionedGroup)
     stack.command(name="lock")(lock)
+    stack.command(name="update")(update)
     stack.command(name="plan")(plan)
     stack_build_commands.register_build(stack)
     release_commands.register(stack)
@@ -51,7 +58,7 @@ def register(app: typer.Typer) -> None:
 
 
 def lock(
-    source: Annotated[str, typer.Argument(metavar="STACK", help="Stack spec.", autocompletion=completion.specs)] = "stack.yaml",
+    source: Spec = "stack.yaml",
     write: Annotated[bool, typer.Option("--write/--no-write", help="Write the lock; else only tell what would change.")] = True,
 ) -> int:
     """Resolve a stack with EasyBuild or Spack, write its lock, and tell what changes.
@@ -61,13 +68,40 @@ def lock(
     from workflows.app.stacks import stack_locks
 
     made = stack_locks.make(source)
-    output.lines(made.changes)
+    output.lines(change.line for change in made.changes)
     if not made.changes:
         output.lines([f"{made.path}: unchanged, {made.packages} packages"])
         return ExitCode.OK
     if write:
         made.write()
     output.lines([f"{made.path}: {len(made.changes)} of {made.packages} packages {'locked' if write else 'would change'}"])
+    return ExitCode.OK
+
+
+def update(
+    source: Spec = "stack.yaml",
+    write: Annotated[bool, typer.Option("--write", help="Write the newer lock.")] = False,
+    cache: Cache = None,
+    durations: Durations = None,
+    slots: UpdateSlots = None,
+    form: Output = Format.TABLE,
+) -> int:
+    """Show what a newer lock would change, before anything is built: packages, which must be built, and how long that takes.
+
+    Easyconfigs and package repositories are Python, which EasyBuild and Spack execute on this machine as you.
+    """
+    from workflows.app.stacks import stack_updates
+
+    newer = stack_updates.newer(source, cache, durations, slots or ())
+    is_written = write and bool(newer.made.changes)
+    if is_written:
+        newer.made.write()
+    if form is not Format.TABLE:
+        output.data(newer.values(written=is_written), form)
+        return ExitCode.OK
+    if newer.made.changes and not newer.made.is_first:
+        output.table(("package", "now", "then", "why", "result", "time"), newer.rows())
+    output.lines(newer.sentences())
     return ExitCode.OK
 
 
