@@ -4,6 +4,8 @@ import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from steps.clients.clock import RealClock
 from steps.clients.releases.publication import PublishRequest
 from steps.clients.releases.release_tree import ALL, ReleaseTree
@@ -119,12 +121,21 @@ def input_of(root: Path, origin: str = "") -> StackInput:
 
 
 def request(
-    tree: Path, root: Path, *, keep: int = 3, again: bool = False, key: str = "", signers: tuple[str, ...] = (), origin: str = ""
+    tree: Path,
+    root: Path,
+    *,
+    keep: int = 3,
+    again: bool = False,
+    key: str = "",
+    signers: tuple[str, ...] = (),
+    origin: str = "",
+    finished: float = RUN.finished,
 ) -> PublishRequest:
     """A request to publish an assembled tree; keys lie in the folder above the root."""
     target = ReleaseTarget(root=str(root), keep=keep, key=key, signers=signers)
+    made = StackMaking(stack=input_of(root, origin), run=replace(RUN, finished=finished))
     tested = TestedStack(run="run-1", origin=origin, results=RESULTS)
-    release = stack_publication.stage(tree, target, tested, StackMaking(stack=input_of(root, origin), run=RUN))
+    release = stack_publication.stage(tree, target, tested, made)
     return PublishRequest(release=release, target=target, secrets=root.parent, by="run-1", again=again)
 
 

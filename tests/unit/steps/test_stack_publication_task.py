@@ -1,5 +1,6 @@
 """The task that publishes a stack: it refuses what this run has not tested, and records what users have afterwards."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -109,6 +110,15 @@ def test_a_tested_stack_is_published(stack: StackDesk) -> None:
     text = (stack.root / "tools/current/tests.json").read_text()
     assert '"origin":"0123abc, on bringup 1"' in text
     assert '"run":"r1"' in text
+    made = json.loads((stack.root / "tools/current/provenance.json").read_text())["predicate"]
+    assert made["buildDefinition"]["externalParameters"]["revision"] == "2026-11-21.1"
+    assert made["runDetails"]["metadata"] == {
+        "invocationId": "r1",
+        "startedOn": "1970-01-01T00:00:01Z",
+        "finishedOn": "1970-01-01T00:00:02Z",
+    }, "from the first record of the run to the end of its tests"
+    tests = json.loads((stack.root / "tools/current/test-result.json").read_text())["predicate"]
+    assert tests["passedTests"] == ["HPL/2.3", "zlib/1.3"]
     again = stack.publish()
     assert again.returncode == 0, again.stderr
     assert stack.last.observation["unchanged"] is True
