@@ -16,7 +16,7 @@ from typing import Any
 from workflows.rehearsal.faults import fault_registry
 from workflows.spec.compat import RULES
 from workflows.spec.editor_schema import KINDS, json_schema
-from workflows.stages import FACTORY_STAGES, IMAGE_ORDER, OPERATIONS, ORDER, STACK_ORDER
+from workflows.stages import EVERY, FACTORY_STAGES, PIPELINES, UNSIMULATED
 
 GATE_PARAMETERS = ["seen", "want"]
 """Parameter names of every gate: a public function of a stage's `gate.py` that has exactly these is a gate."""
@@ -149,7 +149,7 @@ def _mentioned_field(node: ast.AST, paths: frozenset[str]) -> str:
 def gates() -> dict[str, str]:
     """Return the docstring of every gate by its id `STAGE/NAME`, read from the source of the stages without importing them."""
     docstrings: dict[str, str] = {}
-    for stage in (*ORDER, *OPERATIONS, *IMAGE_ORDER, *STACK_ORDER, *FACTORY_STAGES):
+    for stage in EVERY:
         source = resources.files("steps.stages").joinpath(stage, "gate.py").read_text(encoding="utf-8")
         for node in ast.parse(source).body:
             if isinstance(node, ast.FunctionDef) and [arg.arg for arg in node.args.args] == GATE_PARAMETERS and node.name[0] != "_":
@@ -158,14 +158,15 @@ def gates() -> dict[str, str]:
 
 
 def words() -> tuple[str, ...]:
-    """Return everything that `explain` knows: rule ids, faults, gates and fields of cluster.yaml."""
+    """Return everything that `explain` knows: rule ids, stages, faults, gates, and the fields of all kinds of specs."""
     faults = (fault.name for fault in fault_registry.faults())
-    return (*RULES, *faults, *gates(), *(entry.path for entry in fields()))
+    paths = dict.fromkeys(entry.path for kind in KINDS for entry in fields(kind))
+    return (*RULES, *EVERY, *faults, *gates(), *paths)
 
 
 def explain(word: str) -> list[str]:
     """Return the lines that `bringup explain WORD` prints. Raises UnknownEntry, which proposes similar words."""
-    for lines in (_rule(word), _fault(word), _gate(word), _fields(word)):
+    for lines in (_rule(word), _stage(word), _fault(word), _gate(word), _fields(word)):
         if lines:
             return lines
     similar = difflib.get_close_matches(word, words(), n=3, cutoff=0.7)
@@ -178,6 +179,28 @@ def _rule(word: str) -> list[str]:
         return []
     rechecks = [f"checked again in the running cluster by gate {', '.join(rule.later)}"] if rule.later else []
     return [f"rule {rule.id} ({rule.severity}): {rule.sentence}", f"source: {rule.source}", *rechecks]
+
+
+def _stage(word: str) -> list[str]:
+    """Return the lines about a stage; a field of a spec that has its name, such as `sharing`, follows."""
+    if word not in EVERY:
+        return []
+    pipelines = [pipeline for pipeline, names in PIPELINES.items() if word in names]
+    source = resources.files("workflows.stages").joinpath(f"{word}.py").read_text(encoding="utf-8")
+    summary = (ast.get_docstring(ast.parse(source)) or "").partition("\n\n")[0]
+    faults = [fault.name for fault in fault_registry.faults() if fault.stage == word]
+    title = " ".join(summary.split()).removeprefix(f"Stage {word}: ")
+    lines = [f"stage {word} of pipeline {' and '.join(pipelines)}: {title}"]
+    lines += [f"gate {gate}: {text}" for gate, text in gates().items() if gate.startswith(f"{word}/")]
+    lines += [f"a rehearsal can play the faults {', '.join(faults)}"] if faults else []
+    lines += [f"no fault is simulated: {UNSIMULATED[pipelines[0]]}"] if pipelines[0] in UNSIMULATED else []
+    more = _fields(word)
+    return [
+        *lines,
+        f"code: workflows/stages/{word}.py, steps/stages/{word}/, cases: tests/gates/{word}/",
+        *([""] if more else []),
+        *more,
+    ]
 
 
 def _fault(word: str) -> list[str]:

@@ -76,10 +76,10 @@ def quarantined_nodes() -> Iterable[str]:
 
 @_silent
 def stages() -> Iterable[str]:
-    """Return the stages of a bring-up and of an image build for shell completion."""
-    from workflows.stages import FACTORY_STAGES, IMAGE_ORDER, ORDER, STACK_ORDER
+    """Return the stages of all pipelines for shell completion."""
+    from workflows.stages import EVERY
 
-    return [*ORDER, *IMAGE_ORDER, *STACK_ORDER, *FACTORY_STAGES]
+    return EVERY
 
 
 @_silent
@@ -92,7 +92,7 @@ def faults() -> Iterable[str]:
 
 @_silent
 def entries() -> Iterable[str]:
-    """Return the fields, rules, faults and gates that `bringup explain` explains for shell completion."""
+    """Return the fields, rules, stages, faults and gates that `bringup explain` explains for shell completion."""
     from workflows.app import reference
 
     return reference.words()

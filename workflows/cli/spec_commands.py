@@ -281,14 +281,23 @@ def schema(kind: Annotated[str, typer.Argument(help="Cluster, Factory, Stack, Im
     return ExitCode.OK
 
 
-def stages(form: Output = Format.TABLE) -> int:
-    """List the stages of a bring-up in running order, with the files that implement each."""
-    from workflows.stages import ORDER
+_SIMULATOR = "workflows/rehearsal/simulator/{}.py"
+_PARTS = ("workflows/stages/{}.py", "steps/stages/{}/", _SIMULATOR, "tests/gates/{}/")
+"""Paths of the files that implement a stage, of which `{}` is the name."""
 
-    parts = ("workflows/stages/{}.py", "steps/stages/{}/", "workflows/rehearsal/simulator/{}.py", "tests/gates/{}/")
-    rows = [(name, *(part.format(name) for part in parts)) for name in ORDER]
-    values = [{"stage": name, "files": files} for name, *files in rows]
-    output.listing(("stage", "stage data", "contract, probes, gates", "simulator", "gate cases"), rows, values, form)
+
+def stages(form: Output = Format.TABLE) -> int:
+    """List the stages of all pipelines in running order, with the files that implement each."""
+    from workflows.stages import PIPELINES, UNSIMULATED
+
+    rows = [
+        (pipeline, name, *(part.format(name) if part != _SIMULATOR or pipeline not in UNSIMULATED else "" for part in _PARTS))
+        for pipeline, names in PIPELINES.items()
+        for name in names
+    ]
+    values = [{"pipeline": pipeline, "stage": name, "files": [file for file in files if file]} for pipeline, name, *files in rows]
+    columns = ("pipeline", "stage", "stage data", "contract, probes, gates", "simulator", "gate cases")
+    output.listing(columns, rows, values, form)
     return ExitCode.OK
 
 

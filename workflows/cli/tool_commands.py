@@ -28,11 +28,12 @@ def explain(
     word: Annotated[
         str,
         typer.Argument(
-            help="A field of a spec, a rule such as P02, a fault, or a gate such as rke2/nodes.", autocompletion=completion.entries
+            help="A field of a spec, a rule such as P02, a stage, a fault, or a gate such as rke2/nodes.",
+            autocompletion=completion.entries,
         ),
     ],
 ) -> int:
-    """Explain a field of a spec, a compatibility rule, a fault or a gate."""
+    """Explain a field of a spec, a compatibility rule, a stage, a fault or a gate."""
     from workflows.app import reference
 
     output.prose(reference.explain(word))

@@ -1,9 +1,14 @@
 """`bringup explain` and `bringup runs`: what a word means, and which runs there are."""
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
+
+from workflows.stages import FACTORY_STAGES, PIPELINES, UNSIMULATED
+
+REPOSITORY = Path(__file__).parents[3]
 
 
 @pytest.mark.parametrize(
@@ -17,7 +22,20 @@ import pytest
         ),
         ("rke2/nodes", ("gate rke2/nodes: ", "code: steps/stages/rke2/gate.py, cases: tests/gates/rke2/", "catches the faults ")),
         ("accelerator.driver", ("field accelerator.driver of kind Cluster: ", "type: host · operator", "default: operator")),
-        ("publish", ("field publish of kind Image: ",)),
+        ("publish", ("field publish of kind Stack: ", "field publish of kind Image: ")),
+        (
+            "stack_publish",
+            (
+                "stage stack_publish of pipeline stack: copy the tested tree",
+                "gate stack_publish/version: ",
+                "no fault is simulated: faults of stack builds are tested on real builds (tests/stack/",
+            ),
+        ),
+        (
+            "factory_registry",
+            ("stage factory_registry of pipeline factory: ", "a rehearsal can play the faults registry_down"),
+        ),
+        ("sharing", ("stage sharing of pipeline bring-up: ", "field sharing of kind Cluster: ")),
     ],
 )
 def test_explain_prints_the_reference_entry(machine: Any, word: str, lines: tuple[str, ...]) -> None:
@@ -30,6 +48,27 @@ def test_explain_proposes_words_that_it_knows(machine: Any) -> None:
     done = machine.call("explain", "acelerator.drivr")
     assert done.code == 64
     assert "nothing is known about 'acelerator.drivr': did you mean accelerator.driver or " in done.err
+
+
+def test_explain_proposes_fields_of_all_kinds_of_specs(machine: Any) -> None:
+    assert "did you mean easybuild.release" in machine.call("explain", "easybuild.relase").err
+
+
+def test_stages_lists_the_stages_of_all_pipelines_with_files_that_exist(machine: Any) -> None:
+    done = machine.call("stages", "-o", "json")
+    assert done.code == 0, done.text
+    rows = json.loads(done.out)
+    pipelines = {pipeline: [row["stage"] for row in rows if row["pipeline"] == pipeline] for pipeline in PIPELINES}
+    assert pipelines == {pipeline: list(names) for pipeline, names in PIPELINES.items()}
+    assert [file for row in rows for file in row["files"] if not (REPOSITORY / file).exists()] == []
+
+
+def test_faults_lists_those_of_factories_and_names_the_tests_of_stacks_and_images(machine: Any) -> None:
+    done = machine.call("faults")
+    assert done.code == 0, done.text
+    assert all(f" {stage}/" in done.out for stage in FACTORY_STAGES)
+    folders = [word.strip("(),") for line in UNSIMULATED.values() for word in line.split() if word.startswith("(tests/")]
+    assert all(folder in done.err and list(REPOSITORY.glob(folder)) for folder in folders)
 
 
 def test_runs_lists_nothing_where_there_are_no_runs(machine: Any) -> None:
