@@ -45,8 +45,9 @@ def test_kills_leave_nothing_half_published_and_nothing_finished_is_built_again(
     assert len(kills) >= wanted
     assert set(kills) == set(KILLS)
     site.run("gc")
-    remains = {path.name for path in site.published.rglob(".*")} - {path.name for path in site.published.glob(".lock*")}
-    assert not remains, "gc left something of killed publications"
+    # the lock of a release tree stays when nobody holds it
+    remains = [path for path in site.published.rglob(".*") if not path.match("incoming/.lock.*")]
+    assert remains == [], "gc left something of killed publications"
     assert "builds of 3 packages: 3 are in the cache" in site.run("plan")
 
 
