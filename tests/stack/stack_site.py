@@ -103,7 +103,7 @@ class Site:
 
     def run(self, *words: str, code: int = 0) -> str:
         """Run a command of `bringup stack`, which must end with exit code `code`, and return its output."""
-        command = [*self.within, BRINGUP, "stack", *words]
+        command = [*self.within, str(BRINGUP), "stack", *words]
         done = subprocess.run(command, cwd=self.folder, env=self.environment, capture_output=True, text=True, timeout=SECONDS)
         assert done.returncode == code, f"exit {done.returncode}\n{done.stdout[-6000:]}{done.stderr[-3000:]}"
         return done.stdout + done.stderr
