@@ -104,6 +104,15 @@ def test_diff_of_two_versions(machine: Machine, root: Path) -> None:
     assert "'7' is neither a file nor a version of tools" in done.err
 
 
+def test_diff_of_the_only_version_says_that_there_is_none_before(machine: Machine, tmp_path: Path) -> None:
+    only = tmp_path / "only"
+    only.mkdir()
+    published(tmp_path, only, ZLIB)
+    done = machine.call("stack", "diff", "--tree", only)
+    assert (done.code, done.out) == (64, "")
+    assert "tools has no version before 0001-" in done.err
+
+
 def test_diff_of_a_version_and_a_lock(machine: Machine, root: Path) -> None:
     """The lock's packages of the site (GCC) are no part of a version."""
     spec = write(machine.folder)

@@ -149,8 +149,9 @@ def test_the_workflow_of_a_stack_is_rendered(machine: Machine) -> None:
         (["no-root.yaml"], "/nowhere/stacks is no folder of this machine"),
         (["no-lock.yaml"], "none.json: the lock of this stack is not there"),
         (["odd-root.yaml"], "publish.root"),
+        (["fixed-cache.yaml"], "this user may not write to /proc/sys, where the build cache of the spec lies"),
     ],
-    ids=["missing", "cluster", "until", "argo", "argo-cache", "root", "lock", "odd-root"],
+    ids=["missing", "cluster", "until", "argo", "argo-cache", "root", "lock", "odd-root", "fixed-cache"],
 )
 def test_what_cannot_be_built_is_said_before_a_run(machine: Machine, arguments: list[str], sentence: str) -> None:
     spec = yaml.safe_load((machine.folder / "stack.yaml").read_text())
@@ -158,6 +159,7 @@ def test_what_cannot_be_built_is_said_before_a_run(machine: Machine, arguments: 
         "no-root": {"publish": {"root": "/nowhere/stacks"}},
         "no-lock": {"lock": "none.json"},
         "odd-root": {"publish": {"root": "/srv/$HOME"}},
+        "fixed-cache": {"cache": "/proc/sys/cache"},
     }
     for name, keys in variants.items():
         (machine.folder / f"{name}.yaml").write_text(yaml.safe_dump({**spec, **keys}))
@@ -166,6 +168,20 @@ def test_what_cannot_be_built_is_said_before_a_run(machine: Machine, arguments: 
     assert (done.code, done.out) == (64, "")
     assert sentence in done.err
     assert not machine.runs
+
+
+def test_a_test_whose_module_no_package_makes_is_said_at_validate(machine: Machine) -> None:
+    known = [{"name": name.lower(), "modules": [name], "command": ["true"]} for name in ("zlib", "GCC")]
+    unknown = {"name": "typing_error", "modules": ["GCC/1.0", "libpgn/1.0"], "command": ["true"]}
+    root, cache = {"root": str(machine.folder / "root")}, str(machine.folder / "cache")
+    small_stack.write(machine.folder, publish=root, cache=cache, tests=known)
+    assert machine.call("validate", "stack.yaml").out == "stack.yaml: valid, 0 errors, 0 warnings\n"
+    small_stack.write(machine.folder, publish=root, cache=cache, tests=[*known, unknown])
+    done = machine.call("validate", "stack.yaml")
+    assert done.code == 0
+    assert "warning test_modules tests[2].modules" in done.out
+    assert "no package of the lock makes the module libpgn/1.0, which test typing_error loads" in done.out
+    assert done.out.endswith("stack.yaml: valid, 0 errors, 1 warning\n")
 
 
 def test_the_starter_spec_is_valid_and_so_is_each_line_in_its_comments(machine: Machine) -> None:

@@ -1,5 +1,6 @@
 """Checks before a software stack is built: no run starts if it is published already, or if it cannot be built from here."""
 
+import os
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -64,6 +65,8 @@ def prepare(spec: str, options: StartOptions, wish: Wish, at_once: int) -> Prepa
     prepared = PreparedStack(loaded=loaded, resolved=resolved, wish=wish, pipeline=pipeline)
     if wish.until == stack_build.ID and not resolved.planned(cached).builds:
         return replace(prepared, unchanged=f"nothing to build: the build cache has all packages of {loaded.name}")
+    if is_local:
+        _require_cache(loaded)
     if is_local and publishes:
         _require_writable(loaded)
     return prepared
@@ -86,6 +89,17 @@ def _require_writable(loaded: StackSpec) -> None:
     if folders := local_transport.unwritable(root, loaded.name, PACKAGES):
         problem = f"this user may not write to publish.root {root} ({', '.join(folders)})"
         raise NotBuildable(problem, "give this user these folders, or build as the user that has them")
+
+
+def _require_cache(loaded: StackSpec) -> None:
+    """Raise NotBuildable if the build cache that the spec names may not be written, or cannot be made in the folder above it."""
+    if loaded.cache is None:
+        return
+    cache = Path(loaded.cache)
+    nearest = next(path for path in (cache, *cache.parents) if path.exists())
+    if not os.access(nearest, os.W_OK | os.X_OK):
+        problem = f"this user may not write to {nearest}, where the build cache of the spec lies"
+        raise NotBuildable(problem, "mount it writable, give this user that folder, or leave cache out")
 
 
 def _published(loaded: StackSpec, resolved: ResolvedStack) -> str:

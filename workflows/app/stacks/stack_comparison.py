@@ -5,7 +5,6 @@ from pathlib import Path
 from msgspec import Struct
 
 from steps.clients.releases.release_tree import ReleaseTree
-from steps.contract import release_layout
 from steps.softwarestack import stack_kind
 from steps.softwarestack.contract import stack_difference
 from steps.softwarestack.contract.stack_difference import StackDifference, StackPart
@@ -13,9 +12,6 @@ from steps.softwarestack.contract.stack_release import StackManifest
 from workflows.app.release_trees import NoTree
 from workflows.app.stacks import stack_plans, stack_trees
 from workflows.softwarestack.build_graph import BuildGraph
-
-CURRENT, BEFORE = "current", "before"
-"""Words for the version that the pointer names, and for the one that it named before."""
 
 
 class ComparedStack(Struct, frozen=True, kw_only=True):
@@ -45,21 +41,12 @@ def compare(before: str, after: str, tree: str, stack: str) -> tuple[ComparedSta
 
 
 def _of_version(look: ReleaseTree, name: str) -> ComparedStack:
-    words = {CURRENT: look.current, BEFORE: look.kept_before}
-    names = [version for version in look.versions if version == words.get(name, name) or _is_number(version, name)]
-    if len(names) != 1:
-        versions = ", ".join(look.versions) or "none"
-        hint = f"versions here: {versions}; or give the path of a lock or of a stack spec"
-        raise NoTree(f"{name!r} is neither a file nor a version of {look.product}", hint)
-    manifest = stack_kind.manifest_of(look, names[0])
+    version = stack_trees.chosen_version(look, name, "or give the path of a lock or of a stack spec")
+    manifest = stack_kind.manifest_of(look, version)
     if manifest is None:
-        message = f"{look.version_path(names[0])} has no manifest that can be read"
+        message = f"{look.version_path(version)} has no manifest that can be read"
         raise NoTree(message, "`bringup stack verify` names everything that is wrong")
-    return ComparedStack(name=names[0], parts=stack_difference.parts_of(manifest), manifest=manifest)
-
-
-def _is_number(version: str, name: str) -> bool:
-    return name.isascii() and name.isdigit() and release_layout.number_of(version) == int(name)
+    return ComparedStack(name=version, parts=stack_difference.parts_of(manifest), manifest=manifest)
 
 
 def _of_lock(source: str) -> ComparedStack:
