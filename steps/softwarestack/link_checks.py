@@ -28,6 +28,8 @@ SYSTEM_FOLDERS: Final = ("/usr", "/lib", "/lib32", "/lib64", "/bin", "/sbin", "/
 DRIVER_LIBRARIES: Final = ("libcuda.so", "libnvidia-", "libnvcuvid.so", "libnvoptix.so", "libcudadebugger.so")
 """Beginnings of the names of libraries that the driver of a GPU brings to a node; a builder has no GPU."""
 _LIBRARY_FOLDERS: Final = ("lib", "lib64")
+_OF_FACTORY: Final = " of the factory"
+"""End of the traces of a factory (`detachment.mentions`)."""
 
 
 class TraceRules(Struct, frozen=True, kw_only=True):
@@ -235,7 +237,8 @@ def _file(view: TreeView, path: str, file: TreeFile) -> Iterator[TreeFinding]:
     if file.shebang and file.executable:
         yield from _shebang(view, path, file.shebang)
     for trace in file.traces:
-        yield _finding(path, TreeProblemKind.WORKSPACE, f"its text names {trace}")
+        kind = TreeProblemKind.FACTORY if trace.endswith(_OF_FACTORY) else TreeProblemKind.WORKSPACE
+        yield _finding(path, kind, f"its text names {trace}")
 
 
 def _interpreter(view: TreeView, path: str, links: ElfFacts) -> Iterator[TreeFinding]:

@@ -27,7 +27,7 @@ def assemble_tree(context: Context, build: StackBuildInput) -> TreeObservation:
     """Install the packages of the stack from the build cache into its tree, and check that."""
     stack = build.stack
     source = CachePackages(_with_cache(context, stack))
-    rules = TraceRules(workspaces=(package_sandbox.BUILD, str(context.environment.store)))
+    rules = TraceRules(workspaces=(package_sandbox.BUILD, str(context.environment.store)), factory=stack.factory)
     try:
         tree = tree_assembly.assemble(trees_folder(context), stack, source, rules)
     except (CacheError, PackingError) as error:

@@ -13,6 +13,7 @@ from typing import Final
 from msgspec.structs import replace as with_fields
 
 from steps.contract.canonical import digest_bytes
+from steps.contract.detachment import NO_FACTORY
 from steps.softwarestack.contract import stack_input
 from steps.softwarestack.contract.stack_input import (
     BuildCacheLocation,
@@ -29,6 +30,8 @@ from workflows.softwarestack.build_graph import BuildGraph, LockError
 from workflows.softwarestack.easybuild_lock import EasyBuildLock, LockedEasyconfig
 from workflows.softwarestack.stack_plan import StackPlan
 from workflows.softwarestack.stack_spec import PACKAGE_KEY, EasyBuildSection, StackSpec
+from workflows.spec.factory_addresses import addresses
+from workflows.spec.factory_spec import load_factory
 
 EASYBUILD, SPACK = "easybuild", "spack"
 """Names of the backends."""
@@ -52,12 +55,16 @@ class ResolvedStack:
 
 
 def resolve(spec: StackSpec, folder: Path, origin: str = "") -> ResolvedStack:
-    """Return the resolved stack of a spec in a folder. Raises `LockError` for a lock or a file that cannot be used."""
+    """Return the resolved stack of a spec in a folder.
+
+    Raises `LockError` for a lock or a file that cannot be used, and `SpecErrors` for the spec of a factory.
+    """
+    factory = addresses(load_factory(folder / spec.factory)) if spec.factory else NO_FACTORY
     if spec.spack is not None:
         made = spack_resolution.resolve(spec, spec.spack, folder)
         tests, test_files = _test_files(spec, folder)
         stack = _input(spec, SPACK, made.release, made.packages, made.graph.roots)
-        stack = with_fields(stack, spack=made.spack, reframe=tests, lock=digest_bytes(made.lock), origin=origin)
+        stack = with_fields(stack, spack=made.spack, reframe=tests, lock=digest_bytes(made.lock), origin=origin, factory=factory)
         return ResolvedStack(stack=stack, graph=made.graph, files=_ordered(made.files, test_files))
     path = folder / spec.lock_path
     if not path.is_file():
@@ -76,7 +83,7 @@ def resolve(spec: StackSpec, folder: Path, origin: str = "") -> ResolvedStack:
     _require_roots(spec.easybuild, lock, folder, path)  # after the files: an edited root is a changed one, not another one
     tests, test_files = _test_files(spec, folder)
     stack = _input(spec, EASYBUILD, lock.easybuild, packages, lock.roots)
-    stack = with_fields(stack, naming=lock.naming, reframe=tests, lock=digest_bytes(content), origin=origin)
+    stack = with_fields(stack, naming=lock.naming, reframe=tests, lock=digest_bytes(content), origin=origin, factory=factory)
     return ResolvedStack(stack=stack, graph=graph, files=_ordered(files, test_files))
 
 

@@ -205,6 +205,12 @@ class StackSpec(PipelineSpec):
     reframe: Annotated[tuple[RelativePath, ...], Listed, Field(max_length=100)] = Field(
         default=(), description="Files of ReFrame tests, which must pass too.", examples=[["tests/osu.py"]]
     )
+    factory: RelativePath | None = Field(
+        default=None,
+        description="Spec of the factory that builds; a stack is not published if a file names a host or folder of it. "
+        "Default: not checked.",
+        examples=["factory.yaml"],
+    )
     approval: ApprovalRequest | None = Field(
         default=None, description="Who decides before it is published; default: nobody is asked."
     )

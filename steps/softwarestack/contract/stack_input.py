@@ -15,6 +15,7 @@ import msgspec
 from msgspec import Struct
 
 from steps.contract.canonical import canonical, digest, digest_bytes
+from steps.contract.detachment import NO_FACTORY, Factory
 
 SCHEMA: Final = 1
 FILE: Final = "stack.json"
@@ -153,6 +154,8 @@ class StackInput(Struct, frozen=True, kw_only=True, omit_defaults=True, dict=Tru
     reframe: tuple[StackTestFile, ...] = ()
     spack: SpackFiles | None = None
     limits: StackLimits = StackLimits()
+    factory: Factory = NO_FACTORY
+    """Hosts and folders of the factory that no published file may name."""
     lock: str = ""
     """Digest of the lock file."""
     origin: str = ""

@@ -20,7 +20,9 @@ class TreeProblemKind(StrEnum):
     MODULE = "module"
     """A module file cannot be read, or names a path that is not there."""
     WORKSPACE = "workspace"
-    """A file names the workspace of the build or a host of the factory."""
+    """A file names the workspace of the build."""
+    FACTORY = "factory"
+    """A file names a host or a folder of the factory."""
     MISSING = "missing"
     """A package of the lock is not in the tree."""
 

@@ -18,11 +18,13 @@ OTHER = f"{small_trees.ROOT}/other/current/modules"
 """Folder of modules of the stack that built the packages."""
 
 
-def filled(tmp_path: Path) -> StackInput:
-    """A stack whose packages another stack has put into the cache."""
+def filled(tmp_path: Path, config: str = "") -> StackInput:
+    """A stack whose packages another stack has put into the cache; package lib has `config` as its configuration file."""
     stack = small_trees.stack(package("lib"), package("app", ["lib"]), cache=tmp_path / "cache")
     source = HandmadePackages()
-    source.add("lib", {"lib/data": "1", "lib/link": ("data",)}, f'prepend_path("MODULEPATH", "{OTHER}/all/More")')
+    files: dict[str, str | bytes | tuple[str]] = {"lib/data": "1", "lib/link": ("data",)}
+    files |= {"etc/lib.conf": config} if config else {}
+    source.add("lib", files, f'prepend_path("MODULEPATH", "{OTHER}/all/More")')
     source.add("app", {"bin/app": "#!/bin/sh\n"})
     cache = BuildCache(stack.cache, stack.root)
     for one in stack.packages:

@@ -104,10 +104,10 @@ def test_a_good_tree_has_no_problem(tmp_path: Path) -> None:
         ({"bin/s": f"#!/bin/sh {'x' * 260}\n"}, "shebang bin/s: its first line has 270 bytes, Linux reads 255"),
         ({"lib/x.pc": "prefix=/build/app\n"}, "workspace lib/x.pc: its text names /build, the workspace of a build"),
         ({"bin/x": "#!/bin/sh\ngcc -I/build/app/include\n"}, "workspace bin/x: its text names /build, the workspace of a build"),
-        ({"etc/app.conf": "mirror https://builder7.example.org/\n"}, "workspace etc/app.conf: its text names builder7.example.org"),
+        ({"etc/app.conf": "mirror https://builder7.example.org/\n"}, "factory etc/app.conf: its text names builder7.example.org"),
         (
             {"lib/x.cmake": 'set(STORE "/srv/store/x")\n'},
-            "workspace lib/x.cmake: its text names /srv/store, a folder of the factory",
+            "factory lib/x.cmake: its text names /srv/store, a folder of the factory",
         ),
     ],
 )

@@ -11,9 +11,11 @@ import msgspec
 import pytest
 
 from steps.contract import task as tasks
+from steps.contract.detachment import NO_FACTORY
 from steps.softwarestack.contract import stack_input
 from steps.softwarestack.contract.stack_input import StackBatch, StackInputError
 from tests.unit import small_stack
+from tests.unit.factories.conftest import STARTER
 from tests.unit.small_stack import hash_of
 from workflows import stack as pipeline
 from workflows.plan.model import Plan, PlanError
@@ -21,6 +23,7 @@ from workflows.render.bundle import render
 from workflows.softwarestack import stack_resolution
 from workflows.softwarestack.build_graph import LockError
 from workflows.softwarestack.stack_build_plan import compile_stack
+from workflows.spec import SpecErrors
 from workflows.stages import STACK_ORDER
 
 SEED = 20261129
@@ -45,6 +48,17 @@ def test_every_stage_is_planned_and_every_task_names_the_stack_beside_it(tmp_pat
     files = stack_input.decode_files(planned.archives[stack_input.FILES])
     assert set(files.values()) == {small_stack.easyconfig(name) for name in small_stack.PACKAGES if name != "GCC"}
     assert all(len(data) <= tasks.MAX_BYTES for data in planned.task_files.values())
+
+
+def test_a_stack_knows_the_names_and_addresses_of_the_factory_that_its_spec_names(tmp_path: Path) -> None:
+    with pytest.raises(SpecErrors, match=r"cannot read .*factory\.yaml"):
+        plan(tmp_path, factory="factory.yaml")
+    (tmp_path / "factory.yaml").write_text(STARTER.read_text())
+    plain, checked = stack_of(plan(tmp_path)), stack_of(plan(tmp_path, factory="factory.yaml"))
+    assert plain.factory == NO_FACTORY
+    assert {"factory01", "factory04", "10.20.0.11", "registry.registry.svc"} < set(checked.factory.hosts)
+    assert checked.key == plain.key, "a published version is the same one"
+    assert checked.digest != plain.digest
 
 
 def test_builds_wait_for_what_they_need_and_cached_ones_are_left_out(tmp_path: Path) -> None:

@@ -4,9 +4,11 @@ import base64
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from steps.contract.canonical import digest_bytes
+from steps.contract.detachment import Factory
 from steps.contract.evidence import Evidence
 from steps.contract.task import Task, Verb
 from steps.contract.verdict import FailureClass, Status
@@ -29,10 +31,10 @@ class TreeDesk:
         self.stack = stack
         (self.desk.root / "tasks" / stack_input.FILE).write_bytes(stack_input.encode(stack))
 
-    def fill(self) -> Path:
-        """Put the packages of the stack into its cache, and return the cache's folder."""
+    def fill(self, config: str = "") -> Path:
+        """Put the packages of the stack into its cache, one with a configuration file, and return the cache's folder."""
         self.cache.mkdir()
-        self.write(test_cache_packages.filled(self.cache))
+        self.write(test_cache_packages.filled(self.cache, config))
         folder: Path = self.cache / "cache"
         return folder
 
@@ -79,6 +81,18 @@ def test_a_tampered_package_makes_no_tree(tree: TreeDesk) -> None:
     assert verdict.status is Status.FAIL
     assert "no tree could be installed" in verdict.seen
     assert "its entry says" in verdict.seen
+
+
+def test_a_file_that_names_the_factory_keeps_a_stack_from_being_published(tree: TreeDesk) -> None:
+    factory = Factory(hosts=("factory01", "10.20.0.11"), folders=("/opt/factory",))
+    tree.fill("license = @factory01:27000\nlogs = /opt/factory/logs\n")
+    tree.write(msgspec.structs.replace(tree.stack, factory=factory))
+    record = tree.assemble()
+    assert record.verdict is not None
+    assert (record.verdict.gate, record.verdict.status) == ("stack_tree/tree", Status.FAIL)
+    path = f"packages/{small_trees.folder('lib')}/etc/lib.conf"
+    assert f"2 problems in the tree: {path}: its text names factory01, a host of the factory" in record.verdict.seen
+    assert [problem["kind"] for problem in record.observation["problems"]] == ["factory", "factory"]
 
 
 def test_nothing_is_tested_without_a_tree_of_this_run(tree: TreeDesk) -> None:

@@ -12,11 +12,10 @@ from pathlib import Path
 from steps.contract import detachment
 from steps.contract.detachment import ExternalLink, Factory
 from steps.contract.plain_text import count
-from workflows.spec import FactorySpec
+from workflows.spec import FactorySpec, factory_addresses
 
 LARGEST = 256 << 20
 """Largest file that is read, in bytes; larger ones are listed as not read."""
-_SERVICES = ("registry.registry.svc", "registry.registry.svc.cluster.local")
 
 
 class NothingToCheck(ValueError):
@@ -39,17 +38,9 @@ class FactoryDetachment:
         return f"{count(self.files, 'file')} read, and none leads into the factory"
 
 
-def parts_of(spec: FactorySpec, folders: Iterable[str]) -> Factory:
-    """Return hosts and folders of a factory: names and addresses of its machines, its API address, and its registry."""
-    machines = spec.cluster.machines
-    hosts = {name for machine in machines for name in (machine.name, machine.address)} | {spec.cluster.registration_address}
-    own_folders = (spec.storage.path, *folders)
-    return Factory(folders=tuple(own_folders), hosts=tuple(sorted({*hosts, *_SERVICES} - {""})))
-
-
 def check(spec: FactorySpec, places: Iterable[Path], folders: Iterable[str]) -> FactoryDetachment:
     """Read files and folders for ways into the factory. Raises NothingToCheck."""
-    factory, links, unread, files = parts_of(spec, folders), list[ExternalLink](), list[str](), 0
+    factory, links, unread, files = factory_addresses.addresses(spec, folders), list[ExternalLink](), list[str](), 0
     chosen = tuple(places)
     if not chosen:
         raise NothingToCheck("no place is named that production reads")

@@ -53,7 +53,7 @@ def resolve(path: Path, loaded: StackSpec, source: SpecSource | None = None) -> 
     """
     folder = path.absolute().parent
     resolved = stack_resolution.resolve(loaded, folder)
-    files = [path, folder / loaded.lock_path, *(folder / name for name in loaded.reframe)]
+    files = [path, folder / loaded.lock_path, *(folder / name for name in (*loaded.reframe, loaded.factory) if name)]
     commits = source.commit if source else file_origins.commits_of(files)
     stack = with_fields(resolved.stack, origin=f"{commits}, on bringup {__version__}")
     return replace(resolved, stack=stack)
