@@ -4,6 +4,8 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
+from steps.clients.releases.release_tree import ReleaseTree
+from steps.contract import release_layout
 from steps.contract.release_layout import ReleaseTarget
 from steps.softwarestack import stack_kind
 from workflows.app import release_trees
@@ -14,6 +16,8 @@ from workflows.stages.host_access import SecretFile, secret_file
 
 HINT = "name the folder that stacks are published to, or a stack spec (stack.yaml)"
 _NOUN = "stack"
+CURRENT, BEFORE = "current", "before"
+"""Words for the version that the pointer names, and for the one that it named before."""
 
 
 @contextmanager
@@ -36,6 +40,27 @@ def opened(tree: str, stack: str) -> Iterator[OpenedTree[ReleaseTarget]]:
         raise NoTree(f"{tree!r} is neither a folder nor a file", HINT)
     with stack_kind.connect(place, path.parent) as transport:
         yield OpenedTree(transport=transport, place=place, product=name, noun=_NOUN, hint=HINT)
+
+
+def chosen_version(look: ReleaseTree, name: str, hint: str = "") -> str:
+    """Return the version that a command's argument names: the version itself, its number, `current` or `before`.
+
+    Raises NoTree, with the versions that are there and `hint`.
+    """
+    if name == BEFORE and look.versions and not look.kept_before:
+        message = f"{look.product} has no version before {look.current or 'a current one'}"
+        raise NoTree(message, f"name one of {', '.join(look.versions)}{hint and '; '}{hint}")
+    words = {CURRENT: look.current, BEFORE: look.kept_before}
+    names = [version for version in look.versions if version == words.get(name, name) or _is_number(version, name)]
+    if len(names) != 1:
+        versions = f"versions here: {', '.join(look.versions) or 'none'}"
+        either = "neither a file nor a" if hint else "no"
+        raise NoTree(f"{name!r} is {either} version of {look.product}", f"{versions}; {hint}" if hint else versions)
+    return names[0]
+
+
+def _is_number(version: str, name: str) -> bool:
+    return name.isascii() and name.isdigit() and release_layout.number_of(version) == int(name)
 
 
 def signing_key(tree: str, own: Path | None) -> AbstractContextManager[Path | None]:
