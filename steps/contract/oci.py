@@ -60,21 +60,31 @@ def config(settings: Mapping[str, Any], layers: Sequence[Blob], architecture: st
     return canonical({**top, "history": history})
 
 
+def layout(settings: bytes, layers: Sequence[Blob], name: str) -> dict[str, bytes]:
+    """Return the small files of an image layout by path: its marker, index, manifest and configuration; `name` is as in `write`."""
+    manifest = _manifest(settings, layers)
+    digest = digest_bytes(manifest)
+    return {
+        "oci-layout": canonical({"imageLayoutVersion": "1.0.0"}),
+        "index.json": _index(manifest, digest, name),
+        blob_path(digest): manifest,
+        blob_path(digest_bytes(settings)): settings,
+    }
+
+
+def manifest_digest(settings: bytes, layers: Sequence[Blob]) -> str:
+    """Return the digest of the manifest of an image, by which registries know it."""
+    return digest_bytes(_manifest(settings, layers))
+
+
 def write(
     out: IO[bytes], settings: bytes, layers: Sequence[Blob], read: Callable[[Blob], IO[bytes]], *, name: str, epoch: int
 ) -> str:
     """Write the archive and return the manifest's digest. `name` is a full reference with a tag; `read` opens a layer's blob."""
-    manifest = _manifest(settings, layers)
-    digest = digest_bytes(manifest)
-    docker = {"Config": _place(digest_bytes(settings)), "RepoTags": [name], "Layers": [_place(layer.digest) for layer in layers]}
-    small = {
-        "oci-layout": canonical({"imageLayoutVersion": "1.0.0"}),
-        "index.json": _index(manifest, digest, name),
-        "manifest.json": canonical([docker]),
-        _place(digest): manifest,
-        _place(digest_bytes(settings)): settings,
-    }
-    large = {_place(blob.digest): blob for blob in layers}
+    layers_of = [blob_path(layer.digest) for layer in layers]
+    docker = {"Config": blob_path(digest_bytes(settings)), "RepoTags": [name], "Layers": layers_of}
+    small = {**layout(settings, layers, name), "manifest.json": canonical([docker])}
+    large = {blob_path(blob.digest): blob for blob in layers}
     with tarfile.open(fileobj=out, mode="w", format=tarfile.PAX_FORMAT) as archive:
         for folder in ("blobs", "blobs/sha256"):
             archive.addfile(_info(folder, 0, epoch, tarfile.DIRTYPE))
@@ -84,7 +94,7 @@ def write(
                 continue
             with read(large[member]) as blob:
                 archive.addfile(_info(member, large[member].size, epoch), blob)
-    return digest
+    return manifest_digest(settings, layers)
 
 
 def _info(name: str, size: int, epoch: int, kind: bytes = tarfile.REGTYPE) -> tarfile.TarInfo:
@@ -94,7 +104,8 @@ def _info(name: str, size: int, epoch: int, kind: bytes = tarfile.REGTYPE) -> ta
     return member
 
 
-def _place(digest: str) -> str:
+def blob_path(digest: str) -> str:
+    """Return the path of a blob in an image layout."""
     return "blobs/" + digest.replace(":", "/")
 
 

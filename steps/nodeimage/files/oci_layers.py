@@ -7,19 +7,19 @@ import os
 import stat
 import tarfile
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
-from typing import IO, Final, cast
+from typing import Final
 
 import msgspec
 from msgspec import Struct
 
-from steps.clients import program_streams
-from steps.contract.oci import ZSTD, Blob, Digesting
+from steps.clients import oci_blobs
+from steps.contract.oci import Blob
 from steps.errors import BadTask
 from steps.nodeimage.sandbox import root_scan
 from steps.nodeimage.store import store_entries
 
-LEVEL: Final = 3
 FILE, NOTE = "layer.tar.zst", "blob.json"
 HIDDEN, OPAQUE = ".wh.", ".wh..wh..opq"
 """Name prefixes by which an OCI layer hides entries of lower layers."""
@@ -66,10 +66,7 @@ def pack(_: Path, layer: OciLayer) -> Blob:
         store_entries.make_entry(kept, layer.key, good=lambda _: find(kept, layer.key) is not None) as work,
     ):
         if work is not None:
-            diff_id = _squeeze(Path(layer.tree), work / FILE, layer.epoch)
-            with (work / FILE).open("rb") as file:
-                digest = f"sha256:{hashlib.file_digest(file, 'sha256').hexdigest()}"
-            blob = Blob(digest, (work / FILE).stat().st_size, diff_id, layer.made_by, ZSTD)
+            blob = oci_blobs.pack_layer(work / FILE, layer.made_by, partial(_fill, Path(layer.tree), layer.epoch))
             (work / NOTE).write_bytes(msgspec.json.encode(blob))
     packed = find(kept, layer.key)
     if packed is None:
@@ -77,18 +74,10 @@ def pack(_: Path, layer: OciLayer) -> Blob:
     return packed
 
 
-def _squeeze(tree: Path, out: Path, epoch: int) -> str:
-    """Write the compressed blob and return the digest of its uncompressed tar.
-
-    zstd gives equal bytes for any number of threads above one.
-    """
-    with out.open("wb") as file, program_streams.into(["zstd", f"-{LEVEL}", "-q", "-T2", "-c"], file) as squeezed:
-        plain = Digesting(squeezed)
-        with tarfile.open(fileobj=cast(IO[bytes], plain), mode="w|", format=tarfile.PAX_FORMAT) as archive:
-            names: dict[tuple[int, int], str] = {}
-            for path, facts in _walk(tree, ""):
-                _add(archive, tree, path, facts, names, epoch)
-    return plain.digest
+def _fill(tree: Path, epoch: int, archive: tarfile.TarFile) -> None:
+    names: dict[tuple[int, int], str] = {}
+    for path, facts in _walk(tree, ""):
+        _add(archive, tree, path, facts, names, epoch)
 
 
 def _walk(tree: Path, folder: str) -> Iterator[tuple[str, os.stat_result]]:

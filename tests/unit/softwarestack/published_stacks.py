@@ -40,13 +40,24 @@ def folder_of(name: str, version: str) -> str:
 
 
 def assembled(
-    folder: Path, root: Path, packages: Mapping[str, str], name: str = "tools", *, extra: str = "", key: str = ""
+    folder: Path,
+    root: Path,
+    packages: Mapping[str, str],
+    name: str = "tools",
+    *,
+    extra: str = "",
+    key: str = "",
+    finish: Callable[[Path], object] = bool,
 ) -> Path:
-    """An assembled tree with packages of a program, a library with a link to it, data and an empty folder; one module file each."""
+    """An assembled tree with packages of a program, a library with a link to it, data and an empty folder; one module file each.
+
+    `finish` adds to the folder of each package.
+    """
     contents, files = [], []
     for package, version in packages.items():
         place = folder / "packages" / folder_of(package, version)
         _package(place, f"{package} {version}{extra}\n")
+        finish(place)
         listed = package_listing.list_package(place)
         contents.append(
             PackageContent(

@@ -1,6 +1,7 @@
-"""Commands about published stacks: list, verify, rollback, diff, gc, detach-check."""
+"""Commands about published stacks: list, verify, rollback, diff, export, gc, detach-check."""
 
 import getpass
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import msgspec
@@ -53,6 +54,7 @@ def register(stack: typer.Typer) -> None:
     stack.command()(verify)
     stack.command()(rollback)
     stack.command()(diff)
+    stack.command()(export)
     stack.command(name="gc")(collect)
     stack.command(name="detach-check")(detach_check)
 
@@ -154,6 +156,30 @@ def _show_difference(old: str, new: str, difference: "StackDifference", form: Fo
             ("what", "before", "after"),
             [(row.name, short(row.before) or "-", short(row.after) or "-") for row in difference.values],
         )
+
+
+def export(
+    to: Annotated[Path, typer.Option("--to", metavar="FILE.tar|FOLDER", help="Archive to write, or folder to make.")],
+    tree: RootOf = SPEC,
+    stack: Stack = "",
+    version: Annotated[str, typer.Option("--version", help="Version, its number, `current` or `before`.")] = "current",
+    signer: Signer = None,
+    form: Output = Format.TABLE,
+) -> int:
+    """Write a published version as an OCI image: packages and modules at their published paths, in one layer.
+
+    Every byte is compared with the version's manifest, and a version that differs, or is not signed by a trusted key, is refused.
+    Equal versions give equal bytes, where zstd is of the same release.
+    """
+    from workflows.app.stacks import stack_exports
+
+    image = stack_exports.export(tree, stack, version, tuple(map(read_public_key, signer or ())), to)
+    if form is not Format.TABLE:
+        output.data({"path": str(to), **msgspec.to_builtins(image)}, form)
+        return ExitCode.OK
+    size = f"{count(image.files, 'file')} of {_mib(image.unpacked)} MiB in a layer of {_mib(image.size)} MiB"
+    output.lines([f"{to}: {image.name}, {size}", f"image {image.digest}, {image.architecture}", f"MODULEPATH={image.modulepath}"])
+    return ExitCode.OK
 
 
 def collect(
