@@ -181,6 +181,9 @@ SERVE_SILENCE: Final = 60.0
 STACK_PROGRAM: Final = 60.0
 """Limit for a program that reads a few files of a tree, such as ldconfig or luac: a second, more on a busy machine."""
 
+PROGRAM_VERSION: Final = 20.0
+"""Limit for a program that prints its version: Spack reads its packages for that, which takes seconds on a cold disk."""
+
 STACK_TEST_END: Final = 10.0
 """Limit for reading the rest of a killed test's output: its sandbox closes all streams within milliseconds."""
 

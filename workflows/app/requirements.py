@@ -1,19 +1,24 @@
-"""Checks of `bringup doctor`: what each kind of use (rehearsal, real hosts, node images, tests) needs on this machine."""
+"""Checks of `bringup doctor`: what each use (rehearsal, real hosts, images, stacks, factories, tests) needs on this machine."""
 
 import os
+import re
 import shutil
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import util
 from pathlib import Path
 
-from steps.errors import BadTask
+from steps import timeouts
+from steps.clients import easybuild_python, process
+from steps.errors import BadTask, StepError
 from steps.nodeimage.containment import id_ranges
+from steps.softwarestack import lmod_modules, reframe_tests
 from workflows.engines.folders import NoStateFolder, StateFolder
 from workflows.rehearsal import loopback
 
 REHEARSAL, RUN, IMAGES, HOSTS, CLUSTER = "rehearsal", "run on real hosts", "node images", "host tests", "cluster tests"
+STACKS, FACTORY = "software stacks", "build factories"
 _OLDEST_PYTHON = (3, 11)
 _PACKAGES = ("hera", "kubernetes", "ansible_runner", "yaml", "tenacity", "aiohttp")
 _PROGRAMS = {
@@ -25,6 +30,13 @@ _PROGRAMS = {
         "qemu-system-x86_64": "apt-get install qemu-system-x86 ovmf ipxe-qemu",
         "zstd": "apt-get install zstd",
         "cpio": "apt-get install cpio",
+    },
+    STACKS: {"zstd": "apt-get install zstd"},
+    # beside the programs of a run on real hosts
+    FACTORY: {
+        "ssh": "apt-get install openssh-client",
+        "ssh-keygen": "apt-get install openssh-client",
+        "systemd-analyze": "apt-get install systemd; only `bringup factory timer` needs it",
     },
     # those of `tests/hosts/hostlab/needs.py`, which `tests/hosts/hosts.py install` installs
     HOSTS: {
@@ -85,7 +97,7 @@ class Need:
 def every(environ: Mapping[str, str]) -> list[Need]:
     """Check all requirements and return one row for each, the rehearsal's first."""
     files = [Need(IMAGES, need, any(map(os.path.exists, places)), install) for need, (places, install) in _FILES.items()]
-    return [*_rehearsal(environ), *_programs(environ), *files, _rights(), *_kernel()]
+    return [*_rehearsal(environ), *_programs(environ), *_stacks(environ), *files, _rights(), *_kernel()]
 
 
 def _rehearsal(environ: Mapping[str, str]) -> Iterator[Need]:
@@ -117,6 +129,44 @@ def _programs(environ: Mapping[str, str]) -> Iterator[Need]:
             # PATH of an ordinary user may lack the folders of system programs
             path_found = shutil.which(program, path=path) or shutil.which(program, path="/usr/sbin:/sbin")
             yield Need(use, program, path_found is not None, install)
+
+
+def _stacks(environ: Mapping[str, str]) -> Iterator[Need]:
+    """Yield doctor's rows about the builder of stacks, with the versions that are installed; a spec names the release it wants."""
+    path = environ.get("PATH", os.defpath)
+    sandbox, spack = shutil.which("bwrap", path=path), shutil.which("spack", path=path)
+    version = _version([sandbox, "--version"]) if sandbox else ""
+    yield Need(STACKS, f"bubblewrap {version}".rstrip(), bool(version), "apt-get install bubblewrap")
+    lmod = lmod_modules.find_lmod(environ)
+    version = _version([lmod.lmod, "bash", "--version"]) if lmod else ""
+    yield Need(STACKS, f"Lmod {version}".rstrip(), bool(version), "apt-get install lmod, or name its folder by LMOD_PKG")
+    python = easybuild_python.find_interpreter(environ)
+    versions = {"EasyBuild": _package_version(python, "easybuild-framework"), "Spack": _version([spack, "--version"]) if spack else ""}
+    builders = ", ".join(f"{name} {version}" for name, version in versions.items() if version)
+    install = f"{easybuild_python.HINT}; Spack: git clone its release, and put its bin into PATH"
+    yield Need(STACKS, f"a builder: {builders}" if builders else "a builder: EasyBuild or Spack", bool(builders), install)
+    try:
+        version = _package_version(reframe_tests.find_interpreter(environ), "ReFrame-HPC")
+    except BadTask:
+        version = ""
+    install = f"pip install reframe-hpc, or name the interpreter that has it by {reframe_tests.INTERPRETER}"
+    yield Need(STACKS, f"ReFrame {version}".rstrip() + ", if a spec names tests of it", bool(version), install)
+
+
+def _package_version(interpreter: str, package: str) -> str:
+    """Return the version of a Python package that an interpreter has; empty if it has none."""
+    code = f"from importlib.metadata import version; print(version({package!r}))"
+    return _version([interpreter, "-I", "-c", code]) if interpreter else ""
+
+
+def _version(command: Sequence[str]) -> str:
+    """Return the first version number that a program prints; empty if it fails, prints none, or takes too long."""
+    try:
+        done = process.run(command, seconds=timeouts.PROGRAM_VERSION)
+    except (StepError, OSError):
+        return ""
+    match = re.search(r"\b\d+(?:\.\d+)+", f"{done.out}\n{done.err}") if done.code == 0 else None
+    return match[0] if match else ""
 
 
 def _rights() -> Need:

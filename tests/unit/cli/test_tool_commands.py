@@ -176,6 +176,40 @@ def test_doctor_says_what_builds_as_another_user_and_boots_need(command: str) ->
         assert "this root may not mount" in why
 
 
+def test_doctor_names_what_builds_stacks_with_its_version(machine: Any, tmp_path: Path) -> None:
+    def rows(environment: dict[str, str]) -> dict[str, bool]:
+        listed = json.loads(machine.call("doctor", "-o", "json", **environment).out)
+        return {row["needs"]: row["there"] for row in listed if row["for"] == "software stacks"}
+
+    programs = {"bwrap": "echo bubblewrap 0.8.0", "spack": "echo 0.23.1", "zstd": "true"}
+    lmod, python = tmp_path / "lmod", tmp_path / "python"
+    files = {lmod / "libexec/lmod": "echo 'Modules based on Lua: Version 8.7.30  2023-08-30' >&2", python: "echo 5.4.1"}
+    files |= {lmod / "libexec/spider": "", lmod / "init/bash": ""} | {tmp_path / name: text for name, text in programs.items()}
+    for path, text in files.items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"#!/bin/sh\n{text}\n")
+        path.chmod(0o755)
+    named = {"LMOD_PKG": str(lmod), "EB_PYTHON": str(python), "RFM_PYTHON": str(python)}
+    assert rows({"PATH": str(tmp_path), **named}) == {
+        "zstd": True,
+        "bubblewrap 0.8.0": True,
+        "Lmod 8.7.30": True,
+        "a builder: EasyBuild 5.4.1, Spack 0.23.1": True,
+        "ReFrame 5.4.1, if a spec names tests of it": True,
+    }
+    python.write_text("#!/bin/sh\nexit 1\n")
+    (tmp_path / "spack").unlink()
+    (tmp_path / "bwrap").unlink()
+    lacking = rows({"PATH": str(tmp_path), **named})
+    assert lacking == {
+        "zstd": True,
+        "bubblewrap": False,
+        "Lmod 8.7.30": True,
+        "a builder: EasyBuild or Spack": False,
+        "ReFrame, if a spec names tests of it": False,
+    }
+
+
 def test_without_loopback_a_rehearsal_ends_at_once(machine: Any) -> None:
     alone = ["unshare", "--user", "--map-root-user", "--net"]
     if subprocess.run([*alone, "true"], capture_output=True, check=False).returncode:
