@@ -88,8 +88,17 @@ def spack_changes(earlier: BuildGraph | None, made: BuildGraph) -> tuple[LockCha
 
 def changed_recipes() -> LockChange:
     """Return the change of a lock of Spack whose recipes differ in what no hash of a package covers."""
+    return _unhashed("recipes")
+
+
+def changed_environment() -> LockChange:
+    """Return the change of a lock of Spack whose environment has other specs or settings, and the same packages."""
+    return _unhashed("environment")
+
+
+def _unhashed(subject: str) -> LockChange:
     why = "without another hash of a package"
-    return LockChange(kind=ChangeKind.CHANGED, package="recipes", line=f"~ recipes, {why}", why=why)
+    return LockChange(kind=ChangeKind.CHANGED, package=subject, line=f"~ {subject}, {why}", why=why)
 
 
 def _added(package: str, line: str, version: str, hash_: str, *, is_root: bool) -> LockChange:

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+import msgspec
+
 from steps.contract.canonical import digest
 from steps.softwarestack.contract.spack_layout import SETTINGS
 from steps.softwarestack.contract.stack_input import StackTestFile
@@ -23,6 +25,8 @@ MOST_RECIPES: Final = 5_000
 _LARGEST_RECIPE: Final = 1 << 20
 _HINT: Final = "correct spack.environment, the spack.yaml"
 _LEFT_OUT: Final = frozenset({"__pycache__", ".git"})
+_PLACES: Final = frozenset({"config", "mirrors", "modules", "repos", "view"})
+"""Sections that say where things lie. Recipes have a digest of their own."""
 _NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9+._-]*")
 _MOVING: Final = {
     "include": "settings of other files are not locked with the stack",
@@ -49,6 +53,12 @@ class SpackEnvironment:
     def recipes_digest(self) -> str:
         """Digest of all recipes, by which a lock remembers them."""
         return digest([[recipe.path, recipe.sha256] for recipe in self.recipes])
+
+    @property
+    def wishes_digest(self) -> str:
+        """Digest of all sections that decide what Spack locks, such as `specs` and `packages`, by which a lock remembers them."""
+        wishes = {name: section for name, section in self.content.items() if name not in _PLACES}
+        return f"sha256:{hashlib.sha256(msgspec.json.encode(wishes, order='sorted')).hexdigest()}"
 
 
 def read(path: Path) -> SpackEnvironment:

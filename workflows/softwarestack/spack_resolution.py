@@ -14,6 +14,7 @@ from steps.softwarestack.contract.stack_input import SpackFiles, StackPackage
 from workflows.softwarestack import package_classes, spack_environment_file, spack_lock
 from workflows.softwarestack.bounded_files import read_bounded
 from workflows.softwarestack.build_graph import BuildGraph, LockError, PackageNode
+from workflows.softwarestack.spack_environment_file import SpackEnvironment
 from workflows.softwarestack.stack_spec import SpackSettings, StackSpec
 
 _AGAIN: Final = "`bringup stack lock` makes the lock again"
@@ -24,13 +25,16 @@ class _LockingSpack(msgspec.Struct, frozen=True):
     version: str = ""
 
 
-class _LockedRecipes(msgspec.Struct, frozen=True):
+class LockedWishes(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Digests of an environment that a lock remembers: of its recipes, and of its specs and settings; empty if unknown."""
+
     recipes: str = ""
+    environment: str = ""
 
 
 class _LockOrigin(msgspec.Struct, frozen=True):
     spack: _LockingSpack = _LockingSpack()
-    bringup: _LockedRecipes = _LockedRecipes()
+    bringup: LockedWishes = LockedWishes()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,8 +59,11 @@ def resolve(spec: StackSpec, section: SpackSettings, folder: Path) -> ResolvedSp
     release = _release(content, section, path)
     _require_target(spec, graph, path)
     environment = spack_environment_file.read(folder / section.environment)
-    if recipes_of(content) not in ("", environment.recipes_digest):
+    wishes = wishes_of(content)
+    if wishes.recipes not in ("", environment.recipes_digest):
         raise LockError(f"{path}: recipes of its package repositories have changed since it was made", _AGAIN)
+    if wishes.environment not in ("", environment.wishes_digest):
+        raise LockError(f"{path}: specs or settings of {section.environment} have changed since it was made", _AGAIN)
     settings = msgspec.json.encode(environment.settings, order="sorted")
     files = {hashlib.sha256(data).hexdigest(): data for data in (content, settings, *environment.files)}
     return ResolvedSpack(
@@ -74,18 +81,20 @@ def resolve(spec: StackSpec, section: SpackSettings, folder: Path) -> ResolvedSp
     )
 
 
-def with_recipes(content: bytes, recipes: str) -> bytes:
-    """Return a lock that remembers the digest of recipes in a section that Spack does not read.
+def with_wishes(content: bytes, environment: SpackEnvironment) -> bytes:
+    """Return a lock that remembers, in a section that Spack does not read, the environment that it was made from.
 
-    A hash of Spack covers its recipe, but only Spack can compute it: a build from an edited recipe would get the old hash.
+    A hash of Spack covers its recipe, but only Spack can compute it: a build from an edited recipe would get the old hash. Only
+    Spack can say, too, whether a lock satisfies the specs of an environment.
     """
     head, brace, tail = content.rpartition(b"}")
-    return b"".join((head.rstrip(), b', "bringup": ', msgspec.json.encode({"recipes": recipes}), brace, tail))
+    wishes = LockedWishes(recipes=environment.recipes_digest, environment=environment.wishes_digest)
+    return b"".join((head.rstrip(), b', "bringup": ', msgspec.json.encode(wishes), brace, tail))
 
 
-def recipes_of(content: bytes) -> str:
-    """Return the digest of recipes that a lock remembers; empty for locks that Spack made without bringup."""
-    return msgspec.json.decode(content, type=_LockOrigin).bringup.recipes
+def wishes_of(content: bytes) -> LockedWishes:
+    """Return the digests of the environment that a lock remembers; empty ones for locks that Spack made without bringup."""
+    return msgspec.json.decode(content, type=_LockOrigin).bringup
 
 
 def tagged_release(section: SpackSettings) -> str:

@@ -90,12 +90,33 @@ def test_another_recipe_makes_another_stack(tmp_path: Path) -> None:
 def test_a_lock_remembers_the_recipes_that_it_was_made_from(tmp_path: Path) -> None:
     path = _write(tmp_path)
     environment = spack_environment_file.read(tmp_path / "envs/spack.yaml")
-    content = spack_resolution.with_recipes(LOCK, environment.recipes_digest)
+    content = spack_resolution.with_wishes(LOCK, environment)
     assert {name: value for name, value in json.loads(content).items() if name != "bringup"} == json.loads(LOCK)
     (tmp_path / "spack.lock").write_bytes(content)
     assert _resolved(path).stack.packages
     (tmp_path / "envs/recipes/packages/zlib/package.py").write_text("class Zlib: changed = True\n")
     with pytest.raises(LockError, match="recipes of its package repositories have changed since it was made"):
+        _resolved(path)
+
+
+@pytest.mark.parametrize(
+    ("change", "is_refused"),
+    [
+        ({"specs": ["zstd", "zlib"]}, True),
+        ({"packages": {"gmake": {"buildable": True}}}, True),
+        ({"view": False, "mirrors": {}}, False),
+    ],
+    ids=["specs", "packages", "places"],
+)
+def test_a_lock_for_other_specs_or_settings_is_refused(tmp_path: Path, change: dict[str, Any], is_refused: bool) -> None:
+    path = _write(tmp_path)
+    file = tmp_path / "envs/spack.yaml"
+    (tmp_path / "spack.lock").write_bytes(spack_resolution.with_wishes(LOCK, spack_environment_file.read(file)))
+    file.write_text(yaml.safe_dump({"spack": ENVIRONMENT | change}))
+    if not is_refused:
+        assert _resolved(path).stack.packages
+        return
+    with pytest.raises(LockError, match=r"specs or settings of envs/spack\.yaml have changed since it was made"):
         _resolved(path)
 
 

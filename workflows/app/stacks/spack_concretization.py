@@ -46,7 +46,7 @@ def lock(spec: StackSpec, section: SpackSettings, folder: Path) -> tuple[bytes, 
             raise LockError(f"{folder / section.environment}: Spack concretized it and wrote no lock", "add specs to it")
         data = read_bounded(path, spack_lock.LARGEST_BYTES, "lock a smaller environment")
     graph = spack_lock.parse(data, spec.lock_path)
-    return spack_resolution.with_recipes(data, environment.recipes_digest), graph
+    return spack_resolution.with_wishes(data, environment), graph
 
 
 def _program(section: SpackSettings) -> str:

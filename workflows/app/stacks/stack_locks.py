@@ -69,8 +69,12 @@ def _of_spack(spec: StackSpec, section: SpackSettings, folder: Path) -> MadeLock
     content, graph = spack_concretization.lock(spec, section, folder)
     earlier = spack_lock.read(path) if path.exists() else None
     changes = lock_changes.spack_changes(earlier, graph)
-    if not changes and spack_resolution.recipes_of(path.read_bytes()) != spack_resolution.recipes_of(content):
-        changes = (lock_changes.changed_recipes(),)
+    if not changes:
+        before, after = spack_resolution.wishes_of(path.read_bytes()), spack_resolution.wishes_of(content)
+        if before.recipes != after.recipes:
+            changes = (lock_changes.changed_recipes(),)
+        elif before.environment != after.environment:
+            changes = (lock_changes.changed_environment(),)
     return MadeLock(spec=spec, path=path, graph=graph, changes=changes, text=content.decode(), is_first=earlier is None)
 
 
