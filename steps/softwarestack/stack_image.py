@@ -20,7 +20,7 @@ from msgspec import Struct
 
 from steps.clients import oci_blobs
 from steps.clients.oci_blobs import StreamedTar
-from steps.clients.releases import verification
+from steps.clients.releases import release_signatures, verification
 from steps.clients.releases.release_tree import ReleaseTree
 from steps.contract import oci, release_layout
 from steps.contract.canonical import digest_bytes
@@ -47,12 +47,14 @@ _LITTLE_ENDIAN: Final = 1
 class StackImage(Struct, frozen=True, kw_only=True):
     """An image that was written: the stack and version in it, its digests and name, number and bytes of the files in its layer.
 
-    `manifest` is the digest of the version's manifest, `digest` that of the image's, `size` the bytes of the compressed layer.
+    `manifest` is the digest of the version's manifest, `signature` the state of its signature (`release_signatures.state`).
+    `digest` is that of the image's manifest, `unpacked` are the bytes of all files, `size` those of the compressed layer.
     """
 
     stack: str
     version: str
     manifest: str
+    signature: str
     digest: str
     layer: str
     name: str
@@ -83,6 +85,7 @@ def export(root: Path, tree: ReleaseTree, version: str, signers: tuple[str, ...]
         stack=manifest.name,
         version=version,
         manifest=tree.manifest_digest(version),
+        signature=release_signatures.state(stack_kind.stack_kind(), tree, version, signers),
         digest=oci.manifest_digest(config, [blob]),
         layer=blob.digest,
         name=reference,

@@ -200,6 +200,9 @@ def test_a_version_must_be_signed_by_a_trusted_key(machine: Machine, tmp_path: P
     publish(request(assembled(tmp_path / "tree", root, ZLIB), root, key="key", signers=(public,)))
     done = machine.call("stack", "export", root, "--to", "image.tar", "--signer", tmp_path / "key.pub")
     assert done.code == 0, done.text
+    assert "not checked" not in done.out
+    assert "signatures not checked" in machine.call("stack", "export", root, "--to", "unchecked.tar").out
+    assert (machine.folder / "unchecked.tar").read_bytes() == (machine.folder / "image.tar").read_bytes()
     assert any(name.endswith("manifest.json.sig") for name in Image.of(machine.folder / "image.tar").members())
     (tmp_path / "other").mkdir()
     key_pair(tmp_path / "other")

@@ -171,7 +171,7 @@ def export(
     Every byte is compared with the version's manifest, and a version that differs, or is not signed by a trusted key, is refused.
     Equal versions give equal bytes, where zstd is of the same release.
     """
-    from workflows.app.stacks import stack_exports
+    from workflows.app.stacks import stack_exports, stack_releases
 
     image = stack_exports.export(tree, stack, version, tuple(map(read_public_key, signer or ())), to)
     if form is not Format.TABLE:
@@ -179,6 +179,7 @@ def export(
         return ExitCode.OK
     size = f"{count(image.files, 'file')} of {_mib(image.unpacked)} MiB in a layer of {_mib(image.size)} MiB"
     output.lines([f"{to}: {image.name}, {size}", f"image {image.digest}, {image.architecture}", f"MODULEPATH={image.modulepath}"])
+    output.lines([release_output.UNCHECKED] if image.signature == stack_releases.UNCHECKED else [])
     return ExitCode.OK
 
 
