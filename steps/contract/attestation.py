@@ -4,6 +4,7 @@ Field names and types are those of the published specifications (`steps/docs/fac
 in-toto-attestation has them as classes of protobuf, which promise no equal bytes for equal data; canonical JSON does.
 """
 
+import re
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from enum import StrEnum
@@ -24,6 +25,7 @@ TEST_RESULT_FILE: Final = "test-result.json"
 PREDICATES: Final = {PROVENANCE_FILE: PROVENANCE, TEST_RESULT_FILE: TEST_RESULT}
 """File → type of the predicate in it."""
 _SHA256: Final = "sha256"
+_COMMIT: Final = re.compile(r"\b[0-9a-f]{40}\b")
 P = TypeVar("P")
 
 
@@ -108,13 +110,17 @@ class InTotoStatement(Struct, Generic[P], frozen=True, kw_only=True, rename="cam
 
 
 class RunIdentity(Struct, frozen=True, kw_only=True):
-    """The run that built a release: its id, its engine, the version of bringup, and its begin and end (UTC seconds, 0: unknown)."""
+    """The run that built a release: its id, its engine, the version of bringup, and its begin and end (UTC seconds, 0: unknown).
+
+    `revision` is the user's of the spec.
+    """
 
     run: str
     engine: str
     version: str
     started: float = 0.0
     finished: float = 0.0
+    revision: str = ""
 
     def details(self, tools: Mapping[str, str]) -> RunDetails:
         """Return the run as a predicate has it; `tools` are versions of further programs that decided the result."""
@@ -126,6 +132,32 @@ class RunIdentity(Struct, frozen=True, kw_only=True):
 def artifact(name: str, digest: str, media_type: str = "") -> ResourceDescriptor:
     """Return the descriptor of an artifact with a digest `sha256:…` (or the hexadecimal digits alone)."""
     return ResourceDescriptor(name=name, digest={_SHA256: digest.removeprefix("sha256:")}, media_type=media_type)
+
+
+def commits(name: str, origin: str) -> tuple[ResourceDescriptor, ...]:
+    """Return the Git commits in the origin of a product, such as `3f2a… with changes, on bringup 0.1.0`."""
+    changed = {"withChanges": True} if " with changes" in origin else {}
+    return tuple(
+        ResourceDescriptor(name=name, digest={"gitCommit": commit}, annotations=changed) for commit in _COMMIT.findall(origin)
+    )
+
+
+def stated(**parameters: str) -> dict[str, str]:
+    """Return the parameters of a build that have a value."""
+    return {name: value for name, value in parameters.items() if value}
+
+
+def statements(subjects: Mapping[str, str], provenance: SlsaProvenance, tests: TestSuiteResult) -> dict[str, bytes]:
+    """Return file → bytes of the statements about the artifacts of a version, name → digest `sha256:…`."""
+    return {PROVENANCE_FILE: encode(subjects, provenance), TEST_RESULT_FILE: encode(subjects, tests)}
+
+
+def attested_digest(data: bytes, subject: str) -> str:
+    """Return the digest of a subject in the bytes of provenance; empty if there is none, or if they cannot be read."""
+    try:
+        return subjects_of(PROVENANCE_FILE, data).get(subject, "")
+    except AttestationError:
+        return ""
 
 
 def distinct(descriptors: Iterable[ResourceDescriptor]) -> tuple[ResourceDescriptor, ...]:

@@ -11,6 +11,8 @@ from msgspec import Struct
 
 from steps.clients.releases import known_versions, release_lease
 from steps.clients.releases.publication import PublishRequest
+from steps.contract.attestation import RunIdentity
+from steps.contract.evidence import Evidence
 from steps.contract.exit import ExitCode
 from steps.errors import Refused
 from steps.nodeimage import image_parts
@@ -103,10 +105,10 @@ def publish_image(context: Context) -> ExitCode:
     run, secrets = f"run {context.environment.run}", context.environment.secrets
     known = known_versions.known_versions(context.store, place)
     with store_entries.hold_entry(assembled):
-        results = _results(context, key, image_parts.packed_root(context, recipe))
+        results, run_identity = _results(context, key, image_parts.packed_root(context, recipe))
 
         def publish() -> Published:
-            release = image_publication.stage(assembled, place, results, origin=recipe.origin)
+            release = image_publication.stage(assembled, place, results, run_identity, origin=recipe.origin)
             request = PublishRequest(
                 release=release, target=place, secrets=secrets, by=run, again=arguments.again, known=dict(known)
             )
@@ -124,13 +126,14 @@ def publish_image(context: Context) -> ExitCode:
     return ExitCode.OK
 
 
-def _results(context: Context, key: str, root: str) -> dict[str, list[ImageTestResult]]:
-    """Return task (such as `image_boot.boot_uefi`) → test results of this run.
+def _results(context: Context, key: str, root: str) -> tuple[dict[str, list[ImageTestResult]], RunIdentity]:
+    """Return task (such as `image_boot.boot_uefi`) → test results of this run, and the run's identity for statements.
 
     Raises Refused if a stage did not pass, tested another image, or booted another root: the order of an engine alone is no proof,
     and other tool versions make other bytes of the same key.
     """
     results: dict[str, list[ImageTestResult]] = {}
+    records = list[Evidence]()
     for stage in _TESTED:
         stage_results.require_pass(context, stage, "an image is published only by the run that tested it")
         for task in _tasks(context, stage):
@@ -144,7 +147,8 @@ def _results(context: Context, key: str, root: str) -> dict[str, list[ImageTestR
                 message = f"{stage}.{task} booted a root of {tested.root_digest[:19]}, that of the image is {root[:19]}"
                 raise Refused(message, hint="it was packed anew since, by other versions of tools: run the whole pipeline again")
             results[f"{stage}.{task}"] = _of(tested)
-    return results
+            records.append(record)
+    return results, stage_results.run_identity(context, records)
 
 
 def _of(tested: Sandboxed | Booted) -> list[ImageTestResult]:

@@ -1,6 +1,14 @@
 """Results of earlier stages of the same run, for tasks that may act only upon what was proven."""
 
+from collections.abc import Iterable
+
+import msgspec
+
+from steps import __version__
+from steps.contract import run_records
+from steps.contract.attestation import RunIdentity
 from steps.contract.evidence import Evidence
+from steps.contract.run_records import Header
 from steps.contract.verdict import Status
 from steps.errors import Refused
 from steps.runtime.context import Context
@@ -21,3 +29,21 @@ def passed_record(context: Context, stage: str, task: str, hint: str) -> Evidenc
         reason = record.verdict.reason if record is not None and record.verdict is not None else "no verdict"
         raise Refused(f"{stage}.{task}: {reason}", hint=hint)
     return record
+
+
+def run_identity(context: Context, tested: Iterable[Evidence]) -> RunIdentity:
+    """Return this run for statements about what it made: from its first record to the end of its tests, whose records are given.
+
+    Another attempt of the task that publishes gets an equal result.
+    """
+    run, records = context.environment.run, list(tested)
+    opened = context.store.records(run, run_records.STAGE, run_records.OPEN)
+    header = context.store.read(run_records.header_key(run))
+    return RunIdentity(
+        run=run,
+        engine=context.environment.engine,
+        version=__version__,
+        started=min((record.started for record in (*opened, *records)), default=0.0),
+        finished=max((record.finished for record in records), default=0.0),
+        revision=msgspec.json.decode(header, type=Header).revision if header else "",
+    )

@@ -18,7 +18,6 @@ from steps.softwarestack.contract.stack_tests import StackTestOutcome, StackTest
 
 BUILD_TYPE: Final = "urn:bringup:stack-build:v1"
 """Type of the build in provenance; `steps/docs/facts/provenance.md` says what its parameters mean."""
-_COMMIT: Final = re.compile(r"\b[0-9a-f]{40}\b")
 _IMAGE: Final = re.compile(r"(?P<name>[^@\s]+)@sha256:(?P<digest>[0-9a-f]{64})")
 
 
@@ -27,9 +26,7 @@ def statements(
 ) -> dict[str, bytes]:
     """Return file → bytes of the statements about a version, whose manifest has the bytes `encoded`."""
     about = subjects(manifest, digest_bytes(encoded))
-    predicates: tuple[SlsaProvenance | TestSuiteResult, ...] = (_provenance(manifest, stack, run), _tests(stack, results))
-    files = (attestation.PROVENANCE_FILE, attestation.TEST_RESULT_FILE)
-    return {file: attestation.encode(about, predicate) for file, predicate in zip(files, predicates, strict=True)}
+    return attestation.statements(about, _provenance(stack, run), _tests(stack, results))
 
 
 def subjects(manifest: StackManifest, manifest_digest: str) -> dict[str, str]:
@@ -50,13 +47,11 @@ def problems(tree: ReleaseTree, version: str, manifest: StackManifest) -> Iterat
             yield from (TreeProblem(place=place, why=why) for why in attestation.problems(file, tree.contents.get(place), expected))
 
 
-def _provenance(manifest: StackManifest, stack: StackInput, run: RunIdentity) -> SlsaProvenance:
-    outside = {"name": stack.name, "root": stack.root, "revision": manifest.revision, "lock": stack.lock}
-    inside = {"key": stack.key, "naming": stack.naming, "target": stack.target}
+def _provenance(stack: StackInput, run: RunIdentity) -> SlsaProvenance:
     definition = BuildDefinition(
         build_type=BUILD_TYPE,
-        external_parameters={name: value for name, value in outside.items() if value},
-        internal_parameters={name: value for name, value in inside.items() if value},
+        external_parameters=attestation.stated(name=stack.name, root=stack.root, revision=run.revision, lock=stack.lock),
+        internal_parameters=attestation.stated(key=stack.key, naming=stack.naming, target=stack.target),
         resolved_dependencies=attestation.distinct(_dependencies(stack)),
     )
     return SlsaProvenance(build_definition=definition, run_details=run.details({stack.backend: stack.release}))
@@ -66,9 +61,7 @@ def _dependencies(stack: StackInput) -> Iterator[ResourceDescriptor]:
     """Yield lock, commits of the spec, builder image, and the recipes and sources of all packages that were built."""
     if stack.lock:
         yield attestation.artifact("lock", stack.lock)
-    changed = {"withChanges": True} if " with changes" in stack.origin else {}
-    for commit in _COMMIT.findall(stack.origin):
-        yield ResourceDescriptor(name="spec", digest={"gitCommit": commit}, annotations=changed)
+    yield from attestation.commits("spec", stack.origin)
     if stack.builder:
         image = _IMAGE.fullmatch(stack.builder)
         hashed = {"sha256": image["digest"]} if image else {}

@@ -21,7 +21,7 @@ from steps.clients.releases.release_rollback import RollbackResult
 from steps.clients.releases.release_tree import ReleaseTree
 from steps.clients.releases.tree_operations import TreeTransport
 from steps.contract import attestation
-from steps.contract.attestation import AttestationError, RunIdentity
+from steps.contract.attestation import RunIdentity
 from steps.contract.canonical import canonical
 from steps.contract.detachment import ExternalLink
 from steps.contract.release_layout import ReleaseTarget
@@ -51,11 +51,10 @@ class TestedStack(Struct, frozen=True, kw_only=True):
 
 
 class StackMaking(Struct, frozen=True, kw_only=True):
-    """How a stack was made: the stack as its builder read it, the run, and the user's revision of the spec."""
+    """Making of a stack: the stack as its builder read it, and the run."""
 
     stack: StackInput
     run: RunIdentity
-    revision: str = ""
 
 
 class StackRelease(StagedRelease, frozen=True, kw_only=True):
@@ -105,7 +104,7 @@ def stage(tree: Path, target: ReleaseTarget, tested: TestedStack, made: StackMak
         message = f"the stack was built for {manifest.root}, which is in its files, and cannot be used in {target.root}"
         raise BadTask(message, hint="build it for the folder that it is published to")
     outcomes = {result.name: result.outcome.value for result in tested.results}
-    published = replace(manifest, origin=tested.origin, revision=made.revision, outcomes=outcomes, attested=True)
+    published = replace(manifest, origin=tested.origin, revision=made.run.revision, outcomes=outcomes, attested=True)
     encoded = stack_release.encode_manifest(published)
     statements = stack_provenance.statements(published, encoded, made.stack, tested.results, made.run)
     checks = PackageChecks(Path(target.root))
@@ -211,6 +210,7 @@ def _observed(request: PublishRequest, outcome: PublishOutcome, checks: PackageC
     tree, kind, version = outcome.tree, request.release.kind, outcome.tree.current
     manifest, root = stack_kind.manifest_of(tree, version), Path(request.target.root)
     packages = manifest.packages if manifest is not None else ()
+    provenance = tree.contents.get(tree.version_path(version, attestation.PROVENANCE_FILE), b"")
     changes = stack_difference.compare_manifests(stack_kind.manifest_of(tree, outcome.before), manifest)
     return PublishedStack(
         version=version,
@@ -231,7 +231,7 @@ def _observed(request: PublishRequest, outcome: PublishOutcome, checks: PackageC
         packages_changed=changes.changed,
         outside=(*(link.sentence for link in preflight.external_links(kind, tree)), *_links_out(root, manifest)),
         signature=release_signatures.state(kind, tree, version, request.target.signers),
-        provenance=_attested_manifest(tree, version),
+        provenance=attestation.attested_digest(provenance, stack_release.MANIFEST),
         wrong_statements=tuple(_wrong_statements(tree, version, manifest)),
         versions=tree.versions,
         removed=outcome.removed,
@@ -250,15 +250,6 @@ def _wrong_packages(checks: PackageChecks, packages: Iterable[PackageContent]) -
 def _wrong_modules(tree: ReleaseTree, version: str, manifest: StackManifest | None) -> Iterator[str]:
     if manifest is not None:
         yield from (f"{problem.place} {problem.why}" for problem in stack_kind.module_problems(tree, version, manifest))
-
-
-def _attested_manifest(tree: ReleaseTree, version: str) -> str:
-    """Return the digest of the manifest that a version's provenance is about; empty without provenance that can be read."""
-    data = tree.contents.get(tree.version_path(version, attestation.PROVENANCE_FILE), b"")
-    try:
-        return attestation.subjects_of(attestation.PROVENANCE_FILE, data).get(stack_release.MANIFEST, "")
-    except AttestationError:
-        return ""
 
 
 def _wrong_statements(tree: ReleaseTree, version: str, manifest: StackManifest | None) -> Iterator[str]:

@@ -4,14 +4,10 @@ from typing import Final
 
 import msgspec
 
-from steps import __version__
 from steps.clients.releases import known_versions, release_lease
 from steps.clients.releases.publication import PublishRequest
-from steps.contract import run_records
-from steps.contract.attestation import RunIdentity
 from steps.contract.evidence import read_observation
 from steps.contract.exit import ExitCode
-from steps.contract.run_records import Header
 from steps.errors import Refused
 from steps.runtime import gating, stage_results
 from steps.runtime.context import Context
@@ -36,7 +32,9 @@ def publish_stack(context: Context) -> ExitCode:
     folder = tree_assembly.tree_folder(context.environment.store / task_input.STACKS / tree_assembly.TREES, tested.tree)
     run, known = f"run {context.environment.run}", known_versions.known_versions(context.store, target)
     results = TestedStack(run=context.environment.run, origin=stack.origin, results=tested.results)
-    made = StackMaking(stack=stack, run=_run_identity(context, arguments), revision=_revision(context))
+    made = StackMaking(
+        stack=stack, run=stage_results.run_identity(context, context.store.records(context.environment.run, *arguments.tested))
+    )
 
     def publish() -> PublishedStack:
         release = stack_publication.stage(folder, target, results, made)
@@ -71,26 +69,6 @@ def _tested(context: Context, arguments: StackPublishArguments, stack: StackInpu
         which = tested.stack[:19] if tested is not None else "no stack"
         raise Refused(f"{stage}.{task} tested {which}, this is {stack.digest[:19]}", hint=_HINT)
     return tested
-
-
-def _run_identity(context: Context, arguments: StackPublishArguments) -> RunIdentity:
-    """Return this run, from its first record to the end of its tests: another attempt of this task gives equal bytes."""
-    run = context.environment.run
-    records = context.store.records(run, *arguments.tested)
-    opened = context.store.records(run, run_records.STAGE, run_records.OPEN)
-    return RunIdentity(
-        run=run,
-        engine=context.environment.engine,
-        version=__version__,
-        started=min((record.started for record in (*opened, *records)), default=0.0),
-        finished=max((record.finished for record in records), default=0.0),
-    )
-
-
-def _revision(context: Context) -> str:
-    """Return the user's revision of the spec, from the header of the run; empty for a run without one."""
-    header = context.store.read(run_records.header_key(context.environment.run))
-    return msgspec.json.decode(header, type=Header).revision if header else ""
 
 
 def _record(context: Context, arguments: StackPublishArguments, stack: StackInput, published: PublishedStack) -> None:

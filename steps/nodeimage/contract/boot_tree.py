@@ -1,6 +1,7 @@
 """Layout of a release folder from which nodes boot; `steps.contract.release_layout` has the part common to all products. Pure.
 
 ROOT/NAME/versions/VERSION/   manifest.json(.sig) root.squashfs vmlinuz initrd.img root.oci.tar tests.json boot/GROUP.ipxe
+                              provenance.json test-result.json: statements about these files
                               boot/mac-52-54-00-12-34-56.ipxe: a machine that a group names; chains to its group's, beside it
 ROOT/NAME/current             the pointer; a group's script below it names its version in every path
 ROOT/boot/GROUP.ipxe          boot entry of a group of nodes: chains to NAME/current/boot/GROUP.ipxe; that of a machine alike
@@ -110,11 +111,13 @@ class PublishTarget(ReleaseTarget, frozen=True, kw_only=True, omit_defaults=True
 class Tested(Struct, frozen=True, kw_only=True):
     """Content of a version's `tests.json`: origin of the recipe (a commit, the version of bringup), and test results by task.
 
-    The results have durations and messages; the manifest has the outcomes alone.
+    The results have durations and messages; the manifest has the outcomes alone. `attested`: the version has the statements
+    provenance.json and test-result.json, which those of earlier releases of bringup have not.
     """
 
     origin: str = ""
     results: dict[str, list[ImageTestResult]] = {}
+    attested: bool = False
 
     @property
     def encoded(self) -> bytes:

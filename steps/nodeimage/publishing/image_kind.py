@@ -1,5 +1,6 @@
 """Node images as a product of `steps.clients.releases`, and connections to their release folders."""
 
+from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
@@ -13,7 +14,7 @@ from steps.contract import release_layout
 from steps.contract.release_layout import ReleaseError, ReleaseTarget
 from steps.nodeimage.contract import boot_tree, image_manifest
 from steps.nodeimage.contract.image_manifest import ManifestError
-from steps.nodeimage.publishing import boot_entries, external_links, image_verification, image_versions
+from steps.nodeimage.publishing import boot_entries, external_links, image_provenance, image_verification, image_versions
 
 LAYOUT = TreeLayout(
     manifest=image_manifest.MANIFEST, pointer=release_layout.CURRENT, shared=boot_tree.BOOT, read=(boot_tree.SCRIPT,)
@@ -37,11 +38,16 @@ def image_kind(url: str = "") -> ReleaseKind:
         external_links=partial(external_links.external_links, url=url),
         shared_files=boot_entries.for_version,
         refuse_rollback=boot_entries.refuse_rollback,
-        version_problems=image_verification.script_problems,
+        version_problems=_version_problems,
         tree_problems=partial(image_verification.entry_problems, url=url),
         usage=image_versions.usage_report,
         machines=image_versions.machines,
     )
+
+
+def _version_problems(tree: ReleaseTree, version: str) -> Iterator[TreeProblem]:
+    yield from image_verification.script_problems(tree, version)
+    yield from image_provenance.problems(tree, version)
 
 
 def _contents(data: bytes) -> Contents:

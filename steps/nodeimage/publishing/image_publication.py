@@ -8,23 +8,28 @@ from steps.clients.releases.publication import PublishOutcome, PublishRequest, S
 from steps.clients.releases.release_kind import files_found
 from steps.clients.releases.release_rollback import PointerSwitch
 from steps.clients.releases.tree_operations import TreeTransport
-from steps.nodeimage.contract import boot_tree
+from steps.contract import attestation
+from steps.contract.attestation import RunIdentity
+from steps.nodeimage.contract import boot_tree, image_manifest
 from steps.nodeimage.contract.boot_tree import PublishTarget, Tested
 from steps.nodeimage.contract.image_tests import ImageTestResult
-from steps.nodeimage.publishing import external_links, image_kind, image_release, image_versions
+from steps.nodeimage.publishing import external_links, image_kind, image_provenance, image_release, image_versions
 from steps.nodeimage.publishing.image_release import ImageRelease
 from steps.stages.image_publish.contract import Published
 
 Results = Mapping[str, list[ImageTestResult]]
 
 
-def stage(assembled: Path, target: PublishTarget, results: Results, *, origin: str = "") -> ImageRelease:
+def stage(assembled: Path, target: PublishTarget, results: Results, run: RunIdentity, *, origin: str = "") -> ImageRelease:
     """Return the packed image in a folder, ready to be published to a target. Raises BadTask if the folder holds no image.
 
-    Its manifest gets `origin`, which is where the recipe came from, and the outcomes of `results`; neither makes a new version.
+    Its manifest gets `origin`, which is where the recipe came from, and the outcomes of `results`. Statements say which run made
+    and tested it. None of these makes a new version.
     """
-    tested = Tested(origin=origin, results=dict(results))
-    return image_release.stage_release(image_release.load(assembled, tested), target, tested)
+    tested = Tested(origin=origin, results=dict(results), attested=True)
+    image = image_release.load(assembled, tested)
+    statements = image_provenance.statements(image.manifest, image.data, tested, run)
+    return image_release.stage_release(image, target, tested, statements)
 
 
 def publish(request: PublishRequest, say: Say) -> Published:
@@ -44,6 +49,7 @@ def _observed(request: PublishRequest, done: PublishOutcome) -> Published:
     added, removed, changed = image_versions.package_changes(tree, done.before, version)
     scripts, images = image_versions.scripts(tree, version), external_links.entry_images(tree)
     files, listed = files_found(tree, version), kind.files_of(tree, version)
+    provenance = tree.contents.get(tree.version_path(version, attestation.PROVENANCE_FILE), b"")
     # Scripts of machines may be thousands: sound ones are left out of the evidence.
     machine_files = {f"{boot_tree.BOOT}/{name}{boot_tree.SCRIPT}" for name in scripts if boot_tree.is_machine(name)}
     sound = {file for file in set(files) & set(listed) if file.name in machine_files}
@@ -68,6 +74,8 @@ def _observed(request: PublishRequest, done: PublishOutcome) -> Published:
         entries=tuple(name for name, image in images.items() if image == tree.product and not boot_tree.is_machine(name)),
         lost=tuple(name for name in scripts if boot_tree.is_machine(name) and not led[name]),
         in_use=usage.in_use(kind, tree),
+        provenance=attestation.attested_digest(provenance, image_manifest.MANIFEST),
+        wrong_statements=tuple(f"{problem.place} {problem.why}" for problem in image_provenance.problems(tree, version)),
     )
 
 

@@ -39,10 +39,10 @@ class ImageRelease(StagedRelease, frozen=True, kw_only=True):
     tested: Tested
 
     def small_files(self, version: str) -> dict[str, bytes]:
-        """Return path → bytes of a version's `tests.json` and boot scripts. Raises BadTask if the scripts cannot be rendered."""
+        """Return path → bytes of a version's `tests.json`, statements and boot scripts. Raises BadTask for bad scripts."""
         if not self.target.groups:
             raise BadTask("there is no group of nodes, hence no boot script", hint="see publish.groups in the spec")
-        return {boot_tree.TESTS: self.tested.encoded, **scripts(self.image, self.target, version)}
+        return {**self.metadata, boot_tree.TESTS: self.tested.encoded, **scripts(self.image, self.target, version)}
 
     def shared_files(self, tree: ReleaseTree) -> SharedFiles:
         """Return the boot entries of the target's groups and machines, which lie outside of the version. Raises BadTask."""
@@ -60,23 +60,25 @@ class ImageRelease(StagedRelease, frozen=True, kw_only=True):
             return False
 
     def is_suitable(self, tree: ReleaseTree, version: str) -> bool:
-        """Return True if a version has the boot scripts that it would get now, and results of all tasks that tested this image."""
+        """Return True if a version has the boot scripts that it would get now, statements, and results of all tasks of now."""
         alike = has_same_scripts(self.image, tree, self.target, version)
-        return alike and set(image_versions.published_test_results(tree, version).results) >= set(self.tested.results)
+        published = image_versions.published_test_results(tree, version)
+        return alike and published.attested and set(published.results) >= set(self.tested.results)
 
     def rolled_back(self, tree: ReleaseTree, alike: tuple[str, ...]) -> Switch | None:
         """Return the rollback that left this image; None if there is none (see the function `rolled_back`)."""
         return rolled_back(tree, self.target, dict.fromkeys(alike, self.image))
 
 
-def stage_release(image: PackedImage, target: PublishTarget, tested: Tested) -> ImageRelease:
-    """Return a packed image with its target and test results as a release."""
+def stage_release(image: PackedImage, target: PublishTarget, tested: Tested, statements: Mapping[str, bytes] = {}) -> ImageRelease:
+    """Return a packed image with its target, its test results and the statements about it as a release."""
     return ImageRelease(
         kind=image_kind.image_kind(target.url),
         product=image.name,
         folder=image.folder,
         manifest=image.data,
         files=image.manifest.parts,
+        metadata=statements,
         image=image,
         target=target,
         tested=tested,

@@ -45,6 +45,10 @@ class Published(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Machines that have a boot script in this version, but that no entry script leads to it."""
     origin: str = ""
     """Origin of the version's recipe at the time it was published."""
+    provenance: str = ""
+    """Digest of the manifest that the version's provenance is about; empty without provenance that can be read."""
+    wrong_statements: tuple[str, ...] = ()
+    """Sentences about statements (provenance, test results) that are missing, or about something else than this version."""
 
     @property
     def present(self) -> tuple[ReleaseFile, ...]:

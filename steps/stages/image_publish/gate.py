@@ -29,6 +29,7 @@ def _findings(seen: Published, want: PublishedExpectation) -> Iterator[Finding]:
     yield from gate_releases.read_findings(seen, _WORDS)
     yield from gate_releases.file_findings(seen, _WORDS)
     yield from _groups(seen, want)
+    yield from gate_releases.statement_findings(seen)
     yield from gate_releases.signature_findings(seen, signed=want.signed)
     yield from gate_releases.tree_findings(seen, _WORDS, want.keep, seen.in_use, _KEPT)
 

@@ -47,6 +47,14 @@ class PublishedVersion(Protocol):
         """Return the state of the signature: `good`, `bad`, `none` or `unknown`."""
 
     @property
+    def provenance(self) -> str:
+        """Return the digest of the manifest that the version's provenance is about; empty without one that can be read."""
+
+    @property
+    def wrong_statements(self) -> tuple[str, ...]:
+        """Return sentences about statements that are missing, or about something else."""
+
+    @property
     def versions(self) -> tuple[str, ...]:
         """Return all versions of the tree."""
 
@@ -103,6 +111,20 @@ def file_findings(seen: PublishedVersion, words: ReleaseWords) -> Iterator[Findi
     if extra := sorted(set(files) - {"manifest.json.sig"}):
         strays = f"{seen.version} has files that nothing lists: {some(extra)}"
         yield fail(FailureClass.COMPARISON, strays, "listed files and no others", "see who wrote into a version that is published")
+
+
+def statement_findings(seen: PublishedVersion) -> Iterator[Finding]:
+    """Yield a finding if the version has no provenance, or if a statement is not about this version."""
+    step = "publish again: the next version gets statements of its run; see who changed these"
+    if not seen.provenance:
+        provenance = "the version has no provenance that can be read"
+        yield fail(FailureClass.APPLY, provenance, "provenance.json about its manifest", step)
+    elif seen.provenance != seen.manifest:
+        provenance = f"its provenance is about the manifest {seen.provenance[:19]}"
+        yield fail(FailureClass.COMPARISON, provenance, f"{seen.manifest[:19]}, the manifest of the version", step)
+    if seen.wrong_statements:
+        wrong = f"statements do not belong to the version: {some(seen.wrong_statements)}"
+        yield fail(FailureClass.COMPARISON, wrong, "statements about this manifest and the files of this version", step)
 
 
 def signature_findings(seen: PublishedVersion, *, signed: bool) -> Iterator[Finding]:

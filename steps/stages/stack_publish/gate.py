@@ -35,7 +35,7 @@ def _findings(seen: PublishedStack, want: VersionExpectation) -> Iterator[Findin
     yield from gate_releases.file_findings(seen, _WORDS)
     yield from _packages(seen, want)
     yield from _tests(seen, want)
-    yield from _statements(seen)
+    yield from gate_releases.statement_findings(seen)
     yield from gate_releases.signature_findings(seen, signed=want.signed)
     yield from gate_releases.tree_findings(seen, _WORDS, want.keep)
 
@@ -85,16 +85,3 @@ def _tests(seen: PublishedStack, want: VersionExpectation) -> Iterator[Finding]:
         yield fail(FailureClass.COMPARISON, f"the version has no result of {some(lacking)}", "a result of each test", step)
     if not seen.tests:
         yield unknown(FailureClass.INPUT, "the version has no result of any test", "results of the run that published it", step)
-
-
-def _statements(seen: PublishedStack) -> Iterator[Finding]:
-    step = "publish again: the next version gets statements of its run; see who removed these"
-    if not seen.provenance:
-        provenance = "the version has no provenance that can be read"
-        yield fail(FailureClass.APPLY, provenance, "provenance.json about its manifest", step)
-    elif seen.provenance != seen.manifest:
-        provenance = f"its provenance is about the manifest {seen.provenance[:19]}"
-        yield fail(FailureClass.COMPARISON, provenance, f"{seen.manifest[:19]}, the manifest of the version", step)
-    if seen.wrong_statements:
-        wrong = f"statements do not belong to the version: {some(seen.wrong_statements)}"
-        yield fail(FailureClass.COMPARISON, wrong, "statements about this manifest and these packages", step)

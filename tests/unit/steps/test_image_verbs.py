@@ -117,6 +117,14 @@ def test_a_tested_image_is_published_with_its_results(image: Any) -> None:
         task: list(outcomes) for task, outcomes in told["outcomes"].items()
     }
     assert kept.changes == (f"published {RECIPE.name} {version.name}",)
+    made = json.loads((version / "provenance.json").read_text())["predicate"]
+    assert made["runDetails"]["metadata"]["invocationId"] == kept.run
+    assert {
+        test.partition(": ")[0] for test in json.loads((version / "test-result.json").read_text())["predicate"]["passedTests"]
+    } == {
+        "image_boot.boot_bios",
+        "image_sandbox.tests",
+    }
 
 
 def test_a_publisher_that_vanished_elsewhere_is_outwaited(image: Any) -> None:

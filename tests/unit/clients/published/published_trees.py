@@ -10,6 +10,7 @@ from pathlib import Path
 from steps.clients.releases import publication, shell_session
 from steps.clients.releases.release_tree import ALL
 from steps.clients.releases.tree_operations import Operation, TreeTransport
+from steps.contract.attestation import RunIdentity
 from steps.nodeimage.contract import image_manifest
 from steps.nodeimage.contract.boot_tree import BootGroup, PublishTarget
 from steps.nodeimage.contract.image_tests import ImageTestOutcome, ImageTestResult
@@ -22,6 +23,7 @@ KINDS = ("local", "shell")
 """Transports that need no other machine: the second runs the very program that the SSH one runs there."""
 WITHOUT_RIGHTS = ("setpriv", "--bounding-set=-dac_override,-dac_read_search,-fowner") if os.geteuid() == 0 else ()
 """Before a command: root may read and write everywhere but so."""
+RUN = RunIdentity(run="run-1", engine="local", version="0.1.0", started=1_700_000_000.5, finished=1_700_000_060.0)
 RESULTS = {"sandbox": [ImageTestResult(name="gcc_compiles", outcome=ImageTestOutcome.PASS, seconds=0.2)]}
 
 
@@ -74,8 +76,9 @@ def order(
     *,
     again: bool = False,
     origin: str = "",
+    run: RunIdentity = RUN,
 ) -> publication.PublishRequest:
-    release = image_publication.stage(folder, where, results, origin=origin)
+    release = image_publication.stage(folder, where, results, run, origin=origin)
     return publication.PublishRequest(release=release, target=where, secrets=secrets, by="run-1", again=again)
 
 

@@ -50,7 +50,8 @@ def test_a_first_version_is_whole_and_passes_its_gate(tmp_path: Path, root: Path
     assert os.readlink(root / "compute/current") == f"versions/{seen.version}"
     assert wrong(root, kind=kind) == []
     names = {path.name for path in (root / "compute/current/").iterdir()}
-    assert names == {*image_manifest.PARTS, image_manifest.MANIFEST, "tests.json", "SHA256SUMS", "boot"}
+    statements = {"provenance.json", "test-result.json"}
+    assert names == {*image_manifest.PARTS, image_manifest.MANIFEST, "tests.json", "SHA256SUMS", "boot", *statements}
     assert subprocess.run(["sha256sum", "-c", "--quiet", "SHA256SUMS"], cwd=root / "compute/current", check=False).returncode == 0
     assert json.loads((root / "compute/current/tests.json").read_bytes())["results"]["sandbox"][0]["outcome"] == "pass"
     script = (root / "compute/current/boot/gpu.ipxe").read_text()
