@@ -18,7 +18,7 @@ from steps.clients.releases.local_transport import naming
 from steps.clients.releases.publication import PublishOutcome, PublishRequest, Say
 from steps.clients.releases.release_kind import StagedRelease, files_found
 from steps.clients.releases.release_rollback import RollbackResult
-from steps.clients.releases.release_tree import ReleaseTree
+from steps.clients.releases.release_tree import MOST_BYTES, ReleaseTree
 from steps.clients.releases.tree_operations import TreeTransport
 from steps.contract import attestation
 from steps.contract.attestation import RunIdentity
@@ -94,7 +94,7 @@ def stage(tree: Path, target: ReleaseTarget, tested: TestedStack, made: StackMak
 
     Statements say how it was `made`, and how each test ended; they make no new version either.
 
-    Raises BadTask if the folder holds no stack, or one that was built for another published root.
+    Raises BadTask if the folder holds no stack, one that was built for another published root, or one that is too large for readers.
     """
     try:
         manifest = stack_release.decode_manifest((tree / stack_release.MANIFEST).read_bytes())
@@ -107,6 +107,9 @@ def stage(tree: Path, target: ReleaseTarget, tested: TestedStack, made: StackMak
     published = replace(manifest, origin=tested.origin, revision=made.run.revision, outcomes=outcomes, attested=True)
     encoded = stack_release.encode_manifest(published)
     statements = stack_provenance.statements(published, encoded, made.stack, tested.results, made.run)
+    for name, data in {stack_release.MANIFEST: encoded, **statements}.items():
+        if len(data) > MOST_BYTES:  # nobody could check it once it is published
+            raise BadTask(f"{name} would have {len(data)} bytes, readers take {MOST_BYTES}", hint="split the stack into several")
     checks = PackageChecks(Path(target.root))
     return StackRelease(
         kind=stack_kind.stack_kind(checks.problems),

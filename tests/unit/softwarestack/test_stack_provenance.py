@@ -10,10 +10,13 @@ from msgspec.structs import replace
 
 from steps.contract import attestation, release_layout
 from steps.contract.canonical import digest_bytes
-from steps.softwarestack import stack_provenance
+from steps.contract.release_layout import ReleaseTarget
+from steps.errors import BadTask
+from steps.softwarestack import stack_provenance, stack_publication
 from steps.softwarestack.contract import stack_release
 from steps.softwarestack.contract.stack_tests import StackTestKind, StackTestOutcome, StackTestResult
 from steps.softwarestack.stack_kind import manifest_of
+from steps.softwarestack.stack_publication import StackMaking, TestedStack
 from tests.unit.softwarestack.published_stacks import (
     HPL,
     RESULTS,
@@ -151,6 +154,15 @@ def test_a_statement_that_is_not_the_versions_own_is_found(version: Path, root: 
     problems = wrong(root)
     assert list(problems) == [f"tools/versions/{version.name}/{file}"]
     assert sentence in problems[f"tools/versions/{version.name}/{file}"]
+
+
+def test_statements_that_no_reader_would_take_are_refused_before_anything_is_published(root: Path, tmp_path: Path) -> None:
+    tree, name = assembled(tmp_path / "tree", root, ZLIB), "x" * 4000
+    many = tuple(replace(RESULTS[0], name=f"{name}{number}") for number in range(1100))
+    making = StackMaking(stack=input_of(root), run=RUN)
+    with pytest.raises(BadTask, match=r"manifest\.json would have \d+ bytes, readers take 4194304"):
+        stack_publication.stage(tree, ReleaseTarget(root=str(root)), TestedStack(results=many), making)
+    assert list(root.iterdir()) == []
 
 
 def test_unknown_fields_are_ignored(version: Path, root: Path) -> None:
