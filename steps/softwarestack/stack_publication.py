@@ -94,7 +94,7 @@ def stage(tree: Path, target: ReleaseTarget, tested: TestedStack, made: StackMak
 
     Statements say how it was `made`, and how each test ended; they make no new version either.
 
-    Raises BadTask if the folder holds no stack, one that was built for another published root, or one that is too large for readers.
+    Raises BadTask if the folder holds no stack, one built for another published root, or one that is too large for readers.
     """
     try:
         manifest = stack_release.decode_manifest((tree / stack_release.MANIFEST).read_bytes())
