@@ -14,7 +14,7 @@ from steps.clients.kube.client import Kube
 from steps.contract.exit import ExitCode
 from steps.contract.plain_text import count
 from steps.errors import StepError
-from workflows.app.factories import factory_pipeline, factory_runs
+from workflows.app.factories import factory_pipeline, factory_runs, foreign_processes
 from workflows.app.factories.rebuild_refusals import Refusal, refusals
 from workflows.app.run_options import StartOptions, Wish
 from workflows.app.runs.screen import Screen
@@ -75,6 +75,16 @@ def prepare(source: str, force: str) -> PreparedRebuild:
     if reasons:
         raise RebuildRefused(_sentences(spec, reasons))
     return PreparedRebuild(path=path, spec=spec, kubeconfig=kubeconfig)
+
+
+def require_idle(prepared: PreparedRebuild, force: str) -> None:
+    """Ask the machines who works on them. Raises RebuildRefused for a slurmd and for processes of users, which no reason overrides.
+
+    A machine that does not answer is a reason too, unless `force` gives one to go on: it may be broken.
+    """
+    reasons = foreign_processes.ask(prepared.spec.cluster, prepared.path.absolute().parent)
+    if remaining := [reason for reason in reasons if not (force and reason.forcible)]:
+        raise RebuildRefused(_sentences(prepared.spec, remaining))
 
 
 def _sentences(spec: FactorySpec, reasons: Sequence[Refusal]) -> str:

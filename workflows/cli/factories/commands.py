@@ -81,7 +81,12 @@ def down(
 
 def rebuild(
     spec: FactoryFile = "factory.yaml",
-    force: Annotated[str, typer.Option("--force", metavar="REASON", help="Rebuild though builds run; they end.")] = "",
+    force: Annotated[
+        str,
+        typer.Option(
+            "--force", metavar="REASON", help="Rebuild though builds run, which end, or though a machine does not answer."
+        ),
+    ] = "",
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
     *,
     place: RunOptions,
@@ -89,13 +94,14 @@ def rebuild(
     """Throw a factory away and build it again: its machines are reinstalled if the spec says how, else emptied.
 
     Nothing is touched while a copy of what must survive is missing or old, while builds run, if a machine belongs to a platform's
-    spec, or if this command runs on one of the machines.
+    spec or runs slurmd or processes of users, or if this command runs on one of the machines.
     """
     from workflows.app.factories import factory_rebuild
 
     prepared = factory_rebuild.prepare(spec, force)
     if not yes:
         _ask(prepared.question, prepared.spec.name)
+    factory_rebuild.require_idle(prepared, force)
     if force:
         output.lines([f"forced: {force}"])
     return factory_rebuild.rebuild(output, prepared, place)
