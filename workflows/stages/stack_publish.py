@@ -35,5 +35,6 @@ def build(site: StackSite) -> Stage:
         GATE,
         Step(task=task(ID, TASK, Verb.PUBLISH, deadline=SECONDS, arguments=arguments, expectations=expectations)),
         changes=(Change(what=f"a new version of {stack.name}, if it is another than the published one", where=location),),
-        rollback=f"bringup stack rollback --tree {tree} --stack {stack.name}",
+        # a publication that fails leaves the pointer in most cases, and then a rollback would leave a good version
+        rollback=f"if its version is current: bringup stack rollback --tree {tree} --stack {stack.name}",
     )

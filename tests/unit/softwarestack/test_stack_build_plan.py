@@ -48,6 +48,8 @@ def test_every_stage_is_planned_and_every_task_names_the_stack_beside_it(tmp_pat
     files = stack_input.decode_files(planned.archives[stack_input.FILES])
     assert set(files.values()) == {small_stack.easyconfig(name) for name in small_stack.PACKAGES if name != "GCC"}
     assert all(len(data) <= tasks.MAX_BYTES for data in planned.task_files.values())
+    back = planned.stages[-1].rollback
+    assert back == "if its version is current: bringup stack rollback --tree /srv/stacks --stack lab-tools"
 
 
 def test_a_stack_knows_the_names_and_addresses_of_the_factory_that_its_spec_names(tmp_path: Path) -> None:
