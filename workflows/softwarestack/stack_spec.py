@@ -99,6 +99,12 @@ class StackTest(Section):
     )
     timeout: Duration = Field(default="10m", validate_default=True, description="Longest time.", examples=["10m"])
 
+    @model_validator(mode="after")
+    def _may_take_time(self) -> "StackTest":
+        if self.timeout < timedelta(seconds=1):
+            raise problem("timeout is no time in which a test ends", "write a time such as 90s or 10m")
+        return self
+
 
 class StackTimeLimits(Section):
     """Section `limits` of `stack.yaml`: longest times."""

@@ -149,9 +149,10 @@ def test_the_workflow_of_a_stack_is_rendered(machine: Machine) -> None:
         (["no-root.yaml"], "/nowhere/stacks is no folder of this machine"),
         (["no-lock.yaml"], "none.json: the lock of this stack is not there"),
         (["odd-root.yaml"], "publish.root"),
+        (["no-time.yaml"], "timeout is no time in which a test ends"),
         (["fixed-cache.yaml"], "this user may not write to /proc/sys, where the build cache of the spec lies"),
     ],
-    ids=["missing", "cluster", "until", "argo", "argo-cache", "root", "lock", "odd-root", "fixed-cache"],
+    ids=["missing", "cluster", "until", "argo", "argo-cache", "root", "lock", "odd-root", "no-time", "fixed-cache"],
 )
 def test_what_cannot_be_built_is_said_before_a_run(machine: Machine, arguments: list[str], sentence: str) -> None:
     spec = yaml.safe_load((machine.folder / "stack.yaml").read_text())
@@ -159,6 +160,7 @@ def test_what_cannot_be_built_is_said_before_a_run(machine: Machine, arguments: 
         "no-root": {"publish": {"root": "/nowhere/stacks"}},
         "no-lock": {"lock": "none.json"},
         "odd-root": {"publish": {"root": "/srv/$HOME"}},
+        "no-time": {"tests": [{"name": "none", "command": ["true"], "timeout": "0s"}]},
         "fixed-cache": {"cache": "/proc/sys/cache"},
     }
     for name, keys in variants.items():
