@@ -76,6 +76,12 @@ def test_a_rebuild_is_refused_with_every_reason(machine: Any, spec: Path) -> Non
     assert not machine.runs
 
 
+def test_a_rebuild_until_an_unknown_stage_ends_before_anything_is_asked_or_removed(machine: Any, spec: Path) -> None:
+    done = machine.call("factory", "rebuild", spec, "--yes", "--until", "factory_registri")
+    assert (done.code, "did you mean factory_registry" in done.err) == (64, True), done.text
+    assert not machine.runs
+
+
 def test_a_timer_is_checked_by_systemd(machine: Any, spec: Path) -> None:
     none = machine.call("factory", "timer", spec)
     assert (none.code, "no rebuild.calendar" in none.err) == (64, True), none.text

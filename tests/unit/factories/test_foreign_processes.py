@@ -1,4 +1,4 @@
-"""Who works on the machines of a factory: the play that asks, and the reasons not to rebuild that its facts are."""
+"""Work of others on the machines of a factory: the play that asks, and the reasons not to rebuild that its facts are."""
 
 from pathlib import Path
 from typing import Any

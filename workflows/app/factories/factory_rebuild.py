@@ -52,11 +52,15 @@ class NotReinstalled(ValueError):
 
 @dataclass(frozen=True, kw_only=True)
 class PreparedRebuild:
-    """A checked rebuild: the spec, its path, and the kubeconfig of the live factory; None if no run of this machine built it."""
+    """A checked rebuild: the spec, its path, and the kubeconfig of the live factory; None if no run of this machine built it.
+
+    `until` is the last stage that is built; empty: all.
+    """
 
     path: Path
     spec: FactorySpec
     kubeconfig: Path | None
+    until: str = ""
 
     @property
     def question(self) -> str:
@@ -66,15 +70,18 @@ class PreparedRebuild:
         return f"rebuild {how} {machines} of factory {self.spec.name}, and builds it again"
 
 
-def prepare(source: str, force: str) -> PreparedRebuild:
-    """Check if a factory may be rebuilt now. `force` is the reason to end builds that run. Raises RebuildRefused."""
+def prepare(source: str, force: str, until: str = "") -> PreparedRebuild:
+    """Check if a factory may be rebuilt now. `force` is the reason to end builds that run; `until` is the last stage.
+
+    Raises RebuildRefused, and PlanError for an unknown stage.
+    """
     path, spec = factory_pipeline.read(source)
-    factory_pipeline.plan_of(path, spec)  # a spec that cannot be built again must not end what there is
+    factory_pipeline.plan_of(path, spec, until)  # a spec that cannot be built again must not end what there is
     kubeconfig = _kubeconfig(source)
     reasons = [reason for reason in refusals(spec, path.parent, kubeconfig) if not (force and reason.forcible)]
     if reasons:
         raise RebuildRefused(_sentences(spec, reasons))
-    return PreparedRebuild(path=path, spec=spec, kubeconfig=kubeconfig)
+    return PreparedRebuild(path=path, spec=spec, kubeconfig=kubeconfig, until=until)
 
 
 def require_idle(prepared: PreparedRebuild, force: str) -> None:
@@ -111,7 +118,7 @@ def rebuild(screen: Screen, prepared: PreparedRebuild, options: StartOptions) ->
         screen.lines([f"reinstalled {count(len(spec.cluster.machines), 'machine')} in {time.monotonic() - began:.0f} s of 30 min"])
     elif code := factory_runs.down(screen, source, options):
         return code
-    return factory_runs.up(screen, source, options, Wish())
+    return factory_runs.up(screen, source, options, Wish(until=prepared.until))
 
 
 def save_diagnostics(spec: FactorySpec, kubeconfig: Path | None, stamp: str) -> list[str]:

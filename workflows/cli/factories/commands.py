@@ -87,6 +87,7 @@ def rebuild(
             "--force", metavar="REASON", help="Rebuild though builds run, which end, or though a machine does not answer."
         ),
     ] = "",
+    until: Until = "",
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
     *,
     place: RunOptions,
@@ -98,7 +99,7 @@ def rebuild(
     """
     from workflows.app.factories import factory_rebuild
 
-    prepared = factory_rebuild.prepare(spec, force)
+    prepared = factory_rebuild.prepare(spec, force, until)
     if not yes:
         _ask(prepared.question, prepared.spec.name)
     factory_rebuild.require_idle(prepared, force)
