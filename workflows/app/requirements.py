@@ -141,7 +141,10 @@ def _stacks(environ: Mapping[str, str]) -> Iterator[Need]:
     version = _version([lmod.lmod, "bash", "--version"]) if lmod else ""
     yield Need(STACKS, f"Lmod {version}".rstrip(), bool(version), "apt-get install lmod, or name its folder by LMOD_PKG")
     python = easybuild_python.find_interpreter(environ)
-    versions = {"EasyBuild": _package_version(python, "easybuild-framework"), "Spack": _version([spack, "--version"]) if spack else ""}
+    versions = {
+        "EasyBuild": _package_version(python, "easybuild-framework"),
+        "Spack": _version([spack, "--version"]) if spack else "",
+    }
     builders = ", ".join(f"{name} {version}" for name, version in versions.items() if version)
     install = f"{easybuild_python.HINT}; Spack: git clone its release, and put its bin into PATH"
     yield Need(STACKS, f"a builder: {builders}" if builders else "a builder: EasyBuild or Spack", bool(builders), install)
