@@ -32,6 +32,8 @@ SUNK_STATES = {"SlurmDrain": "drain", "SlurmCordon": "cordon", "SlurmNotRespondi
 GPU = "nvidia.com/gpu"
 GPU_RESOURCES = (GPU, "nvidia.com/mig-")
 MOST_TROUBLED = 16
+LOG_LINES = 400_000
+"""Lines of the check's log that are read; it has up to three for each node, so a lower limit cut the first section off."""
 
 
 class _NodeSetSpec(Struct, frozen=True, rename="camel"):
@@ -141,7 +143,7 @@ def read_srun(text: str, exits: Mapping[str, int]) -> Srun:
 def _srun(kube: KubeReader, space: str, pod: CheckPod) -> Srun:
     codes = pod.report.get("exits")
     exits = {str(key): value for key, value in codes.items() if isinstance(value, int)} if isinstance(codes, dict) else {}
-    text = probe_checks.unpack_output(pod.report) or kube.log(space, pod.name, tail=20_000)
+    text = probe_checks.unpack_output(pod.report) or kube.log(space, pod.name, tail=LOG_LINES)
     return read_srun(text, exits)
 
 
