@@ -4,10 +4,11 @@ import hashlib
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import yaml
 
 from workflows.softwarestack import easybuild_lock, stack_resolution
-from workflows.softwarestack.easybuild_lock import EasyBuildLock, LockedEasyconfig, LockedSource, package_hash
+from workflows.softwarestack.easybuild_lock import EasyBuildLock, LockedEasyconfig, LockedSource, with_hash
 from workflows.softwarestack.stack_resolution import ResolvedStack
 from workflows.softwarestack.stack_spec import StackSpec, load_stack
 
@@ -55,17 +56,14 @@ def lock() -> EasyBuildLock:
     for name, needed in PACKAGES.items():
         sha256 = hashlib.sha256(easyconfig(name)).hexdigest()
         runtime = tuple(hashes[entry] for entry in needed)
-        hashes[name] = package_hash(BUILDER, sha256, (), runtime)
-        fields: dict[str, Any] = {"hash": hashes[name], "name": name, "version": "1.0", "module": f"Core/{name}/1.0"}
-        if name == "GCC":
-            packages.append(LockedEasyconfig(external=True, **fields))
-        else:
+        package = LockedEasyconfig(hash="", name=name, version="1.0", module=f"Core/{name}/1.0", external=name == "GCC")
+        if name != "GCC":
             sources = (LockedSource(name=f"{name}.tar.gz", sha256="ab" * 32),)
-            packages.append(
-                LockedEasyconfig(
-                    easyconfig=f"{name}-1.0.eb", sha256=sha256, toolchain="GCC/1.0", runtime=runtime, sources=sources, **fields
-                )
+            package = msgspec.structs.replace(
+                package, easyconfig=f"{name}-1.0.eb", sha256=sha256, toolchain="GCC/1.0", runtime=runtime, sources=sources
             )
+        packages.append(with_hash(BUILDER, package))
+        hashes[name] = packages[-1].hash
     release, naming, target = BUILDER
     return EasyBuildLock(
         kind=easybuild_lock.KIND,

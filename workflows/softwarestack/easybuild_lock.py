@@ -1,7 +1,8 @@
 """The lock of an EasyBuild stack: every easyconfig of the resolved set by its content, with checksums of its sources.
 
 EasyBuild has no lock file of its own. This one has a package a line, for review. A package's hash covers its easyconfig, its
-patches, the release of EasyBuild, the CPU target, and the hashes of all that it needs: if one changes, it is another package.
+sources and patches, the release of EasyBuild, the CPU target, and the hashes of all that it needs: if one changes, it is another
+package.
 """
 
 import base64
@@ -20,7 +21,7 @@ from workflows.softwarestack.bounded_files import read_bounded
 from workflows.softwarestack.build_graph import MOST_NODES, BuildGraph, LockError, PackageNode
 
 KIND: Final = "easybuild"
-SCHEMA: Final = 1
+SCHEMA: Final = 2
 NAMING_SCHEMES: Final = ("EasyBuildMNS", "HierarchicalMNS")
 """Names of modules: all in one folder, or by compiler and MPI."""
 LARGEST_BYTES: Final = 64 << 20
@@ -74,14 +75,17 @@ class EasyBuildLock(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         return (self.easybuild, self.naming, self.target)
 
 
-def package_hash(builder: Iterable[str], sha256: str, patches: Iterable[str], needed: Iterable[str]) -> str:
-    """Return the hash of a package as 32 lower-case letters and digits.
+def with_hash(builder: Iterable[str], package: LockedEasyconfig) -> LockedEasyconfig:
+    """Return a package with its hash: 32 lower-case letters and digits.
 
-    It covers the builder (release of EasyBuild, module naming scheme, CPU target), the digests of its easyconfig and patches, and
-    the hashes of what it needs.
+    It covers the builder (release of EasyBuild, module naming scheme, CPU target) and everything that the lock says of the package,
+    except where its easyconfig lies. So no line of a lock can be edited by hand without another hash.
     """
-    content = canonical([KIND, list(builder), sha256, sorted(patches), sorted(needed)])
-    return base64.b32encode(hashlib.sha256(content).digest()).decode().lower()[:_HASH_CHARACTERS]
+    fields = msgspec.to_builtins(msgspec.structs.replace(package, hash="", easyconfig=""))
+    fields |= {name: sorted(fields[name]) for name in ("runtime", "build")}
+    content = canonical([KIND, list(builder), fields])
+    hash_ = base64.b32encode(hashlib.sha256(content).digest()).decode().lower()[:_HASH_CHARACTERS]
+    return msgspec.structs.replace(package, hash=hash_)
 
 
 def parse(content: bytes, source: str) -> EasyBuildLock:
@@ -162,9 +166,8 @@ def _problems(lock: EasyBuildLock) -> Iterator[str]:
         if package.module in modules:
             yield f"module {package.module} is made by two packages"
         modules.add(package.module)
-        patches, needed = [patch.sha256 for patch in package.patches], [*package.runtime, *package.build]
-        expected = package_hash(lock.builder, package.sha256, patches, needed)
-        if not package.external and package.hash != expected:
+        expected = with_hash(lock.builder, package).hash
+        if package.hash != expected:
             yield f"package {package.name}: its hash is {package.hash[:40]!r}, its content has {expected}"
 
 

@@ -16,7 +16,7 @@ import msgspec
 from msgspec import Struct
 
 from workflows.softwarestack.build_graph import LockError
-from workflows.softwarestack.easybuild_lock import KIND, SCHEMA, EasyBuildLock, LockedEasyconfig, LockedSource, package_hash
+from workflows.softwarestack.easybuild_lock import KIND, SCHEMA, EasyBuildLock, LockedEasyconfig, LockedSource, with_hash
 
 RESOLVE_SECONDS: Final = 600
 """Longest resolution: EasyBuild parses each easyconfig in some 10 ms."""
@@ -131,31 +131,31 @@ def _locked(resolved: _ResolvedSet, settings: EasyBuildSettings) -> Iterator[Loc
     hashes = dict[str, str]()
     builder = [resolved.easybuild, settings.naming, settings.target]
     for module in dict.fromkeys(name for package in resolved.packages for name in package.external):
-        hashes[module] = package_hash(builder, "", (), (module,))
         name, _, version = module.rpartition("/")
-        yield LockedEasyconfig(hash=hashes[module], name=name or version, version=version, module=module, external=True)
+        external = LockedEasyconfig(hash="", name=name or version, version=version, module=module, external=True)
+        locked = with_hash(builder, external)
+        hashes[module] = locked.hash
+        yield locked
     for package in resolved.packages:
         path = Path(package.easyconfig)
         sha256 = _digest(path)
         checksums = _Checksums(path.name, package)
-        patches = [LockedSource(name=name, sha256=checksums.of(name)) for name in package.patches]
-        runtime = _hashes(package, package.runtime, hashes)
-        build = _hashes(package, package.build, hashes)
-        hash_ = package_hash(builder, sha256, [patch.sha256 for patch in patches], [*runtime, *build])
-        hashes[package.module] = hash_
-        yield LockedEasyconfig(
-            hash=hash_,
+        unhashed = LockedEasyconfig(
+            hash="",
             name=package.name,
             version=package.version,
             module=package.module,
             toolchain=package.toolchain,
             easyconfig=_relative(path, settings.robot),
             sha256=sha256,
-            runtime=runtime,
-            build=build,
+            runtime=_hashes(package, package.runtime, hashes),
+            build=_hashes(package, package.build, hashes),
             sources=tuple(LockedSource(name=source.name, sha256=checksums.of(source.name)) for source in checksums.archives()),
-            patches=tuple(patches),
+            patches=tuple(LockedSource(name=name, sha256=checksums.of(name)) for name in package.patches),
         )
+        locked = with_hash(builder, unhashed)
+        hashes[package.module] = locked.hash
+        yield locked
 
 
 def _hashes(package: ResolvedPackage, modules: Iterable[str], hashes: Mapping[str, str]) -> tuple[str, ...]:

@@ -5,11 +5,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from tests.unit.cli.conftest import Machine
 from workflows.softwarestack import easybuild_lock
 from workflows.softwarestack.build_graph import LockError
+from workflows.softwarestack.easybuild_lock import LockedEasyconfig
 
 SPEC = """\
 apiVersion: bringup/v1
@@ -144,17 +146,18 @@ def test_specs_that_cannot_be_locked_are_refused(machine: Machine, before: str, 
     assert sentence in done.err
 
 
+def _hashed(builder: tuple[str, ...], **fields: Any) -> dict[str, Any]:
+    locked: dict[str, Any] = msgspec.to_builtins(easybuild_lock.with_hash(builder, LockedEasyconfig(**fields)))
+    return locked
+
+
 def _lock() -> dict[str, Any]:
     builder = ("5.4.1", "HierarchicalMNS", "x86_64_v3")
-    base = easybuild_lock.package_hash(builder, DIGEST, (), ())
-    app = easybuild_lock.package_hash(builder, DIGEST, (), (base,))
-    fixed = {"version": "1", "sha256": DIGEST}
-    packages = [
-        {"hash": base, "name": "base", "module": "Core/base/1", "easyconfig": "base-1.eb", **fixed},
-        {"hash": app, "name": "app", "module": "Core/app/1", "easyconfig": "a/app-1.eb", "runtime": [base], **fixed},
-    ]
+    fixed = {"hash": "", "version": "1", "sha256": DIGEST}
+    base = _hashed(builder, name="base", module="Core/base/1", easyconfig="base-1.eb", **fixed)
+    app = _hashed(builder, name="app", module="Core/app/1", easyconfig="a/app-1.eb", runtime=(base["hash"],), **fixed)
     head = dict(zip(("easybuild", "naming", "target"), builder, strict=True))
-    return {"kind": "easybuild", "schema": 1, **head, "roots": [app], "packages": packages}
+    return {"kind": "easybuild", "schema": 2, **head, "roots": [app["hash"]], "packages": [base, app]}
 
 
 def test_equal_locks_are_equal_bytes_and_read_back() -> None:
@@ -179,7 +182,7 @@ def _set(path: str, value: Any) -> Callable[[dict[str, Any]], None]:
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
-        (_set("schema", 2), "schema 2; this version reads easybuild, 1"),
+        (_set("schema", 1), "schema 1; this version reads easybuild, 2"),
         (_set("easybuild", "5.4.1; rm"), "is no release"),
         (_set("naming", "MyMNS"), "naming 'MyMNS' is none of"),
         (_set("target", "../x"), "is no CPU target"),
@@ -188,10 +191,28 @@ def _set(path: str, value: Any) -> Callable[[dict[str, Any]], None]:
         (_set("packages.0.sha256", "x"), "is no digest of 64 hexadecimal digits"),
         (_set("packages.1.sources", [{"name": "../x", "sha256": DIGEST}]), "is no file name"),
         (_set("packages.1.sha256", "cd" * 32), "package app: its hash is"),
+        (_set("packages.0.version", "2"), "package base: its hash is"),
+        (_set("packages.1.sources", [{"name": "app.tar.gz", "sha256": DIGEST}]), "package app: its hash is"),
+        (_set("packages.0.external", True), "package base: its hash is"),
         (_set("packages.1.module", "Core/base/1"), "module Core/base/1 is made by two packages"),
         (_set("packages.1.unknown", 1), "unknown"),
     ],
-    ids=["schema", "release", "naming", "target", "module", "easyconfig", "digest", "source", "content", "twice", "key"],
+    ids=[
+        "schema",
+        "release",
+        "naming",
+        "target",
+        "module",
+        "easyconfig",
+        "digest",
+        "source",
+        "content",
+        "version",
+        "sources",
+        "external",
+        "twice",
+        "key",
+    ],
 )
 def test_hostile_locks_are_refused(change: Callable[[dict[str, Any]], None], sentence: str) -> None:
     lock = _lock()
