@@ -5,10 +5,7 @@ ReFrame files are Python that runs as the tests do: in the sandbox, without netw
 """
 
 import json
-import shutil
-import sys
 from collections.abc import Callable, Mapping
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,7 +13,7 @@ import msgspec
 from msgspec import Struct
 
 from steps import timeouts
-from steps.clients import regular_files
+from steps.clients import python_programs, regular_files
 from steps.clients.regular_files import FileKind
 from steps.contract import plain_text
 from steps.errors import BadTask
@@ -74,14 +71,8 @@ class _Report(Struct):
 
 def find_interpreter(environ: Mapping[str, str]) -> str:
     """Return ReFrame's interpreter: RFM_PYTHON, else this one, else the one beside `reframe` in PATH. Raises BadTask."""
-    if named := environ.get(INTERPRETER):
-        return named
-    if find_spec("reframe") is not None:
-        return sys.executable
-    program = shutil.which("reframe", path=environ.get("PATH"))
-    beside = Path(program).resolve().with_name("python") if program else None
-    if beside is not None and beside.exists():
-        return str(beside)
+    if interpreter := python_programs.interpreter_of("reframe", "reframe", INTERPRETER, environ):
+        return interpreter
     raise BadTask("ReFrame is not installed", hint=f"pip install reframe-hpc, or name the interpreter that has it by {INTERPRETER}")
 
 
