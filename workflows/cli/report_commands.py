@@ -106,8 +106,8 @@ def faults(form: Output = Format.TABLE) -> int:
     values = [{name: getattr(fault, name) for name in names} for fault in all_faults]
     cells = [(fault.name, fault.gate, fault.summary) for fault in all_faults]
     output.listing(("fault", "caught by", "what it does"), cells, values, form)
-    if form is output.Format.TABLE:
-        for sentence in UNSIMULATED.values():  # beside the table, which scripts read line by line
+    if form is output.Format.TABLE and output.can_ask():
+        for sentence in UNSIMULATED.values():  # for persons alone: scripts read the table line by line
             output.note(sentence)
     return ExitCode.OK
 
