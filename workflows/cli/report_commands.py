@@ -97,18 +97,17 @@ def incident(run: Run = "", form: Output = Format.TABLE, *, place: LocationOptio
 
 
 def faults(form: Output = Format.TABLE) -> int:
-    """List the faults that a rehearsal can inject, and the gate that must catch each."""
+    """List the faults that a rehearsal can inject, and the gate that must catch each.
+
+    Builds of images and stacks are not simulated: `bringup explain STAGE` names the tests of their faults on real builds.
+    """
     from workflows.rehearsal.faults import fault_registry
-    from workflows.stages import UNSIMULATED
 
     all_faults = fault_registry.faults()
     names = ("name", "stage", "gate", "node", "summary", "caught_by", "false_green")
     values = [{name: getattr(fault, name) for name in names} for fault in all_faults]
     cells = [(fault.name, fault.gate, fault.summary) for fault in all_faults]
     output.listing(("fault", "caught by", "what it does"), cells, values, form)
-    if form is output.Format.TABLE and output.can_ask():
-        for sentence in UNSIMULATED.values():  # for persons alone: scripts read the table line by line
-            output.note(sentence)
     return ExitCode.OK
 
 

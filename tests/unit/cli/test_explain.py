@@ -68,7 +68,9 @@ def test_faults_lists_those_of_factories_and_names_the_tests_of_stacks_and_image
     assert done.code == 0, done.text
     assert all(f" {stage}/" in done.out for stage in FACTORY_STAGES)
     folders = [word.strip("(),") for line in UNSIMULATED.values() for word in line.split() if word.startswith("(tests/")]
-    assert all(folder in done.err and list(REPOSITORY.glob(folder)) for folder in folders)
+    told_by = "".join(machine.call("explain", PIPELINES[pipeline][0]).out for pipeline in UNSIMULATED)
+    assert all(folder in told_by and list(REPOSITORY.glob(folder)) for folder in folders)
+    assert "bringup explain STAGE" in machine.call("faults", "--help").out
 
 
 def test_runs_lists_nothing_where_there_are_no_runs(machine: Any) -> None:
