@@ -17,13 +17,13 @@ SEED = "BRINGUP_SAMPLE"
 GROUPS = {
     "kills": 1,
     "reaching hosts": 2,
-    "preparing hosts": 5,
-    "rke2 on hosts": 4,
+    "preparing hosts": 4,
+    "rke2 on hosts": 3,
     "disturbed runs on argo": 2,
     "parts of a real cluster": 2,
     "ways to build the step image": 1,
     "kills of image builds": 1,
-    "images published": 2,
+    "images published": 1,
     "machines that boot": 1,
     "equal bytes": 1,
 }
