@@ -26,6 +26,7 @@ GROUPS = {
     "images published": 1,
     "machines that boot": 1,
     "equal bytes": 1,
+    "builds that fail": 2,
 }
 """Number of test functions or files that run of each group. The mark `sampled` puts a test into a group."""
 WHOLE_FILES = frozenset({"parts of a real cluster"})

@@ -91,7 +91,7 @@ FAST = Tier("fast", ("tests/unit", "tests/contract", "tests/golden", "tests/gate
 HOSTS = Tier("hosts", ("tests/hosts",), 1000, _hosts, MACHINES, long_arguments=())
 CLUSTER = Tier("cluster", ("tests/cluster",), 800, _cluster, TWO)
 BOOT = Tier("boot", ("tests/boot",), 1400, _boot, TWO)
-STACK = Tier("stack", ("tests/stack",), 300, _stack)
+STACK = Tier("stack", ("tests/stack",), 400, _stack)
 """In one process: all its tests share the packages of one build, which uses both cores by itself."""
 TIERS = (FAST, STACK, BOOT, HOSTS, CLUSTER)
 """All tiers in running order: first those that need no parts of a real Kubernetes, which are built meanwhile if not cached.

@@ -7,10 +7,13 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.stack import debian_sources
 from tests.stack.conftest import SiteMaker
 from tests.stack.stack_site import SECONDS, Site
 
+pytestmark = pytest.mark.sampled("builds that fail")
 GATE = "stack_build/batch"
 BROKEN = "toolchain = {'name': 'GCC', 'version': '12.2.0'}\nprebuildopts = 'echo \"int broken(\" >> src/lapi.c && '"
 MORE_MIB = 1

@@ -154,7 +154,7 @@ def test_a_build_secret_is_in_nothing_that_the_run_left(first: Site) -> None:
     assert {"squashfs", "cpio", "tar", "zstd"} <= search.packed.keys()
 
 
-@pytest.mark.sampled_rows(2)
+@pytest.mark.sampled_rows(1)
 @pytest.mark.parametrize("leak", list(LEAKS))
 def test_a_build_that_would_leak_its_secret_fails_and_leaves_none(leak: str, first: Site, tmp_path: Path) -> None:
     site = Site(tmp_path, first.images / "archive", recipe="leak.yaml", secrets=TOKEN)
@@ -238,6 +238,7 @@ def test_compute_is_built_and_passes_its_tests(first: Site, tmp_path: Path) -> N
 
 
 @pytest.mark.long
+@pytest.mark.sampled("images published")
 def test_the_example_of_a_sites_own_layer_boots(first: Site, tmp_path: Path) -> None:
     boot = {**ONE_BOOT, "memory_mib": 2048}
     site = Site(tmp_path / "site", first.images / "archive", recipe="site", variables=OF_SITE, boot=boot)
