@@ -1,5 +1,6 @@
 """Fields of in-toto statements as the public specifications name them, and a version whose statement somebody replaced."""
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -68,3 +69,14 @@ def rewritten(version: Path, file: str, data: bytes | None) -> None:
         sums[file] = digest_bytes(data)
     lines = (f"{digest.removeprefix('sha256:')}  {name}\n" for name, digest in sorted(sums.items()))
     (version / "SHA256SUMS").write_text("".join(lines))
+
+
+def absent(statement: dict[str, Any], paths: Iterable[str]) -> list[str]:
+    """Return those paths, such as `runDetails.builder.id`, at which a statement's predicate has no value, or an empty one."""
+    return [path for path in paths if not _value(statement["predicate"], path.split("."))]
+
+
+def _value(holder: Any, names: list[str]) -> Any:
+    for name in names:
+        holder = holder.get(name) if isinstance(holder, dict) else None
+    return holder

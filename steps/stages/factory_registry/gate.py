@@ -90,16 +90,8 @@ def _problems(seen: FunctionalObservation, want: FunctionalExpectation) -> Itera
         state = f"pulled {_pulled(example)[:60]!r}" if _pulled(example) else f"pulled nothing: {_error(example)}"
         step = f"kubectl -n {SPACE} logs deployment/registry; see if its volume keeps data, and if these nodes reach the Service"
         yield fail(FailureClass.RUNTIME, f"{fold(bad)} {state}", "what was pushed", step, final=True)
-    silent = [node for node in want.nodes if node not in reports]
-    if silent:
-        finding = gate_checks.silent(pods.get(silent[0]), gate_checks.unplaced(seen.pods), "a pulled artefact")
-        yield Finding(
-            status=finding.status,
-            seen=f"{fold(silent)}: {finding.seen}",
-            expected=finding.expected,
-            next_step=finding.next_step,
-            failure_class=finding.failure_class,
-        )
+    if finding := gate_checks.first_silent(want.nodes, seen.pods, "a pulled artefact"):
+        yield finding
     if not any(pod.index == 0 for pod in pushed):
         step = "see which pod of the check has index 0"
         yield unknown(FailureClass.RUNTIME, "no pod reported a push", "a push from one node", step)

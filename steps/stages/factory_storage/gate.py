@@ -62,17 +62,8 @@ def _problems(seen: FunctionalObservation, want: FunctionalExpectation) -> Itera
         yield fail(
             FailureClass.HARDWARE, f"{fold(bad)} read {state}", f"what {writer.node if writer else 'one'} wrote", step, final=True
         )
-    silent = [node for node in want.nodes if node not in reports]
-    if silent:
-        finding = gate_checks.silent(pods.get(silent[0]), gate_checks.unplaced(seen.pods), "what was written, read")
-        seen_text = f"{fold(silent)}: {finding.seen}"
-        yield Finding(
-            status=finding.status,
-            seen=seen_text,
-            expected=finding.expected,
-            next_step=finding.next_step,
-            failure_class=finding.failure_class,
-        )
+    if finding := gate_checks.first_silent(want.nodes, seen.pods, "what was written, read"):
+        yield finding
     if not written:
         yield unknown(FailureClass.RUNTIME, "no pod reported what it wrote", "a written file", "see which pod has index 0")
     if problem := gate_checks.wrong_indexes(reports.values(), len(want.nodes)):

@@ -6,6 +6,7 @@ from typing import NamedTuple
 import msgspec
 
 from steps.contract.checks import CHECK_NAMESPACE, CheckPod
+from steps.contract.host_ranges import fold
 from steps.contract.verdict import FailureClass, Status, Verdict
 from steps.stages.shared import reader_kubelet
 from steps.stages.shared.causes import RUNTIME_REASONS
@@ -68,6 +69,17 @@ def silent(pod: CheckPod | None, pending: Iterable[CheckPod], what: str) -> Find
     seen = f"pod {pod.name} is {pod.phase or 'not started'} without a report {wait.text}".rstrip()
     step = wait.next_step or f"kubectl -n {CHECK_NAMESPACE} describe pod {pod.name} (its log is in the record)"
     return make(wait.failure_class, seen, what, step)
+
+
+def first_silent(nodes: Iterable[str], pods: Iterable[CheckPod], what: str) -> Finding | None:
+    """Return the finding on the nodes whose check left no report, with the reason of the first one; None if all have reported."""
+    pods = tuple(pods)
+    known = by_node(pods)
+    names = [node for node in nodes if node not in known or not known[node].report]
+    if not names:
+        return None
+    finding = silent(known.get(names[0]), unplaced(pods), what)
+    return msgspec.structs.replace(finding, seen=f"{fold(names)}: {finding.seen}")
 
 
 def conclude(verdict: Verdict) -> Verdict:
