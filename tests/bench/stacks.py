@@ -6,7 +6,6 @@ Then its rendered Workflow on the embedded engine, with stand-ins for its builds
 
 import json
 import os
-import random
 import resource
 import statistics
 import subprocess
@@ -14,13 +13,13 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from figures import Figures
 
 from tests.unit import graph_plans, simulated_builds, stand_in_builds
+from tests.unit.softwarestack.matrix_locks import matrix
 from workflows.engines.local.local_engine import LocalEngine
 from workflows.render.bundle import Bundle, render
 from workflows.softwarestack import build_batches, build_tasks, spack_lock, stack_plan
@@ -28,65 +27,11 @@ from workflows.softwarestack.stack_plan import StackPlan
 from workflows.stages.stage import GraphTask
 
 ROOT = Path(__file__).parents[2]
-SEED = 1
 RATIO, PLAN_S, PLAN_MIB, BUILD_BYTES = 1.05, 2.0, 300.0, 200.0
 EVENT_MS, STEP_MS = 5.0, 30.0
 SLOTS = (4, 16, 64)
 EMBEDDED_SLOTS = 8
 SCALE = 100
-ALPHABET = "abcdefghijklmnopqrstuvwxyz234567"
-TOOLS = ("cmake", "perl", "python", "zlib", "bzip2", "xz", "zstd", "openssl", "curl", "ncurses")
-LIBRARIES = (
-    *("hdf5", "netcdf-c", "netcdf-fortran", "openblas", "fftw", "petsc", "slepc", "trilinos", "boost", "hypre", "mumps", "metis"),
-    *("parmetis", "scotch", "suite-sparse", "superlu-dist", "gsl", "eigen", "elpa", "libxc", "gromacs", "lammps", "openfoam"),
-    *("quantum-espresso", "cp2k", "nwchem", "wrf", "paraview", "vtk", "r", "py-numpy", "py-scipy", "py-mpi4py", "namd", "plumed"),
-    *("gdal", "proj", "geos", "cdo", "nco", "ior", "osu-micro-benchmarks", "hpl", "hpcg", "stream", "amber", "siesta", "octopus"),
-)
-
-
-class Lock:
-    """A lock file of a synthetic stack, with hashes and dependencies from a seed."""
-
-    def __init__(self) -> None:
-        self.chance = random.Random(SEED)
-        self.specs = dict[str, dict[str, Any]]()
-
-    def add(self, name: str, compiler: str, runtime: list[str], build: list[str]) -> str:
-        """Add a package and return its hash."""
-        hash_ = "".join(self.chance.choice(ALPHABET) for _ in range(32))
-        edges = [(needed, ["build", "link"]) for needed in runtime] + [(needed, ["build"]) for needed in build]
-        self.specs[hash_] = {
-            "name": name,
-            "version": "1.0",
-            "arch": {"platform": "linux", "platform_os": "debian12", "target": {"name": "x86_64_v3", "features": ["avx2"] * 40}},
-            "compiler": {"name": "gcc", "version": compiler},
-            "parameters": {"build_system": "cmake", "shared": True, "patches": ["0" * 64] * 2, "cflags": [], "ldflags": []},
-            "package_hash": "0" * 52,
-            "dependencies": [{"name": "", "hash": one, "parameters": {"deptypes": types, "virtuals": []}} for one, types in edges],
-        }
-        return hash_
-
-    def text(self) -> str:
-        """Return the file's content; every package is a root."""
-        meta = {"file-type": "spack-lockfile", "lockfile-version": 5, "specfile-version": 4}
-        roots = [{"hash": hash_, "spec": spec["name"]} for hash_, spec in self.specs.items()]
-        return json.dumps({"_meta": meta, "roots": roots, "concrete_specs": self.specs})
-
-
-def matrix(compilers: int, copies: int) -> Lock:
-    """Return a lock with tools for each compiler and, for each of three MPIs, the libraries, `copies` times."""
-    lock = Lock()
-    for compiler in range(compilers):
-        version = f"{11 + compiler}.1.0"
-        tools = [lock.add(name, version, [], []) for name in TOOLS[:2]]
-        for mpi in ("openmpi", "mpich", "mvapich2"):
-            base = lock.add(mpi, version, [], tools[:1])
-            for _ in range(copies):
-                built = list[str]()
-                for name in LIBRARIES:
-                    needed = lock.chance.sample(built, min(len(built), lock.chance.choice([0, 1, 1, 2, 3])))
-                    built.append(lock.add(name, version, [base, *needed], tools))
-    return lock
 
 
 def makespans(figures: Figures) -> None:

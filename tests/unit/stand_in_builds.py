@@ -1,4 +1,4 @@
-"""A stand-in for `python -m steps`: it builds nothing, notes the shard that it was started with, and ends as it was told."""
+"""A stand-in for `python -m steps`: it builds nothing, leaves a record of its shard in the store, and ends as it was told."""
 
 import os
 import subprocess
@@ -9,11 +9,13 @@ from pathlib import Path
 _SCRIPT = """#!/bin/sh
 # words: -m steps VERB --task FILE [--shard N]
 for name in shards agents; do printf '[]' > "$BRINGUP_OUT/$name"; done
-if [ "$3" = build ]; then
-  echo "$7" >> {log}
-  for shard in {fail}; do [ "$7" = "$shard" ] && exit 65; done
-fi
-exit 0
+[ "$3" = build ] || exit 0
+code=0
+echo "$7" >> {log}
+for shard in {fail}; do [ "$7" = "$shard" ] && code=65; done
+[ -d "$BRINGUP_STORE/built" ] || mkdir -p "$BRINGUP_STORE/built"
+echo "$code" >> "$BRINGUP_STORE/built/$7"
+exit "$code"
 """
 
 
@@ -32,6 +34,11 @@ def started(folder: Path) -> list[int]:
     return sorted(int(line) for line in log.read_text().split()) if log.exists() else []
 
 
+def records(store: Path) -> dict[int, str]:
+    """Return the exit codes that builds left in a store by shard, in the order of their attempts."""
+    return {int(path.name): path.read_text() for path in (store / "built").iterdir()}
+
+
 def forget(folder: Path) -> None:
     """Remove the notes about started builds."""
     (folder / "started").unlink()
@@ -39,7 +46,7 @@ def forget(folder: Path) -> None:
 
 def seconds_alone(program_path: Path, times: int) -> float:
     """Return the seconds that so many stand-ins take one after another without an engine."""
-    environment = {"BRINGUP_OUT": str(program_path.parent), "PATH": os.environ["PATH"]}
+    environment = {"BRINGUP_OUT": str(program_path.parent), "BRINGUP_STORE": str(program_path.parent), "PATH": os.environ["PATH"]}
     began = time.monotonic()
     for shard in range(times):
         words = [program_path, "-m", "steps", "build", "--task", "none", "--shard", str(shard)]

@@ -1,0 +1,107 @@
+"""A stack of 450 builds on both engines, with stand-ins for its builds: equal records, and only dependents of a failure stop."""
+
+import os
+import random
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.argo_stand_in.pod_driver import FRESH_STEPS
+from tests.unit import graph_plans, stand_in_builds
+from tests.unit.engines.argo.lab import Lab
+from tests.unit.engines.argo.test_follow import Follower
+from tests.unit.simulated_builds import simulate
+from tests.unit.softwarestack.matrix_locks import matrix
+from workflows.engines.argo import installer, submission
+from workflows.engines.local.local_engine import LocalEngine
+from workflows.engines.local.result import record
+from workflows.engines.local.run_settings import RunPaths
+from workflows.plan.model import Plan
+from workflows.render import graph_tasks
+from workflows.render.bundle import Bundle, render
+from workflows.render.steps import Settings
+from workflows.softwarestack import build_batches, build_tasks, spack_lock, stack_plan
+from workflows.stages.stage import GraphTask
+
+SLOTS = 16
+
+
+def graph() -> tuple[GraphTask, ...]:
+    """Return the tasks of all batches of the stack."""
+    plan = stack_plan.plan(spack_lock.parse(matrix(3, 1).text().encode(), "synthetic"))
+    assert len(plan.builds) > 440
+    made, names = build_batches.batches(plan.schedule, SLOTS), build_tasks.task_names(plan)
+    return tuple(
+        GraphTask(name=names[key], shard=number, after=tuple(names[needed] for needed in made.direct[key]), group=made.group[key])
+        for number, key in enumerate(made.order)
+    )
+
+
+def stopped_by(failed: str, tasks: tuple[GraphTask, ...]) -> set[str]:
+    """Return the names of all tasks that wait for one, directly or through others."""
+    stopped = {failed}
+    for each in tasks:
+        if stopped & set(each.after):
+            stopped.add(each.name)
+    return stopped - {failed}
+
+
+def phases(nodes: Any, tasks: tuple[GraphTask, ...]) -> dict[str, str]:
+    """Return the phases of the graph's tasks by name; `nodes` are names with phases, a retried node before its attempts."""
+    names = {each.name for each in tasks}
+    return {name: phase for name, phase in nodes if name in names}
+
+
+@pytest.fixture
+def failing() -> tuple[GraphTask, tuple[GraphTask, ...]]:
+    """A batch that fails, and all batches: some others wait for it, but not most of them."""
+    seed = int(os.environ.get("BRINGUP_SEED") or time.time_ns() % 1_000_000)
+    print(f"seed {seed} (BRINGUP_SEED)")
+    tasks = graph()
+    candidates = [each for each in tasks if 3 <= len(stopped_by(each.name, tasks)) <= len(tasks) // 2]
+    return random.Random(seed).choice(candidates), tasks
+
+
+def embedded(folder: Path, bundle: Bundle, python: Path) -> list[tuple[str, str]]:
+    """Run the pipeline on the embedded engine, and return names and phases of its nodes."""
+    manifest = {**bundle.workflow, "metadata": {**bundle.workflow["metadata"], "name": "wf"}}
+    environment = {"PATH": f"{python.parent}{os.pathsep}{os.environ['PATH']}"}
+    templates = {bundle.template["metadata"]["name"]: bundle.template}
+    paths = RunPaths.below(folder / "run")
+    result = LocalEngine(folder / "run", manifest, templates, environment, paths, parallelism=SLOTS).run()
+    return [(node["name"], node["phase"]) for node in record(result)["nodes"]]
+
+
+def on_argo(lab: Lab, plan: Plan, bundle: Bundle, python: Path) -> list[tuple[str, str]]:
+    """Run the pipeline by the stand-in for Argo's controller, and return names and phases as the API shows them."""
+    lab.stand_in(environment={"PATH": f"{python.parent}{os.pathsep}{os.environ['PATH']}"}, parallelism=SLOTS)
+    installer.install(lab.home, plan, bundle, {})
+    submission.submit(lab.home, submission.workflow("r1", plan, bundle))
+    last = Follower(lab).await_end()
+    assert last.status.phase == "Succeeded"
+    return [(node.display_name, node.phase) for node in last.nodes().values()]
+
+
+def test_both_engines_leave_the_records_of_a_stack_of_450_builds_and_stop_dependents_alone(
+    emulated: Lab, failing: tuple[GraphTask, tuple[GraphTask, ...]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(FRESH_STEPS, "1")  # the stand-in for a build is a program, and no fork of the real steps
+    failed, tasks = failing
+    plan = graph_plans.plan(tasks, SLOTS)
+    bundle = render(plan, graph_plans.build, Settings(namespace=emulated.where.namespace))
+    dags = [entry["dag"]["tasks"] for entry in bundle.template["spec"]["templates"] if "dag" in entry]
+    assert max(map(len, dags)) <= graph_tasks.MOST_TASKS
+    python = stand_in_builds.program(tmp_path, fail=(failed.shard,))
+
+    wanted = {each.name: "Succeeded" for each in tasks} | {failed.name: "Failed"}
+    wanted |= dict.fromkeys(stopped_by(failed.name, tasks), "Omitted")
+    course = simulate(bundle, {each.shard: 1.0 for each in tasks}, lambda shard, _: 65 if shard == failed.shard else 0)
+    assert phases(course.phases().items(), tasks) == wanted
+    assert phases(embedded(tmp_path, bundle, python), tasks) == wanted
+    assert phases(on_argo(emulated, plan, bundle, python), tasks) == wanted
+
+    ended = {each.shard: "0\n" for each in tasks if wanted[each.name] == "Succeeded"} | {failed.shard: "65\n"}
+    assert stand_in_builds.records(RunPaths.below(tmp_path / "run").store) == ended
+    assert stand_in_builds.records(emulated.store) == ended
