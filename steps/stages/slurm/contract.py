@@ -1,5 +1,7 @@
 """Types of stage slurm (Slurm on Kubernetes by Slinky or SUNK): observations of operator, nodes and jobs, and expectations."""
 
+from typing import Literal
+
 from msgspec import Struct
 
 from steps.contract.charts import Release, ReleaseState, RootApplication, RootState, Trouble, Workload
@@ -160,3 +162,188 @@ class FunctionalExpectation(Struct, frozen=True, kw_only=True, omit_defaults=Tru
     gpus: int = 0
     others: dict[str, int] = {}
     accounting: bool = False
+
+
+# ---- what jobs prove about the cluster -------------------------------------------------------------------------------------------
+
+MARKS = "/run/bringup"
+"""Folder of a slurmd pod where the planned prolog and epilog leave `prolog.JOBID` and `epilog.JOBID` as a proof that they ran."""
+
+JobCheckName = Literal[
+    "batch",
+    "two",
+    "array",
+    "dependency",
+    "het",
+    "steps",
+    "memory",
+    "gpu",
+    "exclusive",
+    "shared",
+    "prolog",
+    "epilog",
+    "home",
+    "pyxis",
+    "login",
+    "user",
+    "restart",
+]
+"""Checks of gate slurm/scheduling, each with jobs or an answer; `gate_scheduling.py` says what each proves."""
+
+
+class PartitionState(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A partition as sinfo shows it: its availability (`up`) and its Slurm nodes."""
+
+    name: str
+    available: str = ""
+    nodes: tuple[str, ...] = ()
+
+
+class SlurmJob(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A job of a check after it ended, as `scontrol show job` prints it.
+
+    `check` is the check that submitted it. `start` and `end` are local times (`2026-11-29T12:00:00`), which sort as text.
+    `accounted` is `STATE EXITCODE` in the accounting database, empty if it has no record; `steps` counts the steps there.
+    """
+
+    check: str
+    id: str
+    state: str = ""
+    exit_code: str = ""
+    reason: str = ""
+    nodes: tuple[str, ...] = ()
+    restarts: int = 0
+    start: str = ""
+    end: str = ""
+    accounted: str = ""
+    steps: int = 0
+
+
+class JobsReport(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Parsed output of the check `slurm-jobs`.
+
+    `controllers` are the answers of `scontrol ping` as `primary UP`. `partitions`, `qos` and `topology` (leaf switch → nodes) are
+    those of the running slurmctld, `topology_file` the same of topology.conf. `refusals` maps checks to the line with which Slurm
+    refused their job; `answers` maps `CHECK WORD` to a line that a job or tool printed. `boots` are slurmctld's boot times before
+    and after its restart. `remaining` are the check's jobs in the queue at the end, `nodes` the states of all nodes then.
+    """
+
+    controllers: tuple[str, ...] = ()
+    partitions: tuple[PartitionState, ...] = ()
+    qos: tuple[str, ...] = ()
+    topology: dict[str, tuple[str, ...]] = {}
+    topology_file: dict[str, tuple[str, ...]] = {}
+    jobs: tuple[SlurmJob, ...] = ()
+    refusals: dict[str, str] = {}
+    answers: dict[str, str] = {}
+    boots: tuple[str, ...] = ()
+    remaining: tuple[str, ...] = ()
+    nodes: tuple[SlurmNode, ...] = ()
+    errors: tuple[ToolError, ...] = ()
+
+
+class SchedulingObservation(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Observation of gate slurm/scheduling: check pods, their report (None: there is none), and Slurm node → Kubernetes node."""
+
+    pods: tuple[CheckPod, ...] = ()
+    report: JobsReport | None = None
+    node_of: dict[str, str] = {}
+
+
+class SchedulingExpectation(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """Expectation of the gate slurm/scheduling.
+
+    `checks` must each be proven. `partitions` maps a partition to the host groups whose nodes it must have; `group_of` is filled
+    with the group of each node. `qos` must exist. `topology` maps leaf switches to hosts as range texts (`gpu[001-032]`); empty:
+    not compared. `gres` is the GPU type that Slurm must count (`h200`). `accounting`: each job must have its record in the
+    database. `container` must stand in the answer of check `pyxis`.
+    """
+
+    checks: tuple[JobCheckName, ...] = ()
+    nodes: tuple[str, ...] = ()
+    partitions: dict[str, tuple[str, ...]] = {}
+    group_of: dict[str, str] = {}
+    qos: tuple[str, ...] = ()
+    topology: dict[str, str] = {}
+    gres: str = ""
+    accounting: bool = False
+    container: str = ""
+
+
+# ---- who else is on the nodes ---------------------------------------------------------------------------------------------------
+
+
+class ForeignPod(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A pod on a Slurm node that requests GPUs without being slurmd, as `NAMESPACE/NAME`."""
+
+    name: str
+    node: str
+    gpus: int = 0
+
+
+class StayingWorkload(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A DaemonSet, Deployment or StatefulSet with a pod on a Slurm node; `tolerates`: its template tolerates SUNK's lock taint."""
+
+    kind: str
+    name: str
+    tolerates: bool = False
+
+
+class SlurmdRevision(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Image and revision (label `controller-revision-hash`) of a slurmd pod."""
+
+    node: str
+    nodeset: str = ""
+    image: str = ""
+    revision: str = ""
+
+
+class PlacementObservation(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Observation of gate slurm/placement.
+
+    `slurmd` are the slurmd pods with their image and revision; `revisions` maps a NodeSet to the revision that its pods must have.
+    """
+
+    slurmd: tuple[SlurmdRevision, ...] = ()
+    revisions: dict[str, str] = {}
+    foreign: tuple[ForeignPod, ...] = ()
+    workloads: tuple[StayingWorkload, ...] = ()
+
+
+class PlacementExpectation(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """Expectation of the gate slurm/placement.
+
+    `image`: image of every slurmd pod; empty: not compared. `revisions`: pods must have their NodeSet's revision. `lock`: workloads
+    with pods on Slurm nodes must tolerate SUNK's lock taint, which evicts all others.
+    """
+
+    nodes: tuple[str, ...] = ()
+    image: str = ""
+    revisions: bool = True
+    lock: bool = False
+
+
+# ---- drain in both directions ----------------------------------------------------------------------------------------------------
+
+
+class DrainStep(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A step of the drain round trip: what was done, and Slurm's and Kubernetes' view of the node after it, in Slurm's words."""
+
+    name: Literal["before", "slurm_drain", "slurm_resume", "cordon", "uncordon"]
+    slurm: tuple[str, ...] = ()
+    kubernetes: tuple[str, ...] = ()
+    reason: str = ""
+
+
+class DrainObservation(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Observation of gate slurm/drain: the node that was drained, and what both sides showed; `error` is what ended it early."""
+
+    node: str = ""
+    steps: tuple[DrainStep, ...] = ()
+    error: str = ""
+
+
+class DrainExpectation(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """Expectation of the gate slurm/drain: `cordon`: a cordon of the Kubernetes node must reach Slurm, too."""
+
+    cordon: bool = True
