@@ -16,6 +16,8 @@ from steps.contract.verdict import CauseRank, FailureClass, ToolError
 
 MOST = 8
 """Largest number of different errors that are returned for one text."""
+MOST_KEPT = 4096
+"""Most different errors that a search remembers before it drops those that come last."""
 MOST_HITS = 200
 """Most places looked at for one pattern: thousands of ranks repeat the same error."""
 LINE = 300
@@ -101,23 +103,45 @@ def find(text: str, patterns: Iterable[Pattern]) -> tuple[ToolError, ...]:
 
     A line is read by the first pattern of the table that matches it.
     """
-    hits: list[_Hit] = []
-    read_lines: set[int] = set()
-    for number, known in enumerate(patterns):
-        for start, line, window in _windows(text, known):
-            match = None if start in read_lines else known.regex.search(window)
-            if match is None:
-                continue
-            read_lines.add(start)
-            if (error := known.make(match, short(line))) is not None:
-                time, process = _TIME.search(line), _PROCESS.search(line)
-                order = (time[0] if time else _LAST, process[0] if process else error.host, start)
-                hits.append(_Hit(error.place, number, *order, error))
-    errors: dict[tuple[str, ...], ToolError] = {}
-    for hit in sorted(hits):
-        error = hit.error
-        errors.setdefault((error.cause, error.host, error.device, error.peer), error)
-    return tuple(errors.values())[:MOST]
+    search = ErrorSearch(patterns)
+    search.feed(text)
+    return search.errors()
+
+
+class ErrorSearch:
+    """Search for errors in a text that comes in parts, each of whole lines; memory does not grow with the text."""
+
+    def __init__(self, patterns: Iterable[Pattern]) -> None:
+        self._patterns = tuple(patterns)
+        self._hits: dict[tuple[str, ...], _Hit] = {}
+        self._read = 0
+
+    def feed(self, text: str) -> None:
+        """Read one part of the text."""
+        read_lines: set[int] = set()
+        for number, known in enumerate(self._patterns):
+            for start, line, window in _windows(text, known):
+                match = None if start in read_lines else known.regex.search(window)
+                if match is None:
+                    continue
+                read_lines.add(start)
+                if (error := known.make(match, short(line))) is not None:
+                    self._add(number, self._read + start, line, error)
+        self._read += len(text)
+
+    def errors(self) -> tuple[ToolError, ...]:
+        """Return the errors of all parts, the first cause first."""
+        return tuple(hit.error for hit in sorted(self._hits.values()))[:MOST]
+
+    def _add(self, number: int, start: int, line: str, error: ToolError) -> None:
+        time, process = _TIME.search(line), _PROCESS.search(line)
+        order = (time[0] if time else _LAST, process[0] if process else error.host, start)
+        hit = _Hit(error.place, number, *order, error)
+        key = (error.cause, error.host, error.device, error.peer)
+        if key not in self._hits or hit < self._hits[key]:
+            self._hits[key] = hit
+        if len(self._hits) > MOST_KEPT:
+            self._hits = {key: self._hits[key] for key in sorted(self._hits, key=self._hits.__getitem__)[:MOST]}
 
 
 def _windows(text: str, known: Pattern) -> Iterator[tuple[int, str, str]]:

@@ -1,8 +1,8 @@
 """Parses logs of nccl-tests, text and JSON, of any release; pure functions that never raise on tool output.
 
 The table changed over the years: `root` was added, `error` became `#wrong`, and `-I` adds four columns a side. So columns are found
-by the header if there is one, otherwise by their number. Lines may carry tags of mpirun or srun. Format: NVIDIA/nccl-tests
-src/util.cu.
+by the header if there is one, otherwise by their number. Lines may carry tags of mpirun or srun. The check over all nodes writes lines
+that differ in the rank only once, with `[repeated N more times]` at the end (`nccl_inter.sh`). Format: NVIDIA/nccl-tests src/util.cu.
 """
 
 import re
@@ -22,7 +22,7 @@ _LINE = re.compile(
     r"(?P<row>\d+[ \t]+\d+[ \t]+[a-z]\w*[ \t]+[a-z]\w*[ \t].*)"
     r"|#?[ \t]*(?P<head>size[ \t]+count[ \t]+type[ \t].*)"
     r"|#?[ \t]*Rank[ \t]+(?P<rank>\d{1,9})[ \t].*?Pid[ \t]+\d+[ \t]+(?:on[ \t]+(?P<host>\S+)[ \t]+)?"
-    r"device[ \t]+\d+[ \t]+\[[^\]\n]*\][ \t]+(?P<gpu>.*\S)"
+    r"device[ \t]+\d+[ \t]+\[[^\]\n]*\][ \t]+(?P<gpu>.*?\S)(?:[ \t]+\[repeated (?P<more>\d{1,9}) more times\])?[ \t]*$"
     r"|#[ \t]*Out of bounds values[ \t]*:[ \t]*(?P<bounds>\d{1,18})(?:[ \t]+(?P<word>\w+))?"
     r"|#[ \t]*Avg bus bandwidth[ \t]*:[ \t]*(?P<average>[-+.\deE]+|nan|inf)"
     r"|#[ \t]*nccl-tests version[ \t]+(?P<version>\S+)"
@@ -33,7 +33,11 @@ _LINE = re.compile(
     r")",
     re.MULTILINE,
 )
-_WORLD = re.compile(r"\bcomm 0x[0-9a-f]+ rank \d+ n[rR]anks (\d{1,9})")
+MOST_ROWS = 100_000
+"""Most rows and runs of one log that are kept, far more than any test prints."""
+_CHATTER = " NCCL INFO "
+_ROW_WIDTH = 60
+"""Fewest characters of a table's row; a row can end in a line of NCCL that another process wrote into it."""
 
 
 def read(text: str) -> NcclLog:
@@ -42,31 +46,60 @@ def read(text: str) -> NcclLog:
     if text.lstrip()[:1] == "{":
         written = reader_nccl_json.read(text)
         return NcclLog(runs=(written,) if written else ())
-    test_runs = runs(text)
-    return NcclLog(
-        runs=test_runs,
-        transport=reader_nccl_transport.read(text),
-        errors=reader_nccl_errors.read(text),
-        last="" if test_runs and test_runs[-1].ended else _last_words(text),
-    )
+    reader = NcclLogReader()
+    reader.feed(text)
+    return reader.log()
+
+
+def runs(text: str) -> tuple[NcclRun, ...]:
+    """Return the runs of nccl-tests in a log, in order; empty if no line belongs to a run."""
+    reader = NcclLogReader()
+    reader.feed(text)
+    return reader.log().runs
+
+
+class NcclLogReader:
+    """Reader of a log in parts of whole lines, whose memory does not grow with the log: of NCCL's own lines it keeps counts."""
+
+    def __init__(self) -> None:
+        self._drafts: list[_Draft] = []
+        self._rows = 0
+        self._transport = reader_nccl_transport.TransportSearch()
+        self._errors = reader_nccl_errors.NcclErrorSearch()
+        self._end = ""
+
+    def feed(self, text: str) -> None:
+        """Read one part of the log."""
+        self._transport.feed(text)
+        self._errors.feed(text)
+        self._end = (self._end + text)[-LAST_CHARACTERS:]
+        quiet = [line for line in text.split("\n") if not -1 < line.find(_CHATTER) < _ROW_WIDTH]
+        for match in _LINE.finditer("\n".join(quiet)):
+            if self._rows < MOST_ROWS:
+                self._take(match)
+
+    def log(self) -> NcclLog:
+        """Return the log of all parts read so far."""
+        test_runs = tuple(draft.run(self._transport.ranks) for draft in self._drafts if draft.started_here)
+        return NcclLog(
+            runs=test_runs,
+            transport=self._transport.transport(),
+            errors=self._errors.errors(),
+            last="" if test_runs and test_runs[-1].ended else _last_words(self._end),
+        )
+
+    def _take(self, match: re.Match[str]) -> None:
+        self._rows += 1
+        if not self._drafts or self._drafts[-1].over(match.lastgroup or ""):
+            self._drafts.append(_Draft(self._drafts[-1].columns if self._drafts else ()))
+        self._drafts[-1].take(match)
 
 
 def _last_words(text: str) -> str:
     """Return the last line that is no chatter of NCCL, comment of nccl-tests or frame; empty if the last lines have none."""
     lines = (line.strip() for line in reversed(text[-LAST_CHARACTERS:].splitlines()))
-    telling = (line for line in lines if line.strip("-=* ") and " NCCL INFO " not in line and not line.startswith("#"))
+    telling = (line for line in lines if line.strip("-=* ") and _CHATTER not in line and not line.startswith("#"))
     return next(map(short, telling), "")
-
-
-def runs(text: str) -> tuple[NcclRun, ...]:
-    """Return the runs of nccl-tests in a log, in order; empty if no line belongs to a run."""
-    drafts: list[_Draft] = []
-    for match in _LINE.finditer(text):
-        if not drafts or drafts[-1].over(match.lastgroup or ""):
-            drafts.append(_Draft(drafts[-1].columns if drafts else ()))
-        drafts[-1].take(match)
-    world = max((int(size) for size in _WORLD.findall(text)), default=0)
-    return tuple(draft.run(world) for draft in drafts if draft.started_here)
 
 
 class _Draft:
@@ -75,7 +108,8 @@ class _Draft:
     def __init__(self, columns: tuple[str, ...]) -> None:
         self.columns = columns
         self._rows: list[reader_nccl_table.Cells] = []
-        self._ranks: list[int] = []
+        self._ranks = 0
+        self._world = 0
         self._hosts: dict[str, None] = {}
         self._said: dict[str, str] = {}
 
@@ -107,7 +141,8 @@ class _Draft:
         elif "head" in groups:
             self.columns = reader_nccl_table.columns(groups["head"])
         elif "rank" in groups:
-            self._ranks.append(int(groups["rank"]))
+            self._ranks += 1 + int(groups.get("more", "0"))
+            self._world = max(self._world, int(groups["rank"]) + 1)
             self._said.setdefault("gpu", groups["gpu"])
             if "host" in groups:
                 self._hosts[groups["host"]] = None
@@ -129,8 +164,8 @@ class _Draft:
             out_of_bounds=int(bounds) if bounds is not None else None,
             out_of_bounds_ok=word == "OK" if word else None,
             average=reader_nccl_table.number(fields.get("average", "")),
-            ranks=len(self._ranks),
-            world=max((rank + 1 for rank in self._ranks), default=0) or world,
+            ranks=self._ranks,
+            world=self._world or world,
             hosts=tuple(self._hosts),
             gpu=fields.get("gpu", ""),
         )

@@ -6,7 +6,6 @@ process exited or there was a network error'`) only says that some rank ended, s
 `steps/docs/facts/acceptance.md`, Errors of NCCL.
 """
 
-import itertools
 import re
 from collections.abc import Iterable
 
@@ -14,7 +13,7 @@ import msgspec
 
 from steps.contract.verdict import CauseRank, FailureClass, ToolError
 from steps.stages.shared import reader_host
-from steps.stages.shared.reader_errors import Pattern, find, harmless, pattern, short
+from steps.stages.shared.reader_errors import ErrorSearch, Pattern, harmless, pattern, short
 
 _OPERATION, _SILENCE = CauseRank.OPERATION, CauseRank.SILENCE
 _WORK_COMPLETION = {
@@ -246,7 +245,8 @@ _LATER = (
 
 _PATTERNS: Iterable[Pattern] = (*reader_host.PATTERNS, *_DEVICE, *_SETTING, *_PATH, *_LATER)
 _ADDRESS = re.compile(rf"{_HOST}:\d+:\d+ \[\d+\] NCCL INFO (?:Bootstrap ?: Using|[^\n]*OOB) [\w.-]+:(?P<address>[\w.:%-]+?)<\d+>")
-_MOST_ADDRESSES = 100_000
+MOST_ADDRESSES = 100_000
+"""Most addresses of hosts that are remembered."""
 
 
 def read(text: str) -> tuple[ToolError, ...]:
@@ -254,12 +254,30 @@ def read(text: str) -> tuple[ToolError, ...]:
 
     A peer that the log names by address only gets its host's name added, if the log has the line in which that host gives it.
     """
-    errors = find(text, _PATTERNS)
-    if not any(error.peer for error in errors):
-        return errors
-    lines = itertools.islice(_ADDRESS.finditer(text), _MOST_ADDRESSES)
-    hosts: dict[str, str] = {match["address"]: match["host"] for match in lines}
-    return tuple(_named(error, hosts.get(error.peer, "")) for error in errors)
+    search = NcclErrorSearch()
+    search.feed(text)
+    return search.errors()
+
+
+class NcclErrorSearch:
+    """Search for the errors of `read` in a log that comes in parts of whole lines."""
+
+    def __init__(self) -> None:
+        self._search = ErrorSearch(_PATTERNS)
+        self._hosts: dict[str, str] = {}
+
+    def feed(self, text: str) -> None:
+        """Read one part of the log."""
+        self._search.feed(text)
+        # every rank repeats its host's address, so most parts have no such line
+        if len(self._hosts) < MOST_ADDRESSES and ("Bootstrap" in text or " OOB " in text):
+            lines = (line for line in text.splitlines() if "Bootstrap" in line or " OOB " in line)
+            matches = filter(None, map(_ADDRESS.search, lines))
+            self._hosts.update((match["address"], match["host"]) for match in matches)
+
+    def errors(self) -> tuple[ToolError, ...]:
+        """Return the errors of all parts, the first cause first, with the names of peers."""
+        return tuple(_named(error, self._hosts.get(error.peer, "")) for error in self._search.errors())
 
 
 def _named(error: ToolError, host: str) -> ToolError:

@@ -1,53 +1,109 @@
 """Parses a log of NCCL_DEBUG=INFO for the network used, its adapters, and GPUDirect RDMA (NVIDIA/nccl src/transport/net.cc)."""
 
 import re
+from typing import Any
 
 from steps.contract.nccl import NcclTransport
 
-_CHANNEL = re.compile(r"via NET/([\w-]+)(?:/(\d+)(?:\(\d+\))?)?(/GDRDMA(?:\(PCI\))?)?")
+_CHANNEL = re.compile(r"via NET/([\w-]+)(?:/\d+(?:\(\d+\))?)?(/GDRDMA(?:\(PCI\))?)?(?:[^\n\[]*\[repeated (\d{1,9}) more times\])?")
 _USING = re.compile(r"NET/IB : Using (.*)")
 _ADAPTER = re.compile(r"\[\d+\](\S+?):\d+/(IB|RoCE)\b")
 _NETWORK = re.compile(r"Using network (\S+)")
 _GDR = re.compile(r"GPU Direct RDMA (Enabled|Disabled) for HCA \d+ '([^'\n]+)'")
 _RINGS = re.compile(r"Connected all rings, use ring PXN \d+ GDR (\d)")
-_MNNVL = re.compile(r"\bMNNVL ([01])\b")
-_CLIQUE = re.compile(r"\bcliqueSize (\d{1,9})")
-_COMM = re.compile(r"\bcomm 0x[0-9a-f]+ rank \d+ n[rR]anks (\d{1,9})(?: nNodes (\d{1,9}))?")
+# no word boundary at the beginning: a pattern that begins with plain text is found ten times faster
+_MNNVL = re.compile(r"MNNVL ([01])\b")
+_CLIQUE = re.compile(r"cliqueSize (\d{1,9})")
+_COMM = re.compile(r"comm 0x[0-9a-f]+ rank \d+ n[rR]anks (\d{1,9})(?: nNodes (\d{1,9}))?")
 _VERSION = re.compile(r"NCCL version (\S+)")
+
+
+MOST_NAMES = 10_000
+"""Most adapters and networks that are remembered."""
 
 
 def read(text: str) -> NcclTransport:
     """Return the network transport that a log with NCCL_DEBUG=INFO shows; an empty NcclTransport if NCCL logged nothing."""
-    channels = _CHANNEL.findall(text)
-    kinds = [kind for kind, _, _ in channels]
-    rdma = [gdr for kind, _, gdr in channels if kind.lower() != "socket"]
-    states = dict.fromkeys((name, state) for state, name in _GDR.findall(text))
-    adapters = dict.fromkeys(pair for line in _USING.findall(text) for pair in _ADAPTER.findall(line))
-    comms = _COMM.findall(text)
-    rings = _RINGS.findall(text)
-    mnnvl = _MNNVL.findall(text)
-    return NcclTransport(
-        network=_network(text, kinds, bool(states or adapters)),
-        link=next((link for _, link in adapters), ""),
-        hcas=tuple(name for name, _ in adapters) or tuple(dict.fromkeys(name for name, _ in states)),
-        no_device="NET/IB : No device found" in text,
-        channels=len(rdma),
-        gdr_channels=sum(bool(gdr) for gdr in rdma),
-        socket_channels=len(channels) - len(rdma),
-        gdr_enabled=tuple(name for name, state in states if state == "Enabled"),
-        gdr_disabled=tuple(name for name, state in states if state == "Disabled"),
-        ring_gdr=all(flag == "1" for flag in rings) if rings else None,
-        verbs_missing="Failed to open libibverbs" in text,
-        mnnvl=all(flag == "1" for flag in mnnvl) if mnnvl else None,
-        clique_size=max((int(size) for size in _CLIQUE.findall(text)), default=0),
-        ranks=max((int(ranks) for ranks, _ in comms), default=0),
-        nodes=max((int(nodes) for _, nodes in comms if nodes), default=0),
-        version=next(iter(_VERSION.findall(text)), ""),
-    )
+    search = TransportSearch()
+    search.feed(text)
+    return search.transport()
 
 
-def _network(text: str, kinds: list[str], verbs: bool) -> str:
+class TransportSearch:
+    """Search for the network that NCCL used, in a log that comes in parts of whole lines."""
+
+    def __init__(self) -> None:
+        self._networks: dict[str, None] = {}
+        self._kinds: dict[str, None] = {}
+        self._adapters: dict[tuple[str, str], None] = {}
+        self._states: dict[tuple[str, str], None] = {}
+        self._channels = self._rdma = self._gdr = self._clique = self._ranks = self._nodes = 0
+        self._rings: bool | None = None
+        self._mnnvl: bool | None = None
+        self._no_device = self._no_verbs = False
+        self._version = ""
+
+    def feed(self, text: str) -> None:
+        """Read one part of the log."""
+        for kind, gdr, repeats in _CHANNEL.findall(text):
+            count = 1 + int(repeats or 0)
+            self._kinds[kind] = None
+            self._channels += count
+            if kind.lower() != "socket":
+                self._rdma += count
+                self._gdr += count if gdr else 0
+        self._states.update(dict.fromkeys((name, state) for state, name in _GDR.findall(text)))
+        self._adapters.update(dict.fromkeys(pair for line in _USING.findall(text) for pair in _ADAPTER.findall(line)))
+        self._networks.update(dict.fromkeys(_NETWORK.findall(text)))
+        self._rings = _all_set(self._rings, _RINGS.findall(text))
+        self._mnnvl = _all_set(self._mnnvl, _MNNVL.findall(text))
+        self._clique = max([self._clique, *map(int, _CLIQUE.findall(text))])
+        for ranks, nodes in _COMM.findall(text):
+            self._ranks, self._nodes = max(self._ranks, int(ranks)), max(self._nodes, int(nodes or 0))
+        self._no_device |= "NET/IB : No device found" in text
+        self._no_verbs |= "Failed to open libibverbs" in text
+        self._version = self._version or next(iter(_VERSION.findall(text)), "")
+        for names in (self._networks, self._kinds, self._adapters, self._states):
+            _bound(names)
+
+    @property
+    def ranks(self) -> int:
+        """Return the size of the largest communicator that the log names; 0 if it names none."""
+        return self._ranks
+
+    def transport(self) -> NcclTransport:
+        """Return the network of all parts read so far."""
+        return NcclTransport(
+            network=_network((*self._networks, *self._kinds), bool(self._states or self._adapters)),
+            link=next((link for _, link in self._adapters), ""),
+            hcas=tuple(name for name, _ in self._adapters) or tuple(dict.fromkeys(name for name, _ in self._states)),
+            no_device=self._no_device,
+            channels=self._rdma,
+            gdr_channels=self._gdr,
+            socket_channels=self._channels - self._rdma,
+            gdr_enabled=tuple(name for name, state in self._states if state == "Enabled"),
+            gdr_disabled=tuple(name for name, state in self._states if state == "Disabled"),
+            ring_gdr=self._rings,
+            verbs_missing=self._no_verbs,
+            mnnvl=self._mnnvl,
+            clique_size=self._clique,
+            ranks=self._ranks,
+            nodes=self._nodes,
+            version=self._version,
+        )
+
+
+def _all_set(before: bool | None, flags: list[str]) -> bool | None:
+    """Return True if all flags so far are 1; None if there were none."""
+    return before is not False and all(flag == "1" for flag in flags) if flags else before
+
+
+def _bound(names: dict[Any, None]) -> None:
+    while len(names) > MOST_NAMES:
+        names.popitem()
+
+
+def _network(named: tuple[str, ...], verbs: bool) -> str:
     """Return the network that NCCL chose. A socket among several wins, because one rank on sockets slows down all."""
-    chosen = [*dict.fromkeys(_NETWORK.findall(text)), *dict.fromkeys(kinds)]
-    socket = next((name for name in chosen if name.lower() == "socket"), "")
-    return socket or (chosen[0] if chosen else "") or ("IB" if verbs else "")
+    socket = next((name for name in named if name.lower() == "socket"), "")
+    return socket or (named[0] if named else "") or ("IB" if verbs else "")
