@@ -1,0 +1,35 @@
+"""A Slurm cluster that all tests share; where this machine cannot have it, the reason by name."""
+
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+sys.path.insert(1, str(Path(__file__).parents[1] / "hosts"))
+
+from slurmlab import needs
+from slurmlab.cluster import SlurmCluster, running
+
+NODES = 4
+
+
+@pytest.fixture(scope="session")
+def session_cluster() -> Iterator[SlurmCluster]:
+    """A controller with accounting, and four nodes on two leaf switches."""
+    if reasons := needs.missing():
+        if os.environ.get("CI") == "true":
+            pytest.fail("slurm tier: " + "; ".join(reasons), pytrace=False)
+        pytest.skip("slurm tier: " + "; ".join(reasons))
+    with running(NODES) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def cluster(session_cluster: SlurmCluster) -> Iterator[SlurmCluster]:
+    """The cluster with all nodes idle before and after the test."""
+    session_cluster.wait_idle()
+    yield session_cluster
+    session_cluster.wait_idle()

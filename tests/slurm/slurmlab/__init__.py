@@ -1,0 +1,1 @@
+"""Launcher of a real Slurm cluster on hosts in network namespaces."""
