@@ -7,10 +7,10 @@ from typer.core import TyperGroup
 SECTIONS = {
     "Cluster": (
         *("init", "validate", "plan", "render", "inventory", "host-keys", "rehearse", "run"),
-        *("add-node", "replace-node", "upgrade", "rollback", "reset"),
+        *("accept", "add-node", "replace-node", "upgrade", "rollback", "reset"),
     ),
     "Run": ("runs", "status", "watch", "logs", "approve", "cancel", "resume", "quarantine", "schedule", "sweep"),
-    "Evidence": ("report", "verify", "timeline", "diff-runs", "pull"),
+    "Evidence": ("read", "report", "verify", "timeline", "diff-runs", "pull"),
     "Node images": ("image",),
     "Software stacks": ("stack",),
     "Build factories": ("factory",),

@@ -13,10 +13,12 @@ from steps import __version__
 from steps.contract.exit import ExitCode
 from workflows.app.run_options import UsageError
 from workflows.cli import (
+    accept,
     host_key_commands,
     operation_commands,
     output,
     quarantine_commands,
+    reading_commands,
     report_commands,
     run_commands,
     schedule_commands,
@@ -52,7 +54,7 @@ FOLLOWING = frozenset({"watch", "logs"})
 """Commands that say themselves, at Ctrl-C, how the run goes on."""
 STARTING = frozenset(
     (
-        *("rehearse", "run", "resume", "add-node", "replace-node", "upgrade", "rollback", "reset"),
+        *("rehearse", "run", "resume", "add-node", "replace-node", "upgrade", "rollback", "reset", "accept"),
         *("image build", "stack build", "factory up", "factory down", "factory rebuild"),
     )
 )
@@ -70,8 +72,10 @@ def application() -> typer.Typer:
         host_key_commands,
         run_commands,
         operation_commands,
+        accept,
         report_commands,
         quarantine_commands,
+        reading_commands,
         tool_commands,
         image_commands,
         stack_commands,
