@@ -14,9 +14,10 @@ class OperationKind(StrEnum):
     UPGRADE = "upgrade"
     ROLLBACK = "rollback"
     RESET = "reset"
+    ACCEPT = "accept"
 
 
-NEED_RUNNING_CLUSTER = (OperationKind.ADD_NODE, OperationKind.REPLACE_NODE, OperationKind.UPGRADE)
+NEED_RUNNING_CLUSTER = (OperationKind.ADD_NODE, OperationKind.REPLACE_NODE, OperationKind.UPGRADE, OperationKind.ACCEPT)
 """Operations on a cluster that must already run. Rollback is none of them: it is mostly needed because the API is down."""
 
 RELEASES = (OperationKind.UPGRADE, OperationKind.ROLLBACK)
@@ -25,7 +26,10 @@ RELEASES = (OperationKind.UPGRADE, OperationKind.ROLLBACK)
 
 @dataclass(frozen=True, kw_only=True)
 class Operation:
-    """Operation of a run and the hosts that its plays may change; no hosts means all hosts of the spec."""
+    """Operation of a run and the hosts that its plays may change; no hosts means all hosts of the spec.
+
+    The operation `accept` has no plays: its hosts are the machines that it measures.
+    """
 
     kind: OperationKind = OperationKind.BRINGUP
     hosts: frozenset[str] = frozenset()

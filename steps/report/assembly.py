@@ -9,7 +9,7 @@ from steps.contract import approval
 from steps.contract.evidence import Evidence
 from steps.contract.measurements import Measurement, merged
 from steps.contract.verdict import FailureClass, Status
-from steps.report import checklists, model, product_parts
+from steps.report import acceptance, checklists, model, product_parts
 from steps.report.release_changes import changed_releases
 from steps.report.source import Record, StoredRun
 from steps.report.stages import CONFIRM, JUDGE, opening
@@ -31,7 +31,7 @@ def build(source: StoredRun, workflow: str = "", running: bool = False, begun: I
     times = [time for record in source.records for time in (record.evidence.started, record.evidence.finished)]
     untested = tuple(_untested(source.plan))
     status, sentence = _overall((opened, *stages) if opened else stages, latest, unchanged, untested)
-    return model.Report(
+    report = model.Report(
         run=source.header.run,
         engine=source.header.engine,
         plan=source.header.plan,
@@ -69,6 +69,7 @@ def build(source: StoredRun, workflow: str = "", running: bool = False, begun: I
         image=sections.get("image"),
         stack=sections.get("stack"),
     )
+    return msgspec.structs.replace(report, acceptance="" if running else acceptance.sentence(report))
 
 
 def _revisions(records: Iterable[Record]) -> Iterator[model.RevisionReport]:

@@ -25,6 +25,7 @@ def text(report: model.Report) -> str:
     for stage in report.stages:
         if stage.status in ("fail", "inconclusive"):
             lines += ["", *_trouble(stage, report.sentence)]
+    lines += ["", report.acceptance] if report.acceptance else []
     return "\n".join(lines) + "\n"
 
 

@@ -103,7 +103,7 @@ class RehearseOptions(HomeOptions, RehearsalRequest):
         typer.Option(
             "--operation",
             metavar="NAME",
-            help="Rehearse add-node, replace-node, upgrade, rollback or reset.",
+            help="Rehearse add-node, replace-node, upgrade, rollback, reset or accept.",
             autocompletion=completion.operations,
         ),
     ] = ""

@@ -20,8 +20,8 @@ from workflows.plan import approvals, run_folders
 from workflows.plan.model import Plan, PlanError, Starts
 from workflows.spec import Issue, announcement_rule
 from workflows.spec.cluster_spec import ClusterSpec
-from workflows.spec.gpu_pools import uniform
-from workflows.spec.untested import untested
+from workflows.spec.gpu_pools import gpu_pools, uniform
+from workflows.spec.untested import pool_runs_nccl, untested
 from workflows.stage_names import StageName
 from workflows.stages import OPERATIONS, ORDER, site_roles
 from workflows.stages.host_access import api_arguments, secret_files, ssh_arguments
@@ -104,7 +104,7 @@ def plan_site(site: Site, issues: tuple[Issue, ...], *, order: Sequence[str], on
         untested=tuple(part for part in untested(spec) if part.stage in {stage.id for stage in stages}),
         secrets=secret_files(spec),
         digest=whole,
-        open_task=_open_task(spec, whole, stages, _excluded_stages(all_stages, stages), site),
+        open_task=_open_task(spec, whole, stages, _excluded_stages(all_stages, stages, operation), site),
         confirm_tasks=approvals.confirm_tasks(stages),
         announce_tasks=announce_tasks,
         end_tasks=END_TASKS,
@@ -123,6 +123,8 @@ def _check_operation(site: Site) -> None:
             "add it to a group in `hosts` first" if operation.kind is OperationKind.ADD_NODE else f"they are {fold(sorted(names))}"
         )
         raise PlanError(f"{fold(strange)} is not among the hosts of {site.spec.name}: {fix}")
+    if operation.kind is OperationKind.ACCEPT:
+        _check_acceptance(site)
     servers, touched = site.count("server"), len(site.changeable_hosts("server"))
     remaining = servers - touched
     if operation.kind is OperationKind.RESET and touched and remaining:
@@ -142,13 +144,26 @@ def _check_operation(site: Site) -> None:
         )
 
 
+def _check_acceptance(site: Site) -> None:
+    """Raise PlanError if an acceptance could measure no bandwidth, or names machines without GPUs."""
+    spec = site.spec
+    if spec.accelerator is None or not any(map(pool_runs_nccl, gpu_pools(spec))):
+        raise PlanError(
+            f"{spec.name} cannot be accepted: no NCCL test runs on it (no GPUs, or MIG on all of them), so no bandwidth would be "
+            "measured; accept it before its GPUs are partitioned"
+        )
+    if strange := sorted(set(site.changeable_hosts("all")) - set(site.changeable_hosts("gpu"))) if site.operation.hosts else []:
+        raise PlanError(f"{fold(strange)} has no GPUs: name GPU nodes with --nodes")
+
+
 def _operation_header(site: Site) -> dict[str, str]:
     """Return `{"operation": KIND HOSTS}` for the arguments of the task `open`; an empty dict for a whole bring-up."""
     operation = site.operation
     if operation == BRINGUP:
         return {}
     hosts = f" {fold(site.changeable_hosts('all'))}" if operation.is_partial else ""
-    return {"operation": f"{operation.kind.value}{hosts}"}
+    level = f" at level {site.spec.validation.level}" if operation.kind is OperationKind.ACCEPT else ""
+    return {"operation": f"{operation.kind.value}{level}{hosts}"}
 
 
 def _stages(site: Site, order: Sequence[str]) -> tuple[Stage, ...]:
@@ -214,8 +229,13 @@ def _narrowed(stages: tuple[Stage, ...], only: Sequence[str], until: str, order:
     return stages[: present.index(until) + 1] if until else stages
 
 
-def _excluded_stages(every: tuple[Stage, ...], stages: tuple[Stage, ...]) -> list[str]:
-    """Return the ids of stages that a narrowed plan skips before its last stage; nothing checks their results in this run."""
+def _excluded_stages(every: tuple[Stage, ...], stages: tuple[Stage, ...], operation: Operation) -> list[str]:
+    """Return the ids of stages that a narrowed plan skips before its last stage; nothing checks their results in this run.
+
+    An acceptance skips none: it measures a cluster, whoever built it.
+    """
+    if operation.kind is OperationKind.ACCEPT:
+        return []
     planned = [stage.id for stage in stages]
     before = itertools.takewhile(lambda stage: stage.id != planned[-1], every) if planned else ()
     return [stage.id for stage in before if stage.id not in planned]

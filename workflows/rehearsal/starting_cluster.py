@@ -31,7 +31,7 @@ def starting_plan(spec: ClusterSpec, plan: Plan, operation: Operation, other: st
 
     Hosts that the operation adds are left out. An upgrade starts from the RKE2 release `other`, by default the patch release before
     the spec's; a rollback too, by default the first of the next minor. The plan ends with the operation's last stage if that adds
-    or replaces nodes, else with rke2. Raises NoStartingRelease or NoStartingMajority.
+    or replaces nodes, for an acceptance with the stage before its own, else with rke2. Raises NoStartingRelease or NoStartingMajority.
     """
     changes: dict[str, Any] = {"approvals": ()}
     if operation.kind is OperationKind.ADD_NODE:
@@ -40,8 +40,16 @@ def starting_plan(spec: ClusterSpec, plan: Plan, operation: Operation, other: st
     if operation.kind in RELEASES:
         release = (_before if operation.kind is OperationKind.UPGRADE else _after)(spec.rke2.version, other)
         changes["rke2"] = spec.rke2.model_copy(update={"version": release})
+    if operation.kind is OperationKind.ACCEPT:
+        return _built_cluster(spec.model_copy(update=changes))
     last = plan.stages[-1].id if operation.kind in (OperationKind.ADD_NODE, OperationKind.REPLACE_NODE) else "rke2"
     return compile_plan(spec.model_copy(update=changes), until=last)
+
+
+def _built_cluster(spec: ClusterSpec) -> Plan:
+    """Return a plan of all stages before the validation, on whose cluster an acceptance begins."""
+    stages = [stage.id for stage in compile_plan(spec).stages if stage.id != "validation"]
+    return compile_plan(spec, until=stages[-1])
 
 
 def replaced_hosts(operation: Operation) -> frozenset[str]:

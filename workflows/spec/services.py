@@ -191,6 +191,12 @@ class Validation(Section):
         description="Image with nccl-tests, perftest and MPI.",
         examples=["registry.example.org/nccl-tests:2.19.6"],
     )
+    level: Literal["quick", "standard", "full"] = Field(
+        default="standard",
+        description="Tests that the cluster must pass, as `bringup accept --help` lists them; quick leaves DCGM at level 1, full "
+        "takes it to level 3 or more.",
+        examples=["standard"],
+    )
     nccl: Nccl = Field(default=Nccl(), description="NCCL bandwidth.")
     ib_write_bw_floor_gbit_s: Annotated[float, Field(gt=0, le=1600)] | None = Field(
         default=None,

@@ -403,12 +403,21 @@ def check_step(
     )
 
 
-def judge(site: Site, stage: StageName, gates: Mapping[str, str | Object], *, members: str = "gpu", cordon: bool = True) -> Step:
+def judge(
+    site: Site,
+    stage: StageName,
+    gates: Mapping[str, str | Object],
+    *,
+    members: str = "gpu",
+    cordon: bool = True,
+    needed: int | None = None,
+) -> Step:
     """Return the task that decides the stage by quorum. `gates` maps task names to gate ids, in running order.
 
     For a gate of one pool it has the fields of `pool_check` instead. `members` selects the machines that the quorum counts; with
-    `cordon` the judge cordons nodes that failed.
+    `cordon` the judge cordons nodes that failed. `needed` replaces the spec's quorum.
     """
     checks = [{"task": name, **({"gate": gate} if isinstance(gate, str) else gate)} for name, gate in gates.items()]
     rules = rights.CORDON if cordon else ()
-    return judge_step(stage, checks, rules=rules, needed=site.needed(stage, members), members=members)
+    needed = site.needed(stage, members) if needed is None else needed
+    return judge_step(stage, checks, rules=rules, needed=needed, members=members)

@@ -8,7 +8,7 @@ from typing import Any
 
 from steps.contract import fleet
 from steps.contract.delivery import tree_digest
-from steps.contract.operation import BRINGUP, Operation
+from steps.contract.operation import BRINGUP, Operation, OperationKind
 from steps.contract.stage_contracts import Shortcut
 from steps.contract.task import Task, Verb
 from workflows.catalog import PlannedRelease
@@ -54,8 +54,14 @@ class Site:
 
     @property
     def gpu_select(self) -> str:
-        """Return the selector that takes exactly the GPU machines of this site."""
-        return self.pool.selector if self.pool else "gpu"
+        """Return the selector that takes exactly the GPU machines of this site; for an acceptance, those in its scope."""
+        select = self.pool.selector if self.pool else "gpu"
+        return f"{fleet.TOUCHED}{select}" if self.is_scoped else select
+
+    @property
+    def is_scoped(self) -> bool:
+        """Return True for the acceptance of some nodes alone, as after a repair."""
+        return self.operation.kind is OperationKind.ACCEPT and self.operation.is_partial
 
     def named(self, task: str) -> str:
         """Return the name of a task about the GPU machines of this site: `task`, and the pool's name where there are several."""

@@ -6,10 +6,12 @@ A Job in the target cluster applies the upstream MPI operator. Facts: `steps/doc
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
+from steps.contract import fleet
 from steps.contract.task import Verb
+from workflows.accept.levels import LEVELS
 from workflows.catalog import PlannedRelease
 from workflows.spec.cluster_spec import ClusterSpec, intra_node_floor
 from workflows.spec.untested import whole_pools
@@ -201,6 +203,7 @@ def build(site: Site) -> Stage | None:
     release = site.releases.get(RELEASE)
     if release is None or site.spec.accelerator is None or not site.count("gpu"):
         return None
+    site = _in_scope(site)
     parts = _parts(site)
     between = any(map(_measures_between, parts))
     steps, gates = [*([apply(site, release), control(release)] if between else [])], dict[str, str | Object]()
@@ -211,15 +214,34 @@ def build(site: Site) -> Stage | None:
     return Stage(
         id=STAGE,
         title="Validation",
-        steps=(*steps, manifest_objects.judge(site, STAGE, gates)),
+        steps=(*steps, _judge(site, gates)),
         gates=tuple(dict.fromkeys(str(step.task.arguments["gate"]) for step in steps if step.name != "apply")),
         changes=(
             *([Change(what=f"install mpi-operator {release.version}", where=release.namespace)] if between else []),
-            Change(what="load every GPU and fabric port for some minutes", where=f"{site.count('gpu')} GPU nodes"),
+            Change(
+                what=f"load every GPU and fabric port for about {LEVELS[site.spec.validation.level].minutes} minutes",
+                where=f"{site.count('gpu')} GPU nodes",
+            ),
         ),
         rollback=release.rollback,
         releases=(release.id,) if between else (),
     )
+
+
+def _in_scope(site: Site) -> Site:
+    """Return the site without the GPU machines that an acceptance of some nodes leaves out; else the site itself."""
+    if not site.is_scoped:
+        return site
+    return replace(
+        site, machines=tuple(machine for machine in site.machines if not machine.gpu or site.operation.touches(machine.name))
+    )
+
+
+def _judge(site: Site, gates: Mapping[str, str | Object]) -> Step:
+    """Return the task that decides the stage. All nodes of an acceptance's scope must pass, whatever the quorum of the fleet."""
+    if not site.is_scoped:
+        return manifest_objects.judge(site, STAGE, gates)
+    return manifest_objects.judge(site, STAGE, gates, members=f"{fleet.TOUCHED}gpu", needed=site.count("gpu"))
 
 
 def _whole(spec: ClusterSpec) -> bool:
@@ -234,6 +256,10 @@ def _parts(site: Site) -> list[Site]:
     """
     if len(site.pools) < 2:
         return [site]
+    return [part for part in _pool_parts(site) if part.count("gpu")]
+
+
+def _pool_parts(site: Site) -> list[Site]:
     parts = []
     for together in whole_pools(site.spec):
         groups = tuple(name for pool in together for name in pool.groups)
@@ -331,7 +357,7 @@ def _intra(site: Site, after: tuple[str, ...], passed: tuple[str, ...]) -> Step:
 def _dcgm(site: Site, after: tuple[str, ...], passed: tuple[str, ...]) -> Step:
     spec = site.spec
     # with MIG, pods hold no whole GPU, which the hardware tests of higher levels need
-    level = spec.validation.dcgm_level if _whole(spec) else 1
+    level = LEVELS[spec.validation.level].dcgm_level(spec.validation.dcgm_level) if _whole(spec) else 1
     seconds = DCGM_SECONDS[level]
     env = [
         manifest_objects.node_name(),

@@ -19,10 +19,14 @@ def names(texts: Sequence[str], option: str = "--hosts") -> frozenset[str]:
 
 
 def only(operation: Operation, stages: Sequence[str] = (), until: str = "") -> tuple[str, ...]:
-    """Return the stages that narrow a plan: those given, or rke2 for an upgrade or rollback; empty if the spec decides.
+    """Return the stages that narrow a plan: those given, or the only stage of the operation; empty if the spec decides.
 
-    Raises UsageError if an upgrade or rollback is given stages.
+    Raises UsageError if an operation with one stage is given stages.
     """
+    if operation.kind is OperationKind.ACCEPT:
+        if stages or until:
+            raise UsageError("--operation accept is stage validation alone: leave out --only and --until")
+        return ("validation",)
     if operation.kind not in RELEASES:
         return tuple(stages)
     if stages or until:

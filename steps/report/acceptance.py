@@ -1,0 +1,92 @@
+"""The last sentence of an acceptance: accepted with a bandwidth and its floor, or not accepted with what is bad and how it measured.
+
+An acceptance ends with exactly one of two sentences. A run that measured no bandwidth, or has a skipped or unknown result, is not
+accepted.
+"""
+
+from collections.abc import Iterable, Iterator
+
+from steps.contract.host_ranges import fold
+from steps.contract.measurements import Measurement
+from steps.contract.operation import OperationKind
+from steps.contract.plain_text import count
+from steps.contract.verdict import Status
+from steps.report import model
+
+STAGE = "validation"
+LOCALISED = f"{STAGE}/localise"
+"""Gate whose verdict names the node, rail, pair or path at fault; it speaks before the gates that only saw the effect."""
+_TOGETHER, _IN_NODE = "NCCL bus bandwidth over all nodes", "NCCL bus bandwidth in a node"
+MOST_NODES = 3
+"""Nodes whose reasons the sentence repeats; the report has all."""
+
+
+def is_acceptance(operation: str) -> bool:
+    """Return True if a run's operation is an acceptance, such as `accept at level quick gpu[001-003]`."""
+    return operation.partition(" ")[0] == OperationKind.ACCEPT.value
+
+
+def sentence(report: model.Report) -> str:
+    """Return the sentence of a run that has stage validation; empty for other runs."""
+    stage = next((stage for stage in report.stages if stage.id == STAGE), None)
+    if stage is None:
+        return ""
+    if report.status != Status.PASS.value:
+        return f"not accepted: {'; '.join(_bad(report, stage))}"
+    measured = _bandwidth(report)
+    if measured is None:
+        return "not accepted: no bandwidth was measured"
+    row, value = measured
+    if row.floor is None:
+        return f"not accepted: {value:g} {row.unit} of {row.quantity} has no floor: {NO_FLOOR}"
+    accepted = _accepted(report)
+    return f"accepted: {count(len(accepted), 'node')}, {value:g} {row.unit} against a floor of {row.floor:g}{_aside(report)}"
+
+
+NO_FLOOR = "write validation.nccl.inter_node_floor_gb_s, 0.9 × the site's measured baseline"
+
+
+def _accepted(report: model.Report) -> list[str]:
+    """Return the nodes that passed the validation."""
+    accepted = set(report.accepted)
+    return [
+        node.name for node in report.nodes if node.name in accepted and any(gate.startswith(f"{STAGE}/") for gate in node.gates)
+    ]
+
+
+def _aside(report: model.Report) -> str:
+    return f"; set aside: {fold(report.aside)}" if report.aside else ""
+
+
+def _bandwidth(report: model.Report) -> tuple[Measurement, float] | None:
+    """Return the measurement that counts and its value: over all nodes, else inside a node; None if there is neither."""
+    for beginning in (_TOGETHER, _IN_NODE):
+        for row in report.measured:
+            least = {node: value for node, value in row.least.items() if node not in report.aside}
+            value = row.together if row.together is not None else min(least.values(), default=None)
+            if row.quantity.startswith(beginning) and value is not None:
+                return row, value
+    return None
+
+
+def _bad(report: model.Report, stage: model.StageReport) -> Iterator[str]:
+    """Yield what is at fault: the localised part, else each bad node with its reason, else the first gate that did not pass."""
+    localised = next((gate for gate in stage.gates if gate.gate == LOCALISED and gate.status == Status.FAIL.value), None)
+    if localised is not None:
+        yield localised.reason
+        return
+    nodes = [*_nodes(report.nodes)]
+    if nodes:
+        yield from nodes[:MOST_NODES]
+        if len(nodes) > MOST_NODES:
+            yield f"and {count(len(nodes) - MOST_NODES, 'more node')}"
+        return
+    yield stage.reason if stage.status != Status.PASS.value and stage.reason else report.sentence or report.status
+
+
+def _nodes(hosts: Iterable[model.HostReport]) -> Iterator[str]:
+    for host in hosts:
+        reason = next((text for gate, text in host.reasons.items() if gate.startswith(f"{STAGE}/")), "")
+        if reason:
+            seen = reason.partition("; next:")[0]
+            yield seen if seen.startswith(host.name) else f"{host.name}: {seen}"

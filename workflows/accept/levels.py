@@ -1,0 +1,46 @@
+"""Levels of an acceptance: which tests each level runs, and how long it keeps a cluster busy."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+QUICK, STANDARD, FULL = "quick", "standard", "full"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Level:
+    """A level of an acceptance.
+
+    `minutes` is the time on a healthy cluster: the time-outs of the tests are far above it. `tests` names what runs, in order.
+    `dcgm_least` and `dcgm_most` bound the level of `dcgmi diag`, which the spec chooses between them.
+    """
+
+    name: str
+    minutes: int
+    tests: tuple[str, ...]
+    dcgm_least: int
+    dcgm_most: int
+
+    def dcgm_level(self, chosen: int) -> int:
+        """Return the level of `dcgmi diag` for the level that a spec chooses."""
+        return max(self.dcgm_least, min(chosen, self.dcgm_most))
+
+    @property
+    def sentence(self) -> str:
+        """Return tests and duration in words."""
+        return f"{self.name}, about {self.minutes} min: {', '.join(self.tests)}"
+
+
+_IN_NODE, _ACROSS = "NCCL in each node", "NCCL all_reduce over all nodes"
+
+LEVELS: Mapping[str, Level] = {
+    level.name: level
+    for level in (
+        # dcgmi diag takes seconds at level 1, 2 minutes at level 2 and 15 at level 3 (steps/docs/facts/acceptance.md, DCGM diag)
+        Level(name=QUICK, minutes=10, tests=(_IN_NODE, "DCGM level 1", _ACROSS), dcgm_least=1, dcgm_most=1),
+        Level(name=STANDARD, minutes=25, tests=(_IN_NODE, "DCGM level 2", _ACROSS), dcgm_least=1, dcgm_most=4),
+        Level(name=FULL, minutes=45, tests=(_IN_NODE, "DCGM level 3", _ACROSS), dcgm_least=3, dcgm_most=4),
+    )
+}
+"""Levels by name, shortest first."""

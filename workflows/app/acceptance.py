@@ -1,0 +1,87 @@
+"""Acceptance of a cluster that is already there, built by bringup or not: stage validation alone, by a kubeconfig of the cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from steps.contract.operation import Operation, OperationKind
+from workflows.accept import scope
+from workflows.app import kubeconfigs
+from workflows.app.run_options import Pipeline, StartOptions, UsageError, Wish
+from workflows.app.runs import run_start
+from workflows.app.runs.screen import Screen
+from workflows.app.specs import cluster_pipeline, operations, sources
+from workflows.engines.folders import StateFolder
+from workflows.plan.compiler import compile_plan
+from workflows.plan.model import Plan
+from workflows.spec import ClusterSpec
+from workflows.spec.fields import SecretRef
+
+
+@dataclass(frozen=True, kw_only=True)
+class AcceptanceRequest:
+    """The choices of an acceptance. An empty `level` or `kubeconfig` leaves the choice to the spec; no `nodes` means all of them."""
+
+    spec: str
+    level: str = ""
+    nodes: Sequence[str] = ()
+    kubeconfig: Path | None = None
+    reuse: str = "none"
+
+
+class _StoredSentence(msgspec.Struct, frozen=True):
+    """The part of a stored report that an acceptance prints last."""
+
+    acceptance: str = ""
+
+
+def accept(screen: Screen, request: AcceptanceRequest, options: StartOptions) -> int:
+    """Run the acceptance, follow it, print its sentence last, and return the exit code.
+
+    Raises UsageError if no kubeconfig leads to the cluster, and the errors of a plan.
+    """
+    spec, operation = planned(request)
+    if spec.target.kubeconfig is None:
+        raise UsageError(
+            f"{spec.name}: no kubeconfig leads to the cluster: name one with --kubeconfig FILE, or write target.kubeconfig in the spec"
+        )
+    path = sources.find(request.spec)
+
+    def plan(_: Path, loaded: ClusterSpec, wish: Wish) -> Plan:
+        return compile_plan(loaded, only=wish.only, operation=wish.operation)
+
+    def ended(run: str, code: int) -> int:
+        if said := last_sentence(run):
+            screen.lines([said])
+        return code
+
+    pipeline = Pipeline(cluster_pipeline.BRINGUP.kind, lambda _: (path, spec), plan, ended)
+    wish = Wish(reuse=request.reuse, only=operations.only(operation), operation=operation)
+    return run_start.start(screen, request.spec, options, pipeline=pipeline, wish=wish)
+
+
+def planned(request: AcceptanceRequest) -> tuple[ClusterSpec, Operation]:
+    """Return the spec with the request's level and kubeconfig, and the operation with the nodes to measure and their partners."""
+    spec = sources.read(request.spec)[1]
+    if request.level:
+        spec = spec.model_copy(update={"validation": spec.validation.model_copy(update={"level": request.level})})
+    if request.kubeconfig is not None:
+        kubeconfigs.require(request.kubeconfig, "--kubeconfig")
+        reference = SecretRef(file=str(request.kubeconfig.absolute()))
+        spec = spec.model_copy(update={"target": spec.target.model_copy(update={"kubeconfig": reference})})
+    nodes = operations.names(request.nodes, "--nodes")
+    if strange := sorted(nodes - {machine.name for machine in spec.gpu_machines}):
+        raise UsageError(f"--nodes {', '.join(strange)}: not among the GPU machines of {spec.name}")
+    return spec, Operation(kind=OperationKind.ACCEPT, hosts=scope.with_partners(spec, nodes))
+
+
+def last_sentence(run: str) -> str:
+    """Return the sentence of an acceptance that ended on this machine; empty if it left no report here."""
+    report = StateFolder.of_environment().run(run).stored / "report" / "report.json"
+    if not report.exists():
+        return ""
+    return msgspec.json.decode(report.read_bytes(), type=_StoredSentence).acceptance
