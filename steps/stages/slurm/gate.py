@@ -10,7 +10,7 @@ from steps.contract.verdict import FailureClass, NodeVerdict, Verdict, of_nodes,
 from steps.stages.shared import gate_charts
 from steps.stages.shared.causes import RUNTIME_REASONS
 from steps.stages.shared.finding import Finding, fail, node_verdict, unknown
-from steps.stages.slurm import gate_srun, gate_states
+from steps.stages.slurm import gate_scheduling, gate_srun, gate_states
 from steps.stages.slurm.contract import (
     ControlExpectation,
     ControlObservation,
@@ -19,11 +19,13 @@ from steps.stages.slurm.contract import (
     NodeSet,
     NodesExpectation,
     NodesObservation,
+    SchedulingExpectation,
+    SchedulingObservation,
     SlurmPod,
 )
 
 CHARTS, CONTROL = "slurm/charts", "slurm/control"
-NODES, FUNCTIONAL = "slurm/nodes", "slurm/functional"
+NODES, FUNCTIONAL, SCHEDULING = "slurm/nodes", "slurm/functional", "slurm/scheduling"
 
 
 def charts(seen: ChartsObservation, want: ChartsExpectation) -> Verdict:
@@ -228,3 +230,8 @@ def functional(seen: FunctionalObservation, want: FunctionalExpectation) -> Verd
     if finding := gate_srun.unknown_nodes(seen.srun):
         return finding.verdict(FUNCTIONAL)
     return gate_srun.jobs(FUNCTIONAL, seen.srun, seen.node_of, want)
+
+
+def scheduling(seen: SchedulingObservation, want: SchedulingExpectation) -> Verdict:
+    """Check controller, node records, partitions, QoS and topology against the plan, and that each kind of job does its work."""
+    return gate_scheduling.judge(SCHEDULING, seen, want)

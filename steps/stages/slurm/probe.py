@@ -14,11 +14,20 @@ from steps.contract.checks import CheckPod
 from steps.stages.shared import probe_charts, probe_checks, probe_workloads
 from steps.stages.shared.kube_reader import KubeReader, Scope
 from steps.stages.shared.probe_workloads import Condition, Conditioned
-from steps.stages.slurm import reader, reader_slurm_errors
-from steps.stages.slurm.contract import ControlObservation, FunctionalObservation, NodeSet, NodesObservation, Part, SlurmPod, Srun
+from steps.stages.slurm import reader, reader_jobs, reader_slurm_errors
+from steps.stages.slurm.contract import (
+    ControlObservation,
+    FunctionalObservation,
+    NodeSet,
+    NodesObservation,
+    Part,
+    SchedulingObservation,
+    SlurmPod,
+    Srun,
+)
 
 NAMESPACE = "slurm"
-CHECK = "srun"
+CHECK, JOBS_CHECK = "srun", "slurm-jobs"
 API = "/apis/slinky.slurm.net/v1beta1"
 SUNK_API = "/apis/sunk.coreweave.com/v1alpha1"
 PARTS = {"Controller": "controllers", "RestApi": "restapis", "LoginSet": "loginsets", "Accounting": "accountings"}
@@ -118,6 +127,19 @@ def functional(kube: KubeReader, scope: Scope) -> FunctionalObservation:
     return FunctionalObservation(
         pods=pods,
         srun=_srun(kube, space, reported) if reported else None,
+        node_of={pod.name: pod.node for pod in _pods(kube, space) if pod.node},
+    )
+
+
+def scheduling(kube: KubeReader, scope: Scope) -> SchedulingObservation:
+    """Return the check pods, the parsed output of the check's jobs (None: no report), and Slurm node → Kubernetes node."""
+    space = _namespace(scope)
+    pods = probe_checks.read(kube, JOBS_CHECK, namespace=space)
+    reported = next((pod for pod in pods if pod.report), None)
+    text = (probe_checks.unpack_output(reported.report) or kube.log(space, reported.name, tail=LOG_LINES)) if reported else ""
+    return SchedulingObservation(
+        pods=pods,
+        report=reader_jobs.read(text) if reported else None,
         node_of={pod.name: pod.node for pod in _pods(kube, space) if pod.node},
     )
 
