@@ -1,8 +1,9 @@
 """Parses logs of nccl-tests, text and JSON, of any release; pure functions that never raise on tool output.
 
 The table changed over the years: `root` was added, `error` became `#wrong`, and `-I` adds four columns a side. So columns are found
-by the header if there is one, otherwise by their number. Lines may carry tags of mpirun or srun. The check over all nodes writes lines
-that differ in the rank only once, with `[repeated N more times]` at the end (`nccl_inter.sh`). Format: NVIDIA/nccl-tests src/util.cu.
+by the header if there is one, otherwise by their number. Lines may carry tags of mpirun or srun. The check over all nodes writes
+lines that differ in the rank only once, with `[repeated N more times]` at the end (`nccl_inter.sh`). Format: NVIDIA/nccl-tests
+src/util.cu.
 """
 
 import re

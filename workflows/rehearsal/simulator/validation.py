@@ -7,12 +7,13 @@ Formats: https://github.com/NVIDIA/nccl-tests, https://github.com/NVIDIA/nccl an
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 from msgspec import Struct
 
-from workflows.rehearsal.simulator import simulated_pods, validation_failures
+from workflows.rehearsal.simulator import launcher_log, simulated_pods, validation_failures
 from workflows.rehearsal.simulator.api_kinds import (
     CRDS,
     DEPLOYMENTS,
@@ -385,15 +386,21 @@ def _together(world: World, pod: Obj, own: list[Obj], runs: int) -> tuple[str, i
     shape, network, gdr = _fabric(world, [worker["metadata"]["name"] for worker in own], nodes, int(environment(pod)["PER_NODE"]))
     missing = bool(world.fault("nccl_adapter_missing"))
     adapters = [f"mlx5_{number}" for number in range(world.hardware(nodes[0]).nics - missing)]
-    lines = list(debug_info(shape, adapters, network=network, gdr=gdr))
+    lines = debug_info(shape, adapters, network=network, gdr=gdr)
     if lost is not None:
-        return join_lines([*lines, *_retry_exceeded(shape.hosts, lost["metadata"]["name"])]), 3
+        return _launcher_log([*lines, *_retry_exceeded(shape.hosts, lost["metadata"]["name"])]), 3
     for fault in _FAILS_FIRST:
         victim = next((number for number, name in enumerate(nodes) if world.fault(fault, name)), None)
         if victim is not None:
-            return join_lines([*lines, *validation_failures.failed_run(world, fault, shape.hosts, victim)]), 3
-    tables = (line for run in range(runs) for line in table(shape, first, last, _jitter(world, "fabric", run)))
-    return join_lines([*lines, *tables]), 0
+            return _launcher_log([*lines, *validation_failures.failed_run(world, fault, shape.hosts, victim)]), 3
+    tables = [table(shape, first, last, _jitter(world, "fabric", run)) for run in range(runs)]
+    # only the first run has NCCL's lines
+    return _launcher_log(itertools.chain(lines, tables[0])) + "".join(map(_launcher_log, tables[1:])), 0
+
+
+def _launcher_log(lines: Iterable[str]) -> str:
+    """Return the output of one run as the launcher's script writes it to its log."""
+    return join_lines(launcher_log.shorten(lines))
 
 
 _FAILS_FIRST = ("nccl_no_route", "nccl_gid_unreachable", "nccl_memlock", "nccl_two_versions", "nccl_port_error")

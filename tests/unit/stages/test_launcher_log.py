@@ -1,0 +1,85 @@
+"""The launcher of the NCCL test over all nodes shortens its log: its awk program loses nothing that a reader reads.
+
+The awk program is run as the script has it, over recorded logs and over logs of the simulated fabric. Costs 2 s of CPU.
+"""
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from steps.contract.nccl import NcclLog
+from steps.stages.validation import reader_nccl
+from workflows.rehearsal.simulator import launcher_log
+from workflows.rehearsal.simulator.validation import Communicator, debug_info, join_lines, table
+from workflows.stages import manifest_objects
+
+DATA = Path(os.environ.get("BRINGUP_TEST_DATA", Path(__file__).parents[4] / "shared")) / "samples/nccl"
+PROGRAM = manifest_objects.script("nccl_inter.sh").partition("collapse='")[2].partition("'\n")[0]
+AWKS = ("mawk", "gawk")
+KEPT_BY_KUBELET = 10 << 20
+
+
+def shortened(text: str, awk: str = "awk") -> str:
+    """Return what the awk program makes of a text."""
+    return subprocess.run([awk, PROGRAM], input=text, check=True, capture_output=True, text=True, timeout=60).stdout
+
+
+def fabric(nodes: int, *, network: str = "IB", gdr: bool = True) -> list[str]:
+    """Return the unshortened output of one run on a simulated fabric with eight GPUs a node."""
+    hosts = tuple(f"nccl-all-reduce-worker-{number}" for number in range(nodes))
+    shape = Communicator(hosts=hosts, gpus=8, busbw=386.0, product="NVIDIA-H200")
+    adapters = [f"mlx5_{number}" for number in range(8)]
+    return [*debug_info(shape, adapters, network=network, gdr=gdr), *table(shape, "1G", "8G", 0.0)]
+
+
+@pytest.mark.parametrize("path", sorted(DATA.glob("*.txt")), ids=lambda path: path.stem)
+def test_recorded_logs_read_the_same(path: Path) -> None:
+    text = path.read_text(errors="replace")
+    assert reader_nccl.read(shortened(text)) == reader_nccl.read(text)
+
+
+@pytest.mark.parametrize("awk", AWKS)
+@pytest.mark.parametrize(("network", "gdr"), [("IB", True), ("IB", False), ("Socket", False)])
+def test_simulated_logs_read_the_same(awk: str, network: str, gdr: bool) -> None:
+    lines = fabric(5, network=network, gdr=gdr)
+    text = join_lines(lines)
+    brief = shortened(text, awk)
+    assert len(brief) < len(text) / 3
+    assert counted(reader_nccl.read(brief)) == counted(reader_nccl.read(text))
+    assert join_lines(launcher_log.shorten(lines)) == brief
+
+
+def counted(log: NcclLog) -> NcclLog:
+    """Return a log to compare, with its channels between nodes and its ranks checked for being there."""
+    assert log.transport.channels + log.transport.socket_channels == 80
+    assert log.runs[0].ranks == 40
+    return log
+
+
+def test_channel_of_one_rank_over_sockets_is_kept() -> None:
+    lines = fabric(4)
+    place = next(number for number, line in enumerate(lines) if "17[1] -> 25[1] [send] via NET/IB" in line)
+    lines[place] = lines[place].replace("NET/IB/1/GDRDMA", "NET/Socket/0")
+    transport = reader_nccl.read(shortened(join_lines(lines))).transport
+    assert (transport.channels, transport.gdr_channels, transport.socket_channels) == (63, 63, 1)
+
+
+def test_log_of_ten_thousand_nodes_fits_into_what_a_kubelet_keeps() -> None:
+    hundred = len(shortened(join_lines(fabric(100)))) - len(shortened(join_lines(fabric(50))))
+    later = len(shortened(join_lines(list(table_only(100))))) - len(shortened(join_lines(list(table_only(50)))))
+    assert (hundred + 2 * later) * (10_000 // 50) < KEPT_BY_KUBELET
+
+
+def table_only(nodes: int) -> list[str]:
+    """Return the output of a later run, which has no lines of NCCL."""
+    return [line for line in fabric(nodes) if "NCCL INFO" not in line]
+
+
+def test_warnings_and_lines_of_other_programs_stay() -> None:
+    text = (
+        "w-0:1:2 [0] misc/socket.cc:1 NCCL WARN Connect to 10.0.0.1<5> failed\n"
+        "w-1:1:2 [0] misc/socket.cc:1 NCCL WARN Connect to 10.0.0.1<5> failed\nno\nno\n"
+    )
+    assert shortened(text) == text
