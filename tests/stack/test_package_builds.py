@@ -14,12 +14,16 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from steps.contract.verdict import FailureClass, Status
 from steps.errors import BadTask
-from steps.softwarestack import package_builds
+from steps.softwarestack import log_spack, package_builds
+from steps.softwarestack.builders.package_builder import BuildCommand, CommandVerdict
 from steps.softwarestack.contract.package_build import BuildFailure, BuildOutcome, PackageBuilt
-from steps.softwarestack.contract.stack_input import BuildCacheLocation, StackInput, StackSource
+from steps.softwarestack.contract.stack_input import BuildCacheLocation, StackInput, StackPackage, StackSource
 from steps.softwarestack.package_builds import BuildSite
 from steps.softwarestack.package_sandbox import NOBODY
+from steps.stages.stack_build import gate
+from steps.stages.stack_build.contract import BatchBuilt, BatchExpectation
 from tests.stack.shell_builder import GOOD, INSTALL, MODULE, ShellBuilder, site_of, stack_of
 
 ROOT = Path(__file__).parents[2]
@@ -263,6 +267,26 @@ def test_a_full_disk_is_told_apart(place: str, tmp_path: Path) -> None:
                 (tmp_path / place / "rest").write_bytes(bytes(1 << 20))
         result = built(tmp_path, f"{GOOD} && {fill}")
         assert (result.outcome, result.failure) == (BuildOutcome.FAILED, BuildFailure.DISK_FULL), result
+
+
+class SpackReader(ShellBuilder):
+    """The stand-in with the reader of Spack's output."""
+
+    def read(self, package: StackPackage, command: BuildCommand, code: int, output: str) -> CommandVerdict:
+        verdict = log_spack.read(["spack", "install", f"/{package.hash}"], code, output)
+        return CommandVerdict(failure=verdict.failure, phase=verdict.phase, retry=verdict.retry, lines=verdict.lines)
+
+
+def test_a_lock_that_stays_held_is_told_and_tried_again(tmp_path: Path) -> None:
+    script = 'echo "==> Error: Timed out waiting for a write lock after 3.0s."; exit 1'
+    stack = stack_of(tmp_path, "a")
+    result = build(site_of(tmp_path, stack, SpackReader({"a": script})), "a")
+    assert (result.outcome, result.failure, result.retry) == (BuildOutcome.FAILED, BuildFailure.LOCK_TIMEOUT, True)
+    seen = BatchBuilt(stack=stack.digest, batch=0, packages=(result,))
+    verdict = gate.batch(seen, BatchExpectation(stack=stack.digest, packages=(result.hash,)))
+    assert (verdict.status, verdict.failure_class) == (Status.FAIL, FailureClass.RUNTIME)
+    assert "a@1.0 failed" in verdict.reason
+    assert "(lock_timeout)" in verdict.reason
 
 
 def fetching(folder: Path, data: str) -> tuple[StackInput, ShellBuilder]:

@@ -1,12 +1,21 @@
-"""Stacks that are built and must not be published: a dangling link, a wrong rpath, a broken module, a failing test of ReFrame."""
+"""Stacks that are built and must not be published.
+
+A dangling link, a wrong rpath, the address of a factory, a broken module, a failing test of ReFrame.
+"""
 
 from typing import Any
 
 from tests.stack.conftest import SiteMaker
 from tests.stack.stack_site import REFRAME, Site
+from tests.unit.factories.conftest import STARTER
 
 LOST_MANUALS = "postinstallcmds = ['rm -r %(installdir)s/share/man']\n"
 FACTORY = "/srv/factory/lib"
+FACTORY_HOST = "factory01"
+"""A host of the starter spec of factories."""
+MIRROR = f"""
+postinstallcmds = ['echo "mirror http://{FACTORY_HOST}/" > %(installdir)s/pngcheck.conf']
+"""
 BROKEN_MODULE = """
 # fails where EasyBuild's own variables are missing: everywhere but in the build
 modluafooter = 'if not os.getenv("EB_SCRIPT_PATH") then LmodError("only in the factory") end'
@@ -28,10 +37,13 @@ def problems(record: dict[str, Any], kind: str) -> list[str]:
     return [f"{problem['path']}: {problem['detail']}" for problem in record["observation"]["problems"] if problem["kind"] == kind]
 
 
-def test_dangling_links_and_a_wrong_rpath_are_named_with_their_files(small: SiteMaker) -> None:
+def test_links_rpaths_and_addresses_that_lead_out_are_named_with_their_files(small: SiteMaker) -> None:
     site = small("xxHash", "zlib", "pngcheck")
+    (site.folder / "factory.yaml").write_text(STARTER.read_text())
+    site.write(tests=[], factory="factory.yaml")
     site.change("xxHash", LOST_MANUALS, "")
     site.change("pngcheck", 'LDFLAGS="$LDFLAGS"', f'LDFLAGS="$LDFLAGS -Wl,-rpath,{FACTORY}"')
+    site.change("pngcheck", new=MIRROR)
     record = refused(site, "stack_tree", "tree", "stack_tree/tree")
     links = problems(record, "dangling_link")
     assert len(links) == 3
@@ -39,6 +51,9 @@ def test_dangling_links_and_a_wrong_rpath_are_named_with_their_files(small: Site
     (rpath,) = problems(record, "rpath")
     assert "bin/pngcheck" in rpath
     assert FACTORY in rpath
+    (address,) = problems(record, "factory")
+    assert "pngcheck.conf" in address
+    assert FACTORY_HOST in address
 
 
 def test_a_module_that_loads_in_the_factory_alone_is_named(small: SiteMaker) -> None:

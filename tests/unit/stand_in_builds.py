@@ -13,19 +13,31 @@ for name in shards agents; do printf '[]' > "$BRINGUP_OUT/$name"; done
 code=0
 echo "$7" >> {log}
 for shard in {fail}; do [ "$7" = "$shard" ] && code=65; done
+if [ "$7" = "{hold}" ] && [ ! -e {log}.held ]; then
+  : > {log}.held
+  exec sleep 600
+fi
 [ -d "$BRINGUP_STORE/built" ] || mkdir -p "$BRINGUP_STORE/built"
 echo "$code" >> "$BRINGUP_STORE/built/$7"
 exit "$code"
 """
 
 
-def program(folder: Path, fail: Iterable[int] = ()) -> Path:
-    """Write the program and return its path; builds of the shards `fail` end with 65, all others with 0."""
+def program(folder: Path, fail: Iterable[int] = (), hold: int | None = None) -> Path:
+    """Write the program and return its path; builds of the shards `fail` end with 65, all others with 0.
+
+    The first attempt of shard `hold` does not end by itself; `is_held` says whether it has started.
+    """
     path = folder / "bin" / "python"
     path.parent.mkdir()
-    path.write_text(_SCRIPT.format(log=folder / "started", fail=" ".join(map(str, fail))))
+    path.write_text(_SCRIPT.format(log=folder / "started", fail=" ".join(map(str, fail)), hold="" if hold is None else hold))
     path.chmod(0o755)
     return path
+
+
+def is_held(folder: Path) -> bool:
+    """Return True once the attempt that does not end by itself has started."""
+    return (folder / "started.held").exists()
 
 
 def started(folder: Path) -> list[int]:

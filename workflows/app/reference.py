@@ -14,6 +14,7 @@ from importlib import resources
 from typing import Any
 
 from workflows.rehearsal.faults import fault_registry
+from workflows.softwarestack import stack_faults
 from workflows.spec.compat import RULES
 from workflows.spec.editor_schema import KINDS, json_schema
 from workflows.stages import EVERY, FACTORY_STAGES, PIPELINES, UNSIMULATED
@@ -159,7 +160,7 @@ def gates() -> dict[str, str]:
 
 def words() -> tuple[str, ...]:
     """Return everything that `explain` knows: rule ids, stages, faults, gates, and the fields of all kinds of specs."""
-    faults = (fault.name for fault in fault_registry.faults())
+    faults = (fault.name for fault in (*fault_registry.faults(), *stack_faults.FAULTS))
     paths = dict.fromkeys(entry.path for kind in KINDS for entry in fields(kind))
     return (*RULES, *EVERY, *faults, *gates(), *paths)
 
@@ -193,6 +194,8 @@ def _stage(word: str) -> list[str]:
     lines = [f"stage {word} of pipeline {' and '.join(pipelines)}: {title}"]
     lines += [f"gate {gate}: {text}" for gate, text in gates().items() if gate.startswith(f"{word}/")]
     lines += [f"a rehearsal can play the faults {', '.join(faults)}"] if faults else []
+    built = [fault.name for fault in stack_faults.FAULTS if fault.stage == word]
+    lines += [f"tests bring about the faults {', '.join(built)}"] if built else []
     lines += [f"no fault is simulated: {UNSIMULATED[pipelines[0]]}"] if pipelines[0] in UNSIMULATED else []
     more = _fields(word)
     return [
@@ -206,7 +209,7 @@ def _stage(word: str) -> list[str]:
 def _fault(word: str) -> list[str]:
     fault = next((candidate for candidate in fault_registry.faults() if candidate.name == word), None)
     if fault is None:
-        return []
+        return _stack_fault(word)
     lines = [f"fault {fault.name}: {fault.summary}", f"caught by gate {fault.gate}: {fault.caught_by}"]
     lines += [f"looks healthy all the same: {fault.false_green}"] if fault.false_green else []
     lines += [f"needs a spec with {fault.needs}"] if fault.needs else []
@@ -215,11 +218,24 @@ def _fault(word: str) -> list[str]:
     return [*lines, f"try it: bringup rehearse {spec}--fault {fault.name}"]
 
 
+def _stack_fault(word: str) -> list[str]:
+    return [
+        line
+        for fault in stack_faults.FAULTS
+        if fault.name == word
+        for line in (
+            f"fault {fault.name}: {fault.summary}",
+            f"caught by gate {fault.gate}: {fault.caught_by}",
+            f"no rehearsal plays it: tests/{fault.test.partition('::')[0]} brings it about",
+        )
+    ]
+
+
 def _gate(word: str) -> list[str]:
     if word not in gates():
         return []
     stage = word.partition("/")[0]
-    faults = [fault.name for fault in fault_registry.faults() if fault.gate == word]
+    faults = [fault.name for fault in (*fault_registry.faults(), *stack_faults.FAULTS) if fault.gate == word]
     lines = [f"gate {word}: {gates()[word]}", f"code: steps/stages/{stage}/gate.py, cases: tests/gates/{stage}/"]
     return lines + ([f"catches the faults {', '.join(faults)}"] if faults else [])
 

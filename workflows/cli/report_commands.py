@@ -97,16 +97,20 @@ def incident(run: Run = "", form: Output = Format.TABLE, *, place: LocationOptio
 
 
 def faults(form: Output = Format.TABLE) -> int:
-    """List the faults that a rehearsal can inject, and the gate that must catch each.
+    """List the faults that a rehearsal can inject, then those of stacks, and the gate that must catch each.
 
     Builds of images and stacks are not simulated: `bringup explain STAGE` names the tests of their faults on real builds.
     """
     from workflows.rehearsal.faults import fault_registry
+    from workflows.softwarestack import stack_faults
 
-    all_faults = fault_registry.faults()
-    names = ("name", "stage", "gate", "node", "summary", "caught_by", "false_green")
-    values = [{name: getattr(fault, name) for name in names} for fault in all_faults]
-    cells = [(fault.name, fault.gate, fault.summary) for fault in all_faults]
+    simulated = fault_registry.faults()
+    names = ("name", "stage", "gate", "node", "summary", "caught_by", "false_green", "test")
+    values = [
+        {name: getattr(fault, name, "") for name in names} | {"simulated": fault in simulated}
+        for fault in (*simulated, *stack_faults.FAULTS)
+    ]
+    cells = [(fault.name, fault.gate, fault.summary) for fault in (*simulated, *stack_faults.FAULTS)]
     output.listing(("fault", "caught by", "what it does"), cells, values, form)
     return ExitCode.OK
 

@@ -1,5 +1,7 @@
 """A stack of 450 builds on both engines, with stand-ins for its builds: equal records, and only dependents of a failure stop."""
 
+import functools
+import json
 import os
 import random
 import time
@@ -10,11 +12,12 @@ import pytest
 
 from tests.argo_stand_in.pod_driver import FRESH_STEPS
 from tests.unit import graph_plans, stand_in_builds
-from tests.unit.engines.argo.lab import Lab
+from tests.unit.engines.argo.lab import Lab, until
 from tests.unit.engines.argo.test_follow import Follower
 from tests.unit.simulated_builds import simulate
 from tests.unit.softwarestack.matrix_locks import matrix
 from workflows.engines.argo import installer, submission
+from workflows.engines.argo.workflow_objects import NODE_NAME, WORKFLOW_LABEL
 from workflows.engines.local.local_engine import LocalEngine
 from workflows.engines.local.result import record
 from workflows.engines.local.run_settings import RunPaths
@@ -74,12 +77,17 @@ def embedded(folder: Path, bundle: Bundle, python: Path) -> list[tuple[str, str]
     return [(node["name"], node["phase"]) for node in record(result)["nodes"]]
 
 
-def on_argo(lab: Lab, plan: Plan, bundle: Bundle, python: Path) -> list[tuple[str, str]]:
-    """Run the pipeline by the stand-in for Argo's controller, and return names and phases as the API shows them."""
+def begin(lab: Lab, plan: Plan, bundle: Bundle, python: Path) -> Follower:
+    """Submit the pipeline, and start the stand-in for Argo's controller that runs it."""
     lab.stand_in(environment={"PATH": f"{python.parent}{os.pathsep}{os.environ['PATH']}"}, parallelism=SLOTS)
     installer.install(lab.home, plan, bundle, {})
     submission.submit(lab.home, submission.workflow("r1", plan, bundle))
-    last = Follower(lab).await_end()
+    return Follower(lab)
+
+
+def ended(follower: Follower) -> list[tuple[str, str]]:
+    """Wait for the end of a run, and return names and phases of its nodes as the API shows them."""
+    last = follower.await_end()
     assert last.status.phase == "Succeeded"
     return [(node.display_name, node.phase) for node in last.nodes().values()]
 
@@ -100,8 +108,36 @@ def test_both_engines_leave_the_records_of_a_stack_of_450_builds_and_stop_depend
     course = simulate(bundle, {each.shard: 1.0 for each in tasks}, lambda shard, _: 65 if shard == failed.shard else 0)
     assert phases(course.phases().items(), tasks) == wanted
     assert phases(embedded(tmp_path, bundle, python), tasks) == wanted
-    assert phases(on_argo(emulated, plan, bundle, python), tasks) == wanted
+    assert phases(ended(begin(emulated, plan, bundle, python)), tasks) == wanted
 
-    ended = {each.shard: "0\n" for each in tasks if wanted[each.name] == "Succeeded"} | {failed.shard: "65\n"}
-    assert stand_in_builds.records(RunPaths.below(tmp_path / "run").store) == ended
-    assert stand_in_builds.records(emulated.store) == ended
+    left = {each.shard: "0\n" for each in tasks if wanted[each.name] == "Succeeded"} | {failed.shard: "65\n"}
+    assert stand_in_builds.records(RunPaths.below(tmp_path / "run").store) == left
+    assert stand_in_builds.records(emulated.store) == left
+
+
+def test_a_build_whose_pod_is_lost_is_built_again_and_no_other(
+    emulated: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(FRESH_STEPS, "1")
+    tasks = (GraphTask(name="base", shard=0), GraphTask(name="lost", shard=1), GraphTask(name="top", shard=2, after=("lost",)))
+    plan = graph_plans.plan(tasks)
+    bundle = render(plan, graph_plans.build, Settings(namespace=emulated.where.namespace))
+    follower = begin(emulated, plan, bundle, stand_in_builds.program(tmp_path, hold=1))
+    until(lambda: stand_in_builds.is_held(tmp_path), "the build that is lost")
+    for pod in until(lambda: pods_of(emulated, "lost"), "its pod"):
+        emulated.home.ask(functools.partial(delete, path=emulated.home.core("pods", pod)))
+    assert phases(ended(follower), tasks) == {each.name: "Succeeded" for each in tasks}
+    assert stand_in_builds.started(tmp_path) == [0, 1, 1, 2]
+    assert stand_in_builds.records(emulated.store) == {0: "0\n", 1: "0\n", 2: "0\n"}
+
+
+def delete(kube: Any, path: str) -> None:
+    """Delete an object, as an eviction does with a pod."""
+    kube.delete(path)
+
+
+def pods_of(lab: Lab, task: str) -> list[str]:
+    """Return the names of the running pods of a task."""
+    pods = json.loads(lab.home.fetch(lab.home.core("pods"), {"labelSelector": f"{WORKFLOW_LABEL}=r1"}))["items"]
+    running = [pod["metadata"] for pod in pods if pod["status"].get("phase") == "Running"]
+    return [meta["name"] for meta in running if f".{task}(" in meta["annotations"][NODE_NAME]]
