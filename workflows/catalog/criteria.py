@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from workflows.spec import ClusterSpec
 from workflows.spec.accelerators import kubernetes
-from workflows.spec.cluster_spec import gpu_groups, keeping_taints, own_taints
+from workflows.spec.cluster_spec import gpu_groups, ingress_groups, keeping_taints, own_taints
 from workflows.spec.gpu_pools import gpu_pools, mig_strategy, sharing_modes, uniform
 
 Facts = Mapping[str, str]
@@ -77,6 +77,16 @@ _FACTS: Mapping[str, Callable[[ClusterSpec], str]] = {
     "slurm": lambda spec: spec.slurm.kind,
     "slurm_accounting": lambda spec: _yes(spec.slurm.accounting),
     "slurm_login": lambda spec: _yes(spec.slurm.login.replicas),
+    "slurm_home": lambda spec: "none" if spec.slurm.home is None else "nfs" if spec.slurm.home.server else "claim",
+    "slurm_node": lambda spec: "given" if spec.slurm.node else "chart",
+    "slurm_qos": lambda spec: _yes(spec.slurm.qos),
+    "slurm_topology": lambda spec: spec.slurm.topology,
+    "slurm_prolog": lambda spec: _yes(spec.slurm.prolog),
+    "slurm_epilog": lambda spec: _yes(spec.slurm.epilog),
+    "slurm_pyxis": lambda spec: spec.slurm.pyxis,
+    "slurm_job_metrics": lambda spec: _yes(spec.slurm.job_metrics),
+    "slurm_tokens": lambda spec: _yes(spec.slurm.tokens),
+    "slurm_leaves_nodes": lambda spec: _yes(ingress_groups(spec)),
     "storage": lambda spec: spec.base_services.storage.provisioner,
     "cert_manager": lambda spec: _yes(spec.base_services.cert_manager),
     "monitoring_crds": lambda spec: _yes(spec.base_services.monitoring_crds),

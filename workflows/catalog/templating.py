@@ -15,21 +15,19 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from steps.contract.node_taints import from_text
+from workflows.catalog import slurm_values
 from workflows.catalog.criteria import Facts, matches, multus_owner
 from workflows.spec import ClusterSpec
 from workflows.spec.cluster_spec import (
     GPU,
-    GROUP_LABEL,
     PRODUCT_LABEL,
     advertised,
     gpu_groups,
     keeping_taints,
     own_taints,
     product_label,
-    slurm_groups,
 )
-from workflows.spec.gpu_pools import mig_strategy, plugin_configs, pool_of, quota_pool, uniform
+from workflows.spec.gpu_pools import mig_strategy, plugin_configs, quota_pool, uniform
 from workflows.spec.platform import Fabric, TenantQueue
 
 _MELLANOX = "15b3"
@@ -63,13 +61,8 @@ def _derived(spec: ClusterSpec) -> dict[str, Any]:
         "plugin_configs": plugin_configs(spec),
         "mig_strategy": mig_strategy(spec),
         "queues": [_queue(queue, covered) for queue in spec.scheduler.queues],
-        "slurm_groups": [_slurm_group(spec, name) for name in slurm_groups(spec)],
-        "slurm_partitions": _slurm_partitions(spec),
-        "sunk_groups": [_sunk_group(spec, name) for name in slurm_groups(spec)],
-        # of a Service inside the cluster the API server refuses a policy for traffic from outside
-        "login_traffic": "" if spec.slurm.login.service == "ClusterIP" else "Local",
         "daemon_tolerations": _daemon_tolerations(spec),
-        "authorized_keys": "\n".join(spec.slurm.login.authorized_keys),
+        **slurm_values.derived(spec),
         **_fabric(spec.fabric),
     }
 
@@ -104,60 +97,11 @@ def _queue(queue: TenantQueue, covered: tuple[str, ...]) -> dict[str, Any]:
     return {"name": queue.name, "namespace": queue.namespace, "cohort": queue.cohort or queue.name, "resources": resources}
 
 
-def _slurm_group(spec: ClusterSpec, name: str) -> dict[str, Any]:
-    group, label, pool = spec.hosts[name], name.replace("_", "-"), pool_of(spec, name)
-    gpu, resources = (pool.accelerator, advertised(pool.spec)) if pool else (None, ())
-    # one request for all pods of the group: machines with fewer GPUs than the others set it
-    gpus = min((machine.gpus for machine in spec.machines if machine.group == name), default=0)
-    limits: dict[str, Any] = {resources[0]: gpus} if gpu and gpus and resources else {}
-    if gpu and spec.fabric.kind != "none":
-        limits[spec.fabric.resource_key] = spec.fabric.attachments
-    gres = f"gpu:{gpu.product.lower().replace('-', '_')}:{gpus}" if gpu and gpus else ""
-    return {
-        "name": label,
-        "size": len(group.names()),
-        "selector": {GROUP_LABEL: label},
-        "limits": limits,
-        "conf": {"Gres": [gres]} if gres else {},
-        "gres": gres,
-        "tolerations": [toleration(taint) for taint in group.taints],
-    }
-
-
-def _sunk_group(spec: ClusterSpec, name: str) -> dict[str, Any]:
-    """Return a node group of SUNK, which names its NodeSet and its partition alike; `gres` has no `gpu:` before type and count."""
-    group = _slurm_group(spec, name)
-    partition = next((partition for partition in spec.slurm.partitions if name in partition.groups), None)
-    settings = {"Default": "YES" if partition.default else "NO", "MaxTime": partition.max_time} if partition else {}
-    own = {"name": partition.name if partition else group["name"], "partition": settings}
-    return {**group, **own, "gres": group["gres"].removeprefix("gpu:")}
-
-
 def _daemon_tolerations(spec: ClusterSpec) -> list[dict[str, str]]:
     """Return the tolerations of DaemonSets on GPU nodes: that of the charts, and those for the taints of the spec and of SUNK."""
     usual = {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}
     lock = [{"key": key, "operator": "Exists", "effect": "NoExecute"} for key in own_taints(spec)]
-    return [usual, *lock, *(toleration(taint) for taint in keeping_taints(spec, gpu_groups(spec)))]
-
-
-def toleration(taint: str) -> dict[str, str]:
-    """Return the Kubernetes toleration for a taint written as `key=value:effect` or `key:effect`."""
-    tainted = from_text(taint)
-    match = {"operator": "Equal", "value": tainted["value"]} if "value" in tainted else {"operator": "Exists"}
-    return {"key": tainted["key"], "effect": tainted["effect"], **match}
-
-
-def _slurm_partitions(spec: ClusterSpec) -> list[dict[str, Any]]:
-    written = [
-        {
-            "name": partition.name,
-            "nodesets": [group.replace("_", "-") for group in partition.groups],
-            "default": "YES" if partition.default else "NO",
-            "max_time": partition.max_time,
-        }
-        for partition in spec.slurm.partitions
-    ]
-    return written or [{"name": "all", "nodesets": ["ALL"], "default": "YES", "max_time": "UNLIMITED"}]
+    return [usual, *lock, *(slurm_values.toleration(taint) for taint in keeping_taints(spec, gpu_groups(spec)))]
 
 
 _REFERENCE = re.compile(r"\$\{([a-z0-9_.]+)\}")

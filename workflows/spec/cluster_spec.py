@@ -24,7 +24,8 @@ from workflows.spec.proxy import Proxy
 from workflows.spec.rke2_parts import MAX_PODS, MAX_PODS_FIELD, Image
 from workflows.spec.roles import SiteRole
 from workflows.spec.schedule import Events, Schedule
-from workflows.spec.services import BaseServices, Slurm, Validation
+from workflows.spec.services import BaseServices, Validation
+from workflows.spec.slurm_section import Slurm
 from workflows.stage_names import STAGES, StageName
 
 

@@ -1,4 +1,4 @@
-"""Sections about services on the platform: base services, Slurm on Kubernetes, and the validation that accepts the platform."""
+"""Sections about services on the platform: base services, and the validation that accepts the platform."""
 
 from itertools import pairwise
 from typing import Annotated, Literal
@@ -8,19 +8,13 @@ from pydantic import Field, StringConstraints, model_validator
 from workflows.spec.fields import (
     AbsolutePath,
     Argument,
-    ChartVersion,
     DnsLabel,
     Duration,
     Listed,
-    OneOrMore,
-    SecretRef,
     Section,
-    SnakeId,
     Text,
-    Url,
     problem,
 )
-from workflows.spec.hosts import Address
 
 Size = Annotated[str, StringConstraints(pattern=r"^[1-9][0-9]{0,3}[KMG]?$")]
 """A message size in the form of nccl-tests: `8G`."""
@@ -48,92 +42,6 @@ class BaseServices(Section):
     monitoring_crds: bool = Field(
         default=True, description="Install the Prometheus Operator's CRDs, so that monitors can be created.", examples=[True]
     )
-
-
-class Partition(Section):
-    """A Slurm partition: the host groups whose nodes it has, and its time limit."""
-
-    name: Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_-]{0,30}$")] = Field(
-        description="Name of the partition.", examples=["train"]
-    )
-    groups: Annotated[tuple[SnakeId, ...], Field(min_length=1), OneOrMore] = Field(
-        description="Host groups of the partition.", examples=[["gpu"]]
-    )
-    default: bool = Field(default=False, description="Whether jobs without a partition run here.", examples=[True])
-    max_time: Annotated[str, StringConstraints(pattern=r"^(UNLIMITED|([0-9]+-)?[0-9]{1,3}:[0-9]{2}:[0-9]{2})$")] = Field(
-        default="UNLIMITED", description="Longest time of a job in Slurm's form (DAYS-HH:MM:SS).", examples=["7-00:00:00"]
-    )
-
-
-class SlurmLogin(Section):
-    """Section `slurm.login` of a spec: the pods in which users log in to Slurm."""
-
-    replicas: Annotated[int, Field(ge=0, le=16)] = Field(default=1, description="Number of login pods; 0: none.", examples=[1])
-    authorized_keys: Annotated[tuple[Argument, ...], Listed] = Field(
-        default=(), description="SSH public keys that may log in as root.", examples=[["ssh-ed25519 AAAA… admin@example.org"]]
-    )
-    service: Literal["ClusterIP", "NodePort", "LoadBalancer"] = Field(
-        default="ClusterIP", description="Type of the Service of the login pods.", examples=["ClusterIP"]
-    )
-
-
-class Accounting(Section):
-    """Section `slurm.accounting` of a spec: the existing MariaDB in which Slurm keeps its accounting."""
-
-    host: Address = Field(description="Database host.", examples=["mariadb.slurm.svc"])
-    port: Annotated[int, Field(ge=1, le=65535)] = Field(default=3306, description="Database port.", examples=[3306])
-    database: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_]{1,64}$")] = Field(
-        default="slurm_acct_db", description="Database name.", examples=["slurm_acct_db"]
-    )
-    user: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_]{1,32}$")] = Field(
-        default="slurm", description="Database user.", examples=["slurm"]
-    )
-    password: SecretRef = Field(description="Password of the database user, by reference.")
-
-
-class Slurm(Section):
-    """Section `slurm` of a spec: Slurm on Kubernetes, by the operator Slinky or SUNK."""
-
-    kind: Literal["none", "slinky", "sunk"] = Field(
-        default="none", description="Operator of Slurm: Slinky (open source), SUNK (licensed), or none.", examples=["slinky"]
-    )
-    partitions: Annotated[tuple[Partition, ...], Listed] = Field(
-        default=(), description="Partitions; default: one partition named all, with every GPU group."
-    )
-    login: SlurmLogin = Field(default=SlurmLogin(), description="Login pods.")
-    accounting: Accounting | None = Field(default=None, description="Accounting database; default: no accounting.")
-    repo: Url | None = Field(
-        default=None, description="Chart repository, required with kind: sunk.", examples=["oci://registry.example.org/sunk"]
-    )
-    version: ChartVersion | None = Field(
-        default=None,
-        description="Chart version, required with kind: sunk. Default with slinky: that of the catalog.",
-        examples=["7.3.0"],
-    )
-    license: SecretRef | None = Field(
-        default=None, description="Refused: SUNK's charts take no licence key (rule P32). Earlier versions required it."
-    )
-
-    @model_validator(mode="after")
-    def _sunk_inputs(self) -> "Slurm":
-        if self.kind == "sunk":
-            missing = [name for name in ("repo", "version") if getattr(self, name) is None]
-            if missing:
-                raise problem(
-                    f"sunk is licensed software; it needs {', '.join(missing)}", "add repo and version, or use kind: slinky"
-                )
-        elif self.repo is not None:
-            raise problem("repo belongs to kind: sunk", "remove it, or use kind: sunk")
-        return self
-
-    @model_validator(mode="after")
-    def _one_default(self) -> "Slurm":
-        names = [partition.name for partition in self.partitions]
-        if len(set(names)) != len(names):
-            raise problem("two partitions have the same name", "name each partition once")
-        if sum(partition.default for partition in self.partitions) > 1:
-            raise problem("two partitions are the default", "mark one partition default: true")
-        return self
 
 
 class Nccl(Section):

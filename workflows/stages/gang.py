@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from steps.contract.task import Verb
 from workflows.catalog import PlannedRelease
-from workflows.catalog.templating import toleration
+from workflows.catalog.slurm_values import toleration
 from workflows.spec.cluster_spec import (
     GPU,
     GROUP_LABEL,

@@ -32,7 +32,7 @@ FUNCTIONAL_SECONDS = 900
 LOGIN_IMAGE = "ghcr.io/slinkyproject/login:26.05-ubuntu26.04"
 """The login image of the slurm chart 1.2.1 (loginsetDefaults.login.image), which has srun, sinfo and sackd."""
 
-_WORKLOADS = {"slurm_operator_crds": 0, "slurm_operator": 2, "slurm": 0, "sunk": 1, "sunk_slurm": 1}
+_WORKLOADS = {"slurm_operator_crds": 0, "slurm_operator": 2, "slurm": 0, "sunk": 1, "moco": 1, "sunk_slurm": 1}
 """Release id → number of workloads that the chart itself installs.
 
 Slinky's chart `slurm` has only custom resources, from which the operator makes the workloads.

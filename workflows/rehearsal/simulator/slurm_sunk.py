@@ -17,6 +17,7 @@ from workflows.rehearsal.simulator.world import Changes, World
 
 GROUP = "sunk.coreweave.com"
 NODE_SETS = custom(GROUP, "NodeSet")
+DATABASES = custom("moco.cybozu.com", "MySQLCluster")
 NAMESPACE = "sunk"
 GPU = "nvidia.com/gpu"
 NODE_SET, ROLE, GRES = f"{GROUP}/nodeset", f"{GROUP}/role", f"{GROUP}/gres-gpu"
@@ -47,6 +48,15 @@ def operator(_world: World, release: ChartRelease) -> None:
         release.daemon_set("sunk-nvidia-device-plugin", image="nvcr.io/nvidia/k8s-device-plugin:simulated")
 
 
+@chart("moco")
+def database_operator(_world: World, release: ChartRelease) -> None:
+    """Install the simulated chart moco: its kinds, and the operator that makes MySQL clusters. cert-manager must be there."""
+    release.crds("moco.cybozu.com")
+    pod = {"tolerations": release.value("tolerations", [])}
+    body = {"replicas": 2} | workload_spec("moco-controller", {}, "ghcr.io/cybozu-go/moco:simulated", pod)
+    release.put(DEPLOYMENTS, {"metadata": {"name": "moco-controller"}, "spec": body})
+
+
 def install_cluster(release: ChartRelease) -> None:
     """Install SUNK's simulated chart slurm: controller, login, REST API, syncer, and a NodeSet for each enabled group of nodes.
 
@@ -55,7 +65,15 @@ def install_cluster(release: ChartRelease) -> None:
     """
     _refuse_monitors(release)
     if release.value("moco.enabled", True):
-        raise ChartError('no matches for kind "MySQLCluster" in version "moco.cybozu.com/v1beta2"\nensure CRDs are installed first')
+        if not release.world.served(DATABASES):
+            kind = 'no matches for kind "MySQLCluster" in version "moco.cybozu.com/v1beta2"'
+            raise ChartError(f"{kind}\nensure CRDs are installed first")
+        cluster = release.value("moco.mysqlCluster", {})
+        release.put(DATABASES, {"metadata": {"name": "slurm"}, "spec": {"replicas": 1}})
+        database = workload_spec("moco-slurm", {}, "simulated/mysql", {"affinity": cluster.get("affinity") or {}})
+        release.put(
+            STATEFUL_SETS, {"metadata": {"name": "moco-slurm"}, "spec": database | {"replicas": 1, "serviceName": "moco-slurm"}}
+        )
     service = release.value("login.service", {})
     if service.get("type", "ClusterIP") == "ClusterIP" and service.get("externalTrafficPolicy", "Local"):
         problem = "may only be set when `type` is 'NodePort' or 'LoadBalancer'"

@@ -22,6 +22,7 @@ def cluster(make: Make, *active: str) -> User:
     """RKE2 with three nodes of eight GPUs, labelled and advertised as the stages before leave them."""
     user = make(agents=3, servers=1, faults=[(name, ()) for name in active])
     user.bring_up()
+    user.api.merge(api_kinds.NODES, api_kinds.Ref("", "cp00"), {"metadata": {"labels": {"bringup/group": "servers"}}})
     for name in NODES:
         at, resources = api_kinds.Ref("", name), {"nvidia.com/gpu": "8", "rdma/rdma_shared_device_a": "63"}
         user.api.merge(api_kinds.NODES, at, {"metadata": {"labels": {"bringup/group": "gpu"}}})
