@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Struct
 
 from steps.contract.plain_text import MARK
-from steps.readings import captured_text, nccl_readings
+from steps.readings import captured_text, fabric_readings, gpu_readings, kernel_readings, mpi_readings, nccl_readings
 from steps.readings.captured_text import CapturedText, TextCleaner
 from steps.readings.site_values import SiteValues
 from steps.readings.tool_reading import ReadingVerdict, ToolReading, undecided
@@ -39,6 +39,28 @@ def _read_nccl(captured: CapturedText, site: SiteValues) -> ToolReading:
 
 TABLE: tuple[ToolRule, ...] = (
     ToolRule(tool=nccl_readings.TOOL, recognises=nccl_readings.recognises, read=_read_nccl, ends_itself=True),
+    ToolRule(tool=gpu_readings.SMI, recognises=gpu_readings.is_query_xml, read=gpu_readings.read_query_xml, ends_itself=True),
+    ToolRule(tool=gpu_readings.SMI, recognises=gpu_readings.is_query, read=gpu_readings.read_query),
+    ToolRule(tool=gpu_readings.SMI, recognises=gpu_readings.is_broken, read=gpu_readings.read_broken),
+    ToolRule(tool=gpu_readings.SMI, recognises=gpu_readings.is_overview, read=gpu_readings.read_overview, ends_itself=True),
+    ToolRule(
+        tool=gpu_readings.SMI, recognises=gpu_readings.is_nvlink_status, read=gpu_readings.read_nvlink_status, ends_itself=True
+    ),
+    ToolRule(tool=gpu_readings.SMI, recognises=gpu_readings.is_list, read=gpu_readings.read_list),
+    ToolRule(tool=gpu_readings.SMI, recognises=gpu_readings.is_topology, read=gpu_readings.read_topology),
+    ToolRule(tool=gpu_readings.DCGM, recognises=gpu_readings.is_dcgm, read=gpu_readings.read_dcgm, ends_itself=True),
+    ToolRule(tool=fabric_readings.IBSTAT, recognises=fabric_readings.is_ibstat, read=fabric_readings.read_ibstat, ends_itself=True),
+    ToolRule(tool=fabric_readings.IBDEV, recognises=fabric_readings.is_ibdev2netdev, read=fabric_readings.read_ibdev2netdev),
+    ToolRule(
+        tool=fabric_readings.PERFTEST, recognises=fabric_readings.is_perftest, read=fabric_readings.read_perftest, ends_itself=True
+    ),
+    ToolRule(
+        tool=kernel_readings.FABRIC_MANAGER, recognises=kernel_readings.is_fabric_manager, read=kernel_readings.read_fabric_manager
+    ),
+    ToolRule(tool=mpi_readings.OSU, recognises=mpi_readings.recognises_osu, read=mpi_readings.read_osu),
+    ToolRule(tool=mpi_readings.MPI, recognises=mpi_readings.recognises_mpi, read=mpi_readings.read_mpi),
+    ToolRule(tool=kernel_readings.KERNEL, recognises=kernel_readings.is_kernel_log, read=kernel_readings.read_kernel_log),
+    ToolRule(tool=fabric_readings.LSPCI, recognises=fabric_readings.is_lspci, read=fabric_readings.read_lspci, ends_itself=True),
 )
 """Rules of all tools; where a text could be of two, the more specific one stands first."""
 
