@@ -24,13 +24,13 @@ class Gate(Struct, frozen=True):
     def expect(self, expectations: dict[str, Any], nodes: tuple[str, ...], groups: Mapping[str, str] | None = None) -> Any:
         """Return the expectation as the gate's type: the task's values, plus the expected nodes if the type has a field `nodes`.
 
-        Expectations with `pools` differ between host groups: a field `group_of` then gets the group of each node from `groups`.
+        Expectations with `pools` or `partitions` name host groups: a field `group_of` then gets the group of each node.
         Raises BadTask when the values do not fit the type.
         """
         filled, names = dict(expectations), {field.name for field in msgspec.structs.fields(self.expectation)}
         if "nodes" in names:
             filled["nodes"] = nodes
-        if "group_of" in names and filled.get("pools"):
+        if "group_of" in names and (filled.get("pools") or filled.get("partitions")):
             filled["group_of"] = {node: (groups or {}).get(node, "") for node in nodes}
         try:
             return msgspec.convert(filled, self.expectation)

@@ -6,7 +6,7 @@ Facts: `steps/docs/facts/slurm.md`, Slinky and SUNK.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from steps.contract import fleet
 from steps.contract.task import Verb
@@ -15,7 +15,7 @@ from workflows.spec.cluster_spec import slurm_groups
 from workflows.spec.document import value_at
 from workflows.spec.machines import Machine
 from workflows.stage_names import StageName
-from workflows.stages import manifest_objects, rights
+from workflows.stages import manifest_objects, rights, slurm_checks
 from workflows.stages.host_access import SLURM_ACCOUNTING
 from workflows.stages.stage import Change, Object, Rule, Site, Stage, Step, task
 
@@ -49,7 +49,9 @@ def build(site: Site) -> Stage | None:
     operator = tuple(release for release in releases if release.id not in _CLUSTER)
     cluster = next(release for release in releases if release.id in _CLUSTER)
     slinky = site.spec.slurm.kind == "slinky"
-    gates = {"charts": CHARTS, "control": CONTROL, "nodes": NODES} | ({"functional": FUNCTIONAL} if slinky else {})
+    gates = {"charts": CHARTS, "control": CONTROL, "nodes": NODES} | (
+        {"functional": FUNCTIONAL, "scheduling": slurm_checks.SCHEDULING} if slinky else {}
+    )
     crds = [name for release in operator for name in release.crds]
     charts: Object = {"releases": _expected(site, operator), **({"crds": crds} if crds else {})}
     control = _control_expectations(site, releases)
@@ -73,7 +75,7 @@ def build(site: Site) -> Stage | None:
             ),
         ]
     steps += [_control(site, releases, cluster, control, steps[-1].name), _nodes(site, cluster)]
-    steps += [_functional(site, cluster)] if slinky else []
+    steps += [_functional(site, cluster), _scheduling(site, cluster)] if slinky else []
     steps.append(manifest_objects.judge(site, STAGE, gates, members=node_selector(site)))
     return Stage(
         id=STAGE,
@@ -296,6 +298,21 @@ def _functional(site: Site, cluster: PlannedRelease) -> Step:
             *_reads(site, cluster.namespace),
         ),
     )
+
+
+def _scheduling(site: Site, cluster: PlannedRelease) -> Step:
+    gpus = {"gpus": _gres_type(cluster)} if any(gpus_of(site).values()) else {}
+    further = {"place": _place(site, cluster), **gpus}
+    reads = _reads(site, cluster.namespace)
+    return slurm_checks.scheduling(site, cluster, LOGIN_IMAGE, machines(site), node_selector(site), further, reads)
+
+
+def _gres_type(cluster: PlannedRelease) -> str:
+    """Return the type of GPU in the NodeSets' Gres (`gpu:h200:8` → `h200`); empty if there are several, or overridden ones."""
+    sets: Mapping[str, Object] = cluster.values.get("nodesets", {})
+    entries = [entry for nodeset in sets.values() for entry in nodeset.get("extraConfMap", {}).get("Gres", [])]
+    types = {entry.split(":")[1] for entry in entries if entry.count(":") == 2}
+    return types.pop() if len(types) == 1 else ""
 
 
 def _job(site: Site, cluster: PlannedRelease) -> Object:

@@ -136,11 +136,19 @@ def _settings(report: JobsReport, want: SchedulingExpectation) -> Iterator[Findi
     if missing := [name for name in want.qos if name not in report.qos]:
         step = "sacctmgr show qos, and sacctmgr add qos"
         yield fail(FailureClass.INPUT, f"the accounting database has no QoS {', '.join(missing)}", ", ".join(want.qos), step)
-    types = {entry.split(":")[1] for node in report.nodes for entry in node.gres.split(",") if entry.count(":") > 1}
-    if want.gres and types != {want.gres}:
-        seen = f"Slurm counts GPUs of type {', '.join(sorted(types)) or 'unknown'}"
+    types = {node.name: _gpu_types(node.gres) for node in report.nodes if node.gpus or node.gres}
+    odd = [name for name, there in types.items() if there != {want.gres}] if want.gres else []
+    if odd or (want.gres and not types):
+        there = ", ".join(sorted(types[odd[0]])) if odd else ""
+        seen = f"Slurm counts GPUs of type {there or 'unknown'}" + (f" on {fold(odd)}" if odd else "")
         step = "compare Gres in slurm.conf and gres.conf with the plan: jobs ask for this type"
         yield fail(FailureClass.INPUT, seen, f"gpu:{want.gres}", step)
+
+
+def _gpu_types(gres: str) -> set[str]:
+    """Return the types of GPU in a Gres: `gpu:h200:8(S:0-1)` → h200; empty for GPUs without a type."""
+    entries = (entry.split(":") for entry in gres.split(","))
+    return {parts[1] for parts in entries if parts[0] == "gpu" and len(parts) > 2 and not parts[1].isdigit()}
 
 
 def _topology(seen: SchedulingObservation, report: JobsReport, want: SchedulingExpectation) -> Iterator[Finding]:
@@ -206,6 +214,8 @@ def _ended(check: JobCheckName, jobs: list[SlurmJob], report: JobsReport, want: 
         if (job.state, job.exit_code) != DONE:
             state = f"{job.state or 'of unknown state'} {job.exit_code}".strip() + (f", {job.reason}" if job.reason else "")
             yield fail(FailureClass.RUNTIME, f"{PURPOSE[check]}: job {job.id} is {state}", "COMPLETED 0:0", step)
+        elif not (job.nodes and job.start and job.end):
+            yield fail(FailureClass.RUNTIME, f"{PURPOSE[check]}: Slurm does not tell where and when job {job.id} ran", "both", step)
         elif job.restarts:
             seen = f"{PURPOSE[check]}: job {job.id} was started {job.restarts + 1} times"
             yield fail(FailureClass.RUNTIME, seen, "one start", step)

@@ -15,6 +15,8 @@ MOST_ROWS = 10_000
 """Most rows of a section that are read; the check has about twenty jobs."""
 _PING = re.compile(r"^Slurmctld\((?P<role>\w+)\) at \S+ is (?P<state>\w+)", re.MULTILINE)
 _STEP = re.compile(r"^\d+(?:_\d+|\+\d+)?\.\d+$")
+_YAML_SWITCH = re.compile(r"^ *- switch: *(?P<name>[\w.-]+)\n +nodes: *(?P<nodes>\S+) *$", re.MULTILINE)
+"""A leaf switch in topology.yaml (Slurm 25.05), https://slurm.schedmd.com/topology.yaml.html."""
 _NAMES = re.compile(r"(?<!\S)(?P<key>[A-Za-z]\w*)=(?P<value>\S*)")
 
 
@@ -57,10 +59,13 @@ def _partitions(lines: Iterable[str]) -> tuple[PartitionState, ...]:
 
 
 def _switches(lines: Iterable[str]) -> dict[str, tuple[str, ...]]:
-    """Return leaf switch → nodes in lines `SwitchName=… Nodes=…`; switches that only join switches are left out."""
-    fields = ({match["key"]: match["value"] for match in _NAMES.finditer(line)} for line in lines)
+    """Return leaf switch → nodes in lines `SwitchName=… Nodes=…` or of topology.yaml; switches above switches are left out."""
+    text = "\n".join(lines)
+    fields = ({match["key"]: match["value"] for match in _NAMES.finditer(line)} for line in text.splitlines())
     leaves = (row for row in fields if row.get("SwitchName") and row.get("Nodes") and row.get("Level", "0") == "0")
-    return {row["SwitchName"]: reader.expand_hostlist(row["Nodes"]) for row in leaves if not row.get("Switches")}
+    leaf_nodes = {row["SwitchName"]: row["Nodes"] for row in leaves if not row.get("Switches")}
+    leaf_nodes |= {match["name"]: match["nodes"] for match in _YAML_SWITCH.finditer(text)}
+    return {name: reader.expand_hostlist(nodes) for name, nodes in leaf_nodes.items()}
 
 
 def _jobs(lines: Iterable[str], records: Mapping[str, str], steps: Mapping[str, int]) -> tuple[SlurmJob, ...]:

@@ -37,8 +37,17 @@ def site(**over: Any) -> Site:
 def test_slinky() -> None:
     built = stage.build(site())
     assert built is not None
-    assert [step.name for step in built.steps] == ["apply", "charts", "configure", "control", "nodes", "functional", "judge"]
-    assert built.gates == ("slurm/charts", "slurm/control", "slurm/nodes", "slurm/functional")
+    assert [step.name for step in built.steps] == [
+        "apply",
+        "charts",
+        "configure",
+        "control",
+        "nodes",
+        "functional",
+        "scheduling",
+        "judge",
+    ]
+    assert built.gates == ("slurm/charts", "slurm/control", "slurm/nodes", "slurm/functional", "slurm/scheduling")
     control = next(step.task for step in built.steps if step.name == "control")
     assert control.expectations["parts"] == ["Controller", "RestApi", "LoginSet"]
     assert (control.expectations["nodes_desired"], control.expectations["spare"]) == (16, 1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterator
 
-from workflows.rehearsal.simulator import simulated_pods, slurm_sunk
+from workflows.rehearsal.simulator import simulated_pods, slurm_job_check, slurm_sunk
 from workflows.rehearsal.simulator.api_kinds import (
     DEPLOYMENTS,
     NODES,
@@ -35,6 +35,8 @@ from workflows.rehearsal.simulator.simulated_pods import (
     pack,
     pod_program,
 )
+from workflows.rehearsal.simulator.slurm_controller import ControlledNode, SimulatedSlurm, SlurmFaults
+from workflows.rehearsal.simulator.slurm_job_check import CheckRun, SlurmSurroundings
 from workflows.rehearsal.simulator.world import Changes, World
 
 NODE_SETS = custom("slinky.slurm.net", "NodeSet")
@@ -154,7 +156,9 @@ def cluster(world: World, release: ChartRelease) -> None:
         )
     name = release.name
     release.put(SECRETS, {"metadata": {"name": f"{name}-auth-slurm"}, "data": {"slurm.key": "c2ltdWxhdGVk"}})
-    release.put(CONTROLLERS, {"metadata": {"name": name}, "spec": {"clusterName": release.value("clusterName", "")}})
+    conf = "".join(f"{line}\n" for line in _partition_lines(release.value("partitions", {})))
+    spec = {"clusterName": release.value("clusterName", ""), "extraConf": conf}
+    release.put(CONTROLLERS, {"metadata": {"name": name}, "spec": spec})
     release.put(REST_APIS, {"metadata": {"name": name}, "spec": {"controllerRef": {"name": name}, "replicas": 1}})
     if release.value("accounting.enabled", False):
         storage = release.value("accounting.storageConfig", {})
@@ -164,6 +168,13 @@ def cluster(world: World, release: ChartRelease) -> None:
         release.put(LOGIN_SETS, {"metadata": {"name": f"{name}-login-{key}"}, "spec": spec})
     for key, values in release.value("nodesets", {}).items():
         release.put(NODE_SETS, {"metadata": {"name": f"{name}-worker-{key}"}, "spec": _nodeset(world, name, values)})
+
+
+def _partition_lines(partitions: Obj) -> Iterator[str]:
+    """Yield the lines of slurm.conf that the chart writes for its partitions."""
+    for name, values in partitions.items():
+        if values.get("enabled", True):
+            yield f"PartitionName={name} Nodes={','.join(values.get('nodesets') or ())} State=UP"
 
 
 def _nodeset(world: World, name: str, values: Obj) -> Obj:
@@ -403,3 +414,79 @@ def _sinfo(world: World, slurmds: list[Obj]) -> Iterator[str]:
         words = {entry["type"].removeprefix(STATE) for entry in node_conditions(pod)}
         state = "drained" if "Drain" in words else "down*" if "Down" in words else "idle"
         yield f"{state}|{gres(world, pod)}(S:0-1)|{simulated_pods.node(pod)}"
+
+
+@check("slurm-jobs")
+def slurm_jobs(world: World, pod: Obj, node: str) -> Behaviour:
+    """Play the check `slurm-jobs`: submit its jobs to a simulated slurmctld and report what that shows of them."""
+    space = pod["metadata"]["namespace"]
+    if not slurmctld_answers(world):
+        text = "@ping\nSlurmctld(primary) at slurm-controller is DOWN\n"
+    else:
+        text = slurm_job_check.report(
+            CheckRun(slurm=_slurm(world, space), around=_around(world, space), variables=environment(pod))
+        )
+    return Exit(message={"node": node, "packed": pack(text)}, seconds=45, effect=functools.partial(keep_log, world, pod, text))
+
+
+def slurm_faults(world: World) -> SlurmFaults:
+    """Return the faults that act inside slurmctld and its jobs."""
+    return SlurmFaults(
+        no_backfill=bool(world.fault("slurm_backfill_off")),
+        loses_state=bool(world.fault("slurm_state_not_kept")),
+        stays_away=bool(world.fault("slurm_controller_stays_away")),
+        drops_records=bool(world.fault("slurm_accounting_drops_records")),
+        shares_exclusive=bool(world.fault("slurm_exclusive_ignored")),
+        all_gpus=bool(world.fault("slurm_gpus_unconstrained")),
+        nodes_apart=bool(world.fault("slurm_nodes_apart")),
+        drains_after=frozenset(host.name for host in world.fleet if world.fault("slurm_epilog_drains", host.name)),
+    )
+
+
+def _slurm(world: World, namespace: str) -> SimulatedSlurm:
+    """Return slurmctld with the nodes that have registered, the partitions of the Controller, and its faults."""
+    pods = {str(pod["spec"]["hostname"]): pod for pod in world.select(PODS, namespace, {NAME: "slurmd"}) if node_conditions(pod)}
+    nodes = [_controlled(world, name, pod) for name, pod in pods.items()]
+    if nodes and world.fault("slurm_stale_node"):
+        nodes.append(ControlledNode(name=f"{nodes[0].name}-old", host="", state="idle", gres=nodes[0].gres))
+    controller: Obj = next(iter(world.objects(CONTROLLERS)), {"spec": {}})
+    partitions = {}
+    for line in (controller["spec"].get("extraConf") or "").splitlines():
+        pairs = dict(pair.partition("=")[::2] for pair in line.split())
+        sets = pairs.get("Nodes", "").split(",")
+        members = tuple(name for name, pod in pods.items() if "ALL" in sets or _set_of(pod) in sets)
+        partitions[pairs.get("PartitionName", "")] = members
+    return SimulatedSlurm(nodes, partitions, world.now, slurm_faults(world))
+
+
+def _set_of(pod: Obj) -> str:
+    """Return the key in the chart's values of the NodeSet that owns a slurmd pod."""
+    owners = pod["metadata"].get("ownerReferences") or ()
+    return next((entry["name"].partition("-worker-")[2] for entry in owners if entry["kind"] == "NodeSet"), "")
+
+
+def _controlled(world: World, name: str, pod: Obj) -> ControlledNode:
+    host, words = simulated_pods.node(pod), {entry["type"].removeprefix(STATE) for entry in node_conditions(pod)}
+    state = "drained" if "Drain" in words else "down*" if "Down" in words else "idle"
+    hardware, kind = world.hardware(host), gres(world, pod)
+    return ControlledNode(
+        name=name,
+        host=host,
+        gres=kind,
+        gpus=_granted(world, pod),
+        memory=hardware.memory_gib * 1024 * (2 if world.fault("slurm_memory_overstated") else 1),
+        cpus=hardware.cpus,
+        state=state,
+        reason=node_conditions(pod)[0].get("message", "") if state != "idle" else "",
+    )
+
+
+def _around(world: World, namespace: str) -> SlurmSurroundings:
+    lines, code = _clusters(world, namespace)
+    hosts = {simulated_pods.node(pod): simulated_pods.node(pod) for pod in world.select(PODS, namespace, {NAME: "slurmd"})}
+    return SlurmSurroundings(
+        accounting=code == 0 and not lines.rstrip().endswith("|"),
+        qos=("normal",),
+        login=any(item["metadata"]["namespace"] == namespace for item in world.objects(LOGIN_SETS)),
+        memory=slurm_job_check.machine_memory(world, hosts),
+    )

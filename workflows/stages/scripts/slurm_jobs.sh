@@ -102,7 +102,7 @@ if [ -n "${ACCOUNTING:-}" ]; then
   sacctmgr -n -P show qos format=name >"$work/qos" 2>>"$work/errors"
 fi
 scontrol show topology >"$work/topology" 2>/dev/null
-for file in /run/slurm/conf/topology.conf /etc/slurm/topology.conf; do [ -f "$file" ] && cat "$file" >"$work/topology_conf" && break; done
+cat /run/slurm/conf/topology.* /etc/slurm/topology.* >"$work/topology_conf" 2>/dev/null
 while sinfo -h -t completing -o %N 2>/dev/null | grep -q . && [ "$(left)" -gt 5 ]; do sleep 1; done
 queued >"$work/left"
 sinfo -h -o '%T|%G|%N' >"$work/sinfo" 2>>"$work/errors"

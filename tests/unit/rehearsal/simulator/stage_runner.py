@@ -72,7 +72,7 @@ def _make(user: User, kube: Kube, task: Task) -> None:
 
 def _wait(user: User, kube: Kube, task: Task) -> Verdict:
     gate, probe = gating.find(task.arguments["gate"]), gating.probe(task.arguments["gate"])
-    want, since = gate.expect(task.expectations, NODES), user.world.now
+    want, since = gate.expect(task.expectations, NODES, dict.fromkeys(NODES, "gpu")), user.world.now
 
     def look() -> tuple[Any, Verdict]:
         seen = probe(kube, Scope(nodes=NODES, arguments=task.arguments, now=user.world.now, since=since))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -53,7 +54,7 @@ def test_a_healthy_cluster_passes_every_gate_of_sunk(make: Make) -> None:
 def test_a_healthy_cluster_passes_every_gate(make: Make) -> None:
     user = cluster(make)
     verdicts = run(user, made())
-    assert set(verdicts) == {"charts", "control", "nodes", "functional"}
+    assert set(verdicts) == {"charts", "control", "nodes", "functional", "scheduling"}
     assert [verdict.reason for verdict in verdicts.values() if not verdict.is_pass] == []
     assert "3 of 3 nodes: ran a job with 8 GPUs" in verdicts["functional"].reason
     assert user.pods("slurm", "bringup/check=srun") == []
@@ -74,6 +75,7 @@ def test_a_fault_is_caught_by_its_gate_and_by_none_before(make: Make, fault: Fau
     assert all(verdict.is_pass for verdict in verdicts[:-1])
     assert verdicts[-1].gate == fault.gate, verdicts[-1]
     assert not verdicts[-1].is_pass
+    assert re.search(fault.cause, verdicts[-1].reason), verdicts[-1].reason
 
 
 def test_the_sentence_names_node_and_reason(make: Make) -> None:

@@ -1,0 +1,172 @@
+"""Stage slurm: the check `slurm-jobs` on a simulated slurmctld; it submits the jobs of `workflows/stages/scripts/slurm_jobs.sh`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from steps.contract.host_ranges import fold
+from workflows.rehearsal.simulator.slurm_controller import (
+    REFUSED_USER,
+    ControlledNode,
+    JobRequest,
+    QueuedJob,
+    SimulatedSlurm,
+    show_job,
+    show_nodes,
+    show_queue,
+    show_records,
+)
+from workflows.rehearsal.simulator.world import World
+
+MACHINE_MARGIN = 1024
+"""MB by which the job of check `memory` asks for more than the machine has."""
+
+
+@dataclass(kw_only=True)
+class SlurmSurroundings:
+    """Services around slurmctld: accounting, QoS, topology, users, the shared home, and the login pods' SSH server.
+
+    `memory` maps a Kubernetes node to the MB that the machine has; `topology` is leaf switch → nodes as slurmctld has read it.
+    """
+
+    accounting: bool = False
+    qos: tuple[str, ...] = ()
+    topology: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    topology_file: str = ""
+    users: frozenset[str] = frozenset()
+    home_shared: bool = True
+    login: bool = True
+    pyxis: bool = True
+    memory: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(kw_only=True)
+class CheckRun:
+    """One run of the check: the cluster, what surrounds it, the script's variables, and the lines that it collects."""
+
+    slurm: SimulatedSlurm
+    around: SlurmSurroundings
+    variables: Mapping[str, str]
+    answers: list[str] = field(default_factory=list)
+    refusals: list[str] = field(default_factory=list)
+
+    def wants(self, check: str) -> bool:
+        """Return True if the script was asked for a check."""
+        return check in self.variables.get("CHECKS", "").split()
+
+    def submit(self, request: JobRequest) -> bool:
+        """Submit a job of a check if it is wanted; note a refusal. Return True if the job is in the queue."""
+        if not self.wants(request.check):
+            return False
+        refusal = self.slurm.submit(request)
+        if refusal:
+            self.refusals.append(f"{request.check}|{refusal}")
+        return not refusal
+
+
+def report(run: CheckRun) -> str:
+    """Run the check on the simulated slurmctld and return the text that the script prints."""
+    slurm, idle = run.slurm, run.slurm.idle()
+    if idle:
+        _submit_jobs(run, idle[0], idle[1] if len(idle) > 1 else idle[0])
+    if run.wants("login") and run.around.login:
+        run.answers.append("login|key|ssh-ed25519")
+    slurm.run()
+    waiting = show_queue(slurm)
+    jobs = [show_job(slurm, job) for job in slurm.jobs]
+    slurm.jobs = [job for job in slurm.jobs if not (job.request.check == "memory" and job.state == "PENDING")]
+    boots: list[str] = []
+    if run.wants("restart") and idle:
+        boots, restarted = _restart(run)
+        jobs += restarted
+    shown, reasons = show_nodes(slurm)
+    around = run.around
+    sections = {
+        "ping": ["Slurmctld(primary) at slurm-controller is UP"],
+        "partitions": [f"{name}|up|{fold(nodes)}" for name, nodes in slurm.partitions.items()],
+        "qos": list(around.qos) if around.accounting else [],
+        "topology": [f"SwitchName={name} Level=0 LinkSpeed=1 Nodes={fold(nodes)}" for name, nodes in around.topology.items()],
+        "topology_conf": around.topology_file.splitlines(),
+        "jobs": jobs,
+        "sacct": show_records(slurm) if around.accounting else [],
+        "answers": run.answers,
+        "refusals": run.refusals,
+        "boots": boots,
+        "waiting": waiting,
+        "left": show_queue(slurm),
+        "sinfo": shown,
+        "reasons": reasons,
+        "errors": [],
+    }
+    return "".join(f"@{name}\n" + "".join(f"{line}\n" for line in lines) for name, lines in sections.items())
+
+
+def _submit_jobs(run: CheckRun, first: ControlledNode, second: ControlledNode) -> None:
+    faults = run.slurm.faults
+    run.submit(JobRequest(check="batch"))
+    run.submit(JobRequest(check="two", nodes=2, program=lambda job: len(_hosts(job)) == 2 and not faults.nodes_apart))
+    for _ in range(4):
+        run.submit(JobRequest(check="array"))
+    if run.submit(JobRequest(check="dependency", seconds=2)):
+        run.submit(JobRequest(check="dependency", after=run.slurm.last()))
+    run.submit(JobRequest(check="steps", steps=3))
+    run.submit(JobRequest(check="gpu", gpus=1, program=lambda job: _seen_gpus(run, job) == 1))
+    for _ in range(2):
+        run.submit(JobRequest(check="exclusive", where=first.name, exclusive=True, seconds=3))
+    for _ in range(2):
+        run.submit(JobRequest(check="shared", where=second.name, cpus=second.cpus, seconds=5))
+    run.submit(JobRequest(check="memory", where=first.name, memory=run.around.memory.get(first.host, 0) + MACHINE_MARGIN))
+    if run.wants("het"):
+        run.submit(JobRequest(check="het", het=True))
+        run.submit(JobRequest(check="het", het=True))
+    if run.submit(JobRequest(check="prolog", where=first.name, program=_marked("prolog"))):
+        marked = run.slurm.last()
+        run.submit(JobRequest(check="epilog", where=first.name, after=marked, seconds=2, program=_marked("epilog", marked)))
+    _submit_others(run, first, second)
+
+
+def _submit_others(run: CheckRun, first: ControlledNode, second: ControlledNode) -> None:
+    if run.wants("user"):
+        if run.variables.get("USER_NAME", "") in run.around.users:
+            run.submit(JobRequest(check="user"))
+        else:
+            run.refusals.append(f"user|{REFUSED_USER}")
+    if run.wants("home"):
+        run.answers.append("home|written|1764500000-7")
+        if run.around.home_shared or first is second:
+            run.answers.append("home|read|1764500000-7")
+    if run.wants("pyxis") and run.around.pyxis:
+        system = run.variables.get("CONTAINER", "").rpartition("/")[2].partition(":")[0].capitalize()
+        run.answers.append(f'pyxis|system|NAME="{system} Linux"')
+
+
+def _hosts(job: QueuedJob) -> set[str]:
+    return {node.host for node in job.nodes}
+
+
+def _seen_gpus(run: CheckRun, job: QueuedJob) -> int:
+    return job.nodes[0].gpus if run.slurm.faults.all_gpus else job.request.gpus
+
+
+def _marked(kind: str, marked: int = 0) -> Callable[[QueuedJob], bool]:
+    """Return a program that looks for the mark of a job's own prolog, or of the epilog of the job `marked`."""
+    return lambda job: all(f"{kind}.{marked or job.id}" in node.marks for node in job.nodes)
+
+
+def _restart(run: CheckRun) -> tuple[list[str], list[str]]:
+    """Restart slurmctld under a running job; return its boot times before and after, and the job as it is shown then."""
+    slurm = run.slurm
+    run.submit(JobRequest(check="restart", seconds=25))
+    slurm.run(most=1)
+    before = len(slurm.boots)
+    slurm.restart()
+    back = len(slurm.boots) > before
+    slurm.run()
+    shown = [show_job(slurm, job) for job in slurm.jobs if job.request.check == "restart"]
+    return [slurm.boots[before - 1], slurm.boots[-1] if back else "none"], shown if back else []
+
+
+def machine_memory(world: World, names: Mapping[str, str]) -> dict[str, int]:
+    """Return Kubernetes node → memory of its machine in MB, for Slurm node → Kubernetes node."""
+    return {host: world.hardware(host).memory_gib * 1024 for host in names.values()}
