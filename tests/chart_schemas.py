@@ -30,6 +30,15 @@ CHARTS: Mapping[str, tuple[str, str]] = {
     "volcano": ("volcano-2026-08-20/values.yaml", "volcano-sh/volcano ed72c7c815 (main after v1.15.1)"),
 }
 """Component → file of default values, and its source."""
+_OF_SUNK = "coreweave/sunk-anywhere ca81a7a350: values for other clusters, not the charts' own"
+_PLACES = ("base", "generic", "eks", "gke")
+OVERLAID: Mapping[str, tuple[tuple[str, ...], str]] = {
+    "sunk": (tuple(f"sunk-anywhere-2026/helm-values/{place}/sunk-values.yaml" for place in _PLACES), _OF_SUNK),
+    "sunk_slurm": (tuple(f"sunk-anywhere-2026/helm-values/{place}/slurm-values.yaml" for place in _PLACES), _OF_SUNK),
+}
+"""Component → published files of values for a chart whose own values are not public, and their source. A key in none of them may
+exist all the same, so the plan lists it as unverified.
+"""
 SUB_CHARTS = {"node-feature-discovery": "node-feature-discovery-2026-07-30/values.yaml"}
 FREE_NAMES = {"slurm": {"nodesets": "nodesetDefaults", "loginsets": "loginsetDefaults", "partitions": "partitions.all"}}
 """Component → maps whose keys are names that users choose → the published entry that shows their shape."""
@@ -96,6 +105,41 @@ def _commented(text: str) -> list[tuple[str, ...]]:
     return paths
 
 
+def of_overlays(files: tuple[str, ...]) -> dict[str, Any]:
+    """Return the schema of everything that several files of values use, with names of node groups and scripts free."""
+    schema: dict[str, Any] = {}
+    for file in files:  # their comments are prose, not keys
+        _unite(schema, _shape(yaml.load((DATA / file).read_text(encoding="utf-8"), Loader=yaml.CSafeLoader)))
+    for path in ("compute.nodes", "compute.s6"):
+        parent, _, name = path.rpartition(".")
+        place = value_at(schema, parent)
+        if isinstance(place, dict) and name in place:
+            group: dict[str, Any] = {}
+            for entry in place[name].values():
+                _unite(group, entry if isinstance(entry, dict) else {})
+            place[name] = {"*": group}
+    return _opened(schema)
+
+
+def _unite(schema: dict[str, Any], further: Mapping[str, Any]) -> None:
+    for key, shape in further.items():
+        present = schema.get(key)
+        if isinstance(present, dict) and isinstance(shape, Mapping):
+            _unite(present, shape)
+        elif present is None or present == shape:
+            schema[key] = copy.deepcopy(shape)
+        else:  # null or an empty map in one file, a value in the other
+            known = [one for one in (present, shape) if one not in ("any", "map")]
+            schema[key] = known[0] if len(known) == 1 else "any"
+
+
+def _opened(shape: Any, name: str = "") -> Any:
+    """Return a shape with Kubernetes' own types, and maps of names that users choose, as `any`."""
+    if name in OF_KUBERNETES | {"nodeSelector", "gpuTypes", "annotations", "enrootConfig", "nsscacheConfig", "partitionConfig"}:
+        return "any"
+    return {key: _opened(inner, key) for key, inner in shape.items()} if isinstance(shape, dict) else shape
+
+
 def of_crd(schema: Mapping[str, Any], name: str = "") -> Any:
     """Return the shape of an OpenAPI schema; a list has the shape of its items, and a required key ends with `!`."""
     if name in OF_KUBERNETES or schema.get("x-kubernetes-preserve-unknown-fields") or schema.get("x-kubernetes-int-or-string"):
@@ -127,6 +171,12 @@ def chart(component: str) -> dict[str, Any]:
     return {"pins": pins(component), "source": source, "values": values}
 
 
+def overlaid(component: str) -> dict[str, Any]:
+    """Return the schema file of a component whose chart publishes no values of its own."""
+    files, source = OVERLAID[component]
+    return {"pins": pins(component), "source": source, "partial": True, "values": of_overlays(files)}
+
+
 def objects() -> dict[str, Any]:
     """Return the schema file of objects as data: GROUP/VERSION/KIND → source and shape."""
     found: dict[str, Any] = {}
@@ -146,6 +196,7 @@ def objects() -> dict[str, Any]:
 def texts() -> dict[str, str]:
     """Return file name → text of every schema file."""
     data = {f"{name}.yaml": chart(name) for name in CHARTS} | {"objects.yaml": {"kinds": objects()}}
+    data |= {f"{name}.yaml": overlaid(name) for name in OVERLAID}
     return {name: yaml.safe_dump(content, sort_keys=False, width=130, default_flow_style=None) for name, content in data.items()}
 
 

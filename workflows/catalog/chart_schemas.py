@@ -15,11 +15,15 @@ _FOLDER = Path(__file__).with_name("schemas")
 
 @dataclass(frozen=True, slots=True)
 class ChartSchema:
-    """The values that a chart takes, the pins that this stands for, and the version that it was made from."""
+    """The values that a chart takes, the pins that this stands for, and the version that it was made from.
+
+    `is_partial`: the chart's own values are not public, and the schema has only the keys of published examples.
+    """
 
     pins: tuple[str, ...]
     source: str
     values: Mapping[str, Any] = field(default_factory=dict)
+    is_partial: bool = False
 
 
 @cache
@@ -29,7 +33,7 @@ def chart_schema(component: str) -> ChartSchema | None:
     if not file.is_file():
         return None
     data: Any = read(file)[1].data
-    return ChartSchema(tuple(map(str, data["pins"])), data["source"], data["values"])
+    return ChartSchema(tuple(map(str, data["pins"])), data["source"], data["values"], bool(data.get("partial")))
 
 
 @cache

@@ -310,10 +310,13 @@ def require(spec: ClusterSpec, catalog: Catalog) -> tuple[Issue, ...]:
 
 
 def unverified_values(release: PlannedRelease) -> tuple[str, ...]:
-    """Return the dotted keys of the spec's overrides that no schema of the chart knows, so that nothing has checked their names."""
-    prefix = f"spec overrides.{release.id}"
-    keys = [key for layer in release.provenance if layer.origin == prefix for key in layer.keys]
-    schema = chart_schema(release.component)
+    """Return the dotted keys of values that no schema of the chart knows, so that nothing has checked their names.
+
+    They are keys of the spec's overrides; of a chart whose values are not public, those of the catalog too.
+    """
+    prefix, schema = f"spec overrides.{release.id}", chart_schema(release.component)
+    every = schema is not None and schema.is_partial
+    keys = dict.fromkeys(key for layer in release.provenance if every or layer.origin == prefix for key in layer.keys)
     return tuple(key for key in keys if not knows(schema.values if schema else {}, key))
 
 

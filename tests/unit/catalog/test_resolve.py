@@ -244,7 +244,7 @@ def test_sunk_comes_from_the_repository_of_the_spec() -> None:
     found = releases(slurm=slurm)
     assert (found["sunk"].source, found["sunk"].version) == ("https://charts.example.org sunk", "7.3.0")
     assert found["sunk_slurm"].namespace == "tenant-slurm"
-    assert found["sunk_slurm"].values["nvidia-device-plugin"] == {"enabled": False}
+    assert found["sunk"].values["nvidia-device-plugin"] == {"enabled": False}
     keys = {one["key"] for one in found["gpu_operator"].values["daemonsets"]["tolerations"]}
     assert "sunk.coreweave.com/lock" in keys
 

@@ -230,7 +230,7 @@ REFUSED: list[tuple[str, dict[str, Any], tuple[str, str]]] = [
     ),
     (
         "P07",
-        {"slurm": SUNK, "overrides": {"sunk_slurm": {"values": {"nvidia-device-plugin": {"enabled": True}}}}},
+        {"slurm": SUNK, "overrides": {"sunk": {"values": {"nvidia-device-plugin": {"enabled": True}}}}},
         ("error", "overrides"),
     ),
     (
