@@ -57,6 +57,8 @@ KINDS = (
 )
 OF_KUBERNETES = {"affinity", "nodeAffinity", "tolerations", "nodeSelectorTerms", "containerResources", "resources", "env"}
 """Fields of Kubernetes' own types, which are not spelt out."""
+OF_SLURM = {"configMap", "extraConfMap"}
+"""Maps whose keys are those of slurm.conf, of which charts show some as examples."""
 
 _COMMENTED = re.compile(r"^(\s*)#\s?([a-z][A-Za-z0-9]*):(?:\s|$)")
 _KEY = re.compile(r"^(\s*)([A-Za-z][A-Za-z0-9_.-]*):(?:\s|$)")
@@ -78,7 +80,7 @@ def of_values(file: str) -> dict[str, Any]:
 def _shape(value: Any) -> Any:
     match value:
         case dict():
-            return {str(key): _shape(inner) for key, inner in value.items()} or "map"
+            return {str(key): "map" if key in OF_SLURM else _shape(inner) for key, inner in value.items()} or "map"
         case list():
             return "list"
         case bool():

@@ -30,6 +30,9 @@ CHARTS = {
 PERMISSIVE = {"node-feature-discovery"}
 """Sub-charts whose values the parent's file shows only in part."""
 
+OF_SLURM = {"configMap", "extraConfMap"}
+"""Maps whose keys are those of slurm.conf."""
+
 FREE_NAMES = {"slurm.partitions": "all"}
 """Maps whose keys are names of ours, and the published entry that shows their shape."""
 
@@ -47,6 +50,21 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "accounting": {
         "slurm": {"kind": "slinky", "accounting": {"host": "db.example.org", "password": {"env": "DB"}}, "login": {"replicas": 0}},
         "base_services": {"cert_manager": False},
+    },
+    "slinky_full": {
+        "slurm": {
+            "kind": "slinky",
+            "accounting": {"host": "db.example.org", "password": {"env": "DB"}},
+            "qos": [{"name": "train", "priority": 10}],
+            "partitions": [{"name": "train", "groups": "gpu", "default": True, "qos": "train"}],
+            "topology": "tree",
+            "home": {"storage_class": "cephfs", "size": "1Ti"},
+            "node": {"cpus": 180, "memory_gib": 1900},
+            "prolog": {"10-check.sh": "#!/bin/sh\ntrue\n"},
+            "epilog": {"10-clean.sh": "#!/bin/sh\ntrue\n"},
+            "job_metrics": True,
+            "tokens": [{"user": "slurm"}],
+        }
     },
     "sunk": {
         "slurm": {"kind": "sunk", "repo": "oci://r.example.org/sunk", "version": "7.3.0"},
@@ -81,7 +99,7 @@ def _unknown(ours: Any, published: Any, here: str) -> Iterator[str]:
     if not isinstance(ours, Mapping) or not isinstance(published, Mapping) or not published:
         return
     for key, value in ours.items():
-        if key in PERMISSIVE:
+        if key in PERMISSIVE | OF_SLURM:
             continue
         if here in FREE_NAMES:
             yield from _unknown(value, published[FREE_NAMES[here]], f"{here}.{key}")

@@ -1,9 +1,10 @@
-"""Rules about Slurm: P30 (it needs whole GPUs) and P32 (keys without effect)."""
+"""Rules about Slurm: P30 (it needs whole GPUs), P32 (keys without effect) and P37 (nodes reach the NFS server of /home)."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
+from steps.contract.host_ranges import fold
 from workflows.spec.cluster_spec import ClusterSpec, slurm_groups
 from workflows.spec.compat.rule_table import Platform, RuleFinding, rule
 from workflows.spec.gpu_pools import gpu_pools
@@ -34,6 +35,15 @@ def slurm_has_whole_gpus(platform: Platform) -> Iterator[RuleFinding]:
         yield RuleFinding("slurm.kind", problem, fix)
 
 
+@rule("P37", "warning", source="https://github.com/coreweave/sunk-anywhere")
+def nodes_find_the_home(platform: Platform) -> Iterator[RuleFinding]:
+    """The NFS server of Slurm's /home has a name that nodes resolve: kubelets mount it, and they do not ask the cluster's DNS."""
+    home = platform.spec.slurm.home
+    if home is not None and home.server and home.server.endswith((".svc", ".cluster.local")):
+        problem = f"kubelets mount {home.server} by the DNS of their node, which does not know names of the cluster"
+        yield RuleFinding("slurm.home.server", problem, "write the address of the Service")
+
+
 @rule("P32", "error", source="https://github.com/SlinkyProject/slurm-operator", later=())
 def slurm_keys_have_effect(platform: Platform) -> Iterator[RuleFinding]:
     """Every key of the section slurm has an effect in the Slurm that the spec asks for."""
@@ -47,8 +57,26 @@ def slurm_keys_have_effect(platform: Platform) -> Iterator[RuleFinding]:
     if not slurm.login.replicas:
         for key in sorted(slurm.login.model_fields_set - {"replicas"}):
             yield RuleFinding(f"slurm.login.{key}", "there are no login pods (replicas: 0)", "remove it, or write replicas: 1")
-    if slurm.kind == "sunk":
-        yield from _of_sunk(spec)
+    if slurm.qos and not slurm.has_accounting:
+        yield RuleFinding("slurm.qos", "a QoS is a record of the accounting database, and there is none", "add slurm.accounting")
+    if slurm.topology == "tree":
+        yield from _without_leaf(spec)
+    yield from _of_sunk(spec) if slurm.kind == "sunk" else _of_slinky(spec)
+
+
+def _without_leaf(spec: ClusterSpec) -> Iterator[RuleFinding]:
+    chosen = set(slurm_groups(spec))
+    missing = [machine.name for machine in spec.machines if machine.group in chosen and not machine.leaf]
+    if missing:
+        problem = f"{fold(missing)} has no leaf switch, so the tree would lack it and no job of several nodes would use it"
+        yield RuleFinding("slurm.topology", problem, "write topology.leaf for its host group, or topology: none")
+
+
+def _of_slinky(spec: ClusterSpec) -> Iterator[RuleFinding]:
+    if spec.slurm.pyxis != "none":
+        problem = "it is a setting of SUNK's chart; Slinky has images with pyxis instead"
+        fix = "remove it, and write images and configFiles of pyxis in overrides.slurm"
+        yield RuleFinding("slurm.pyxis", problem, fix)
 
 
 def _of_sunk(spec: ClusterSpec) -> Iterator[RuleFinding]:
@@ -63,6 +91,9 @@ def _of_sunk(spec: ClusterSpec) -> Iterator[RuleFinding]:
     if slurm.login.authorized_keys:
         problem = "SUNK's login pods take users from a directory, and no list of keys for root"
         yield RuleFinding("slurm.login.authorized_keys", problem, "remove it, and configure the directory in overrides.sunk_slurm")
+    for key in ("job_metrics", "tokens"):
+        if getattr(slurm, key):
+            yield RuleFinding(f"slurm.{key}", "it is a setting of Slinky, and SUNK's charts have no value for it", "remove it")
     seen: set[str] = set()
     for index, partition in enumerate(slurm.partitions):
         path, fix = f"slurm.partitions[{index}]", "write a partition for each group, and each group once"

@@ -1,0 +1,63 @@
+"""Values of Slinky's chart `slurm`: home, scripts, topology, QoS, metrics by job, tokens, each in its own place."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+import yaml
+
+from tests.unit.catalog.test_published import CASES, DATA
+from workflows import catalog
+
+TOKENS = "slurm-operator-2026-08-20/crds/slinky.slurm.net_tokens.yaml"
+
+
+def values() -> dict[str, Any]:
+    return next(dict(release.values) for release in catalog.resolve(CASES["slinky_full"], catalog.load()) if release.id == "slurm")
+
+
+def test_home_is_on_nodes_and_logins() -> None:
+    made = values()
+    mounts, volumes = (
+        [{"name": "shared-home", "mountPath": "/home"}],
+        [{"name": "shared-home", "persistentVolumeClaim": {"claimName": "slurm-home"}}],
+    )
+    group, login = made["nodesets"]["gpu"], made["loginsets"]["slinky"]
+    assert (group["slurmd"]["volumeMounts"], group["podSpec"]["volumes"]) == (mounts, volumes)
+    assert (login["login"]["volumeMounts"], login["podSpec"]["volumes"]) == (mounts, volumes)
+
+
+def test_topology_has_every_machine_below_its_leaf() -> None:
+    (tree,) = yaml.safe_load(values()["configFiles"]["topology.yaml"])
+    assert (tree["topology"], tree["cluster_default"]) == ("tree", True)
+    assert tree["tree"]["switches"] == [
+        {"switch": "root", "children": "leaf1,leaf2"},
+        {"switch": "leaf1", "nodes": "gpu[001-008]"},
+        {"switch": "leaf2", "nodes": "gpu[009-016]"},
+    ]
+
+
+def test_limits_are_enforced_where_there_is_a_qos() -> None:
+    made = values()
+    assert made["controller"]["extraConfMap"] == {"AccountingStorageEnforce": "limits,qos", "AccountingStorageTRES": "gres/gpu"}
+    assert made["partitions"]["train"]["configMap"] == {"Default": "YES", "MaxTime": "UNLIMITED", "QOS": "train"}
+
+
+def test_scripts_and_job_metrics() -> None:
+    made = values()
+    assert made["prologScripts"] == {"10-check.sh": "#!/bin/sh\ntrue\n"}
+    assert made["epilogScripts"] == {"10-clean.sh": "#!/bin/sh\ntrue\n"}
+    assert made["vendor"]["nvidia"]["dcgm"]["enabled"] is True
+
+
+@pytest.mark.skipif(not Path(DATA, TOKENS).is_file(), reason=f"no published CRD at {DATA}")
+def test_a_token_is_one_that_its_crd_takes() -> None:
+    (token,) = values()["extraObjects"]
+    crd = yaml.safe_load(Path(DATA, TOKENS).read_text(encoding="utf-8"))
+    jsonschema.validate(token, crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"])
+    known = crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]
+    assert set(token["spec"]) <= set(known)
+    assert token["spec"]["secretRef"] == {"name": "slurm-token-slurm", "key": "SLURM_JWT"}
