@@ -3,7 +3,7 @@
 import os
 import subprocess
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 _SCRIPT = """#!/bin/sh
@@ -16,6 +16,13 @@ for shard in {fail}; do [ "$7" = "$shard" ] && code=65; done
 if [ "$7" = "{hold}" ] && [ ! -e {log}.held ]; then
   : > {log}.held
   exec sleep 600
+fi
+if [ -e {log}.needs/"$7" ]; then
+  while read -r need; do
+    ended=missing
+    [ -e "$BRINGUP_STORE/built/$need" ] && read -r ended < "$BRINGUP_STORE/built/$need"
+    [ "$ended" = 0 ] || code=65
+  done < {log}.needs/"$7"
 fi
 [ -d "$BRINGUP_STORE/built" ] || mkdir -p "$BRINGUP_STORE/built"
 echo "$code" >> "$BRINGUP_STORE/built/$7"
@@ -33,6 +40,14 @@ def program(folder: Path, fail: Iterable[int] = (), hold: int | None = None) -> 
     path.write_text(_SCRIPT.format(log=folder / "started", fail=" ".join(map(str, fail)), hold="" if hold is None else hold))
     path.chmod(0o755)
     return path
+
+
+def write_needs(folder: Path, needs: Mapping[int, Iterable[int]]) -> None:
+    """Make builds end with 65, as real ones do, unless the builds that they need have ended well."""
+    place = folder / "started.needs"
+    place.mkdir()
+    for shard, needed in needs.items():
+        (place / str(shard)).write_text("".join(f"{each}\n" for each in needed))
 
 
 def is_held(folder: Path) -> bool:

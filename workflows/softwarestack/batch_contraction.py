@@ -6,7 +6,7 @@ from typing import Final
 from workflows.softwarestack.build_schedule import BuildSchedule
 
 _MOST_PARTNERS: Final = 30
-_EXACT: Final = 500
+_EXACT: Final = 250
 """Number of batches up to which all paths are measured after each merger; with twice as many, after every second one."""
 
 
@@ -111,11 +111,15 @@ class _BatchGraph:
 
     def _excess(self, batch: int, partner: int) -> float:
         """Return by how many seconds the longest path through both together would exceed the bound; 0 if it does not."""
-        pair = {batch, partner}
-        before = _longest(self.after[each] + self.seconds[each] for each in (self.needs[batch] | self.needs[partner]) - pair)
-        behind = _longest(
-            self.behind[each] + self.seconds[each] for each in (self.followers[batch] | self.followers[partner]) - pair
-        )
+        if partner in self.needs[batch] or partner in self.followers[batch]:
+            pair = {batch, partner}
+            before = _longest(self.after[each] + self.seconds[each] for each in (self.needs[batch] | self.needs[partner]) - pair)
+            behind = _longest(
+                self.behind[each] + self.seconds[each] for each in (self.followers[batch] | self.followers[partner]) - pair
+            )
+        else:  # in the usual case what was measured says it all
+            before = max(self.after[batch], self.after[partner])
+            behind = max(self.behind[batch], self.behind[partner])
         return max(0.0, before + self.seconds[batch] + self.seconds[partner] + behind - self.bound)
 
     def _merge(self, batch: int, partner: int) -> None:

@@ -2,10 +2,14 @@
 
 Argo's CRDs admit 200 tasks in a DAG (`maxItems` of `dag.tasks`, Argo Workflows 4.1.2). A stack with more builds first puts tiny
 builds together. If that would take too long, it keeps more batches in several groups, each a DAG of its own; a group starts once
-the groups that it needs have ended. Pure: equal schedules give equal batches.
+the groups that it needs have ended. The last group holds builds that nothing waits for: they fill slots while chains end.
+
+Pure: equal schedules give equal batches.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+import heapq
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
@@ -22,6 +26,12 @@ TOLERANCE: Final = 1.05
 """Duration of the batches, as a multiple of the least possible one, above which groups are tried."""
 _SLOTS: Final = 64
 """Builds at a time that are assumed if nothing limits them."""
+_CONTRACTED: Final = 600
+"""Number of builds up to which all are put into one DAG: beyond it, batches get too long for many slots."""
+_HELD_BACK: Final = (0.0, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3)
+"""Shares of all work that are tried for the group that fills slots at the end."""
+_POOR: Final = 1.25
+"""Duration of groups, as a multiple of the least possible one, above which a larger stack is tried as one DAG too."""
 _END: Final = "end of group "
 
 
@@ -87,14 +97,29 @@ def batches(schedule: BuildSchedule, slots: int = 0, limit: int = LIMIT, most: i
         return _batches(schedule, [[hash_] for hash_ in schedule.seconds])
     at_once = slots or _SLOTS
     tried = list[BuildBatches]()
-    if len(schedule.seconds) <= most:
-        # a bound for many slots keeps more of the graph's width, one for these slots merges more
-        for bound in dict.fromkeys(schedule.bound(number) for number in (max(at_once, _SLOTS), at_once)):
-            tried.append(_batches(schedule, contract(schedule, bound, limit)))
-            if tried[-1].makespan(at_once) <= TOLERANCE * schedule.bound(at_once):
-                return tried[-1]
-    tried += [_grouped(schedule, hub, limit, most) for hub in (limit, 4 * limit)]
+    for made in _candidates(schedule, at_once, limit, most):
+        tried.append(made)
+        if made.makespan(at_once) <= TOLERANCE * schedule.bound(at_once):
+            return made
     return min(tried, key=lambda made: made.makespan(at_once))
+
+
+def _candidates(schedule: BuildSchedule, slots: int, limit: int, most: int) -> Iterator[BuildBatches]:
+    """Yield possible batches of a schedule, those that usually take the least time first."""
+    # a bound for many slots keeps more of the graph's width, one for these slots merges more
+    bounds = dict.fromkeys(schedule.bound(number) for number in (max(slots, _SLOTS), slots))
+    is_small = len(schedule.seconds) <= min(most, _CONTRACTED)
+    if is_small:
+        yield from (_batches(schedule, contract(schedule, bound, limit)) for bound in bounds)
+    best = math.inf
+    followers = _followers(schedule)
+    for hub in (limit, 4 * limit):
+        for share in _HELD_BACK:
+            made = _grouped(schedule, followers, _Cut(hub, share, limit, most))
+            best = min(best, made.makespan(slots))
+            yield made
+    if not is_small and len(schedule.seconds) <= most and best > _POOR * schedule.bound(slots):
+        yield _batches(schedule, contract(schedule, max(bounds), limit))
 
 
 def _batches(schedule: BuildSchedule, members: Sequence[Sequence[str]], groups: Sequence[int] = ()) -> BuildBatches:
@@ -133,26 +158,74 @@ def _topological(waits: Sequence[Iterable[int]], place: Sequence[int]) -> list[i
     return ordered
 
 
-def _grouped(schedule: BuildSchedule, hub: int, limit: int, most: int) -> BuildBatches:
-    """Return batches in groups: first the builds that at least `hub` others wait for, then what hangs together beside these."""
-    followers = _followers(schedule)
-    hubs = [hash_ for hash_ in schedule.seconds if followers[hash_] >= hub][: most // 2]
+@dataclass(frozen=True)
+class _Cut:
+    """How builds are cut into groups.
+
+    Builds that at least `hub` others wait for come first. Of the others, those that nothing waits for are held back for a last
+    group, until they are `share` of all work. `limit` and `most` are the largest numbers of batches of a group and of all groups.
+    """
+
+    hub: int
+    share: float
+    limit: int
+    most: int
+
+
+def _grouped(schedule: BuildSchedule, followers: Mapping[str, int], cut: _Cut) -> BuildBatches:
+    """Return batches in groups: hubs, then what hangs together beside these, then builds that were held back.
+
+    Engines start what is ready in one group before they look into the next one, so the last components run alone at the end, and
+    their chains leave slots free. Builds that nothing waits for fill these slots if they come from earlier components.
+    """
+    hubs = [hash_ for hash_ in schedule.seconds if followers[hash_] >= cut.hub][: cut.most // 2]
     components = _components(schedule, frozenset(hubs))
+    held, components = _held_back(schedule, followers, components, cut.share)
+    fillers = _balanced(schedule, held, min(cut.limit, cut.most // 6))
     members: list[Sequence[str]] = [[hash_] for hash_ in hubs]
-    groups = [number // limit for number in range(len(hubs))]
+    groups = [number // cut.limit for number in range(len(hubs))]
     next_group, free = (groups[-1] + 1 if groups else 0), 0
-    room = _chunk_seconds(schedule, components, most - len(hubs) - most // 20)
+    room = _chunk_seconds(schedule, components, cut.most - len(hubs) - cut.most // 20 - len(fillers))
     for neighbours in _joined(schedule, components, room):
         chunks = _chunks(schedule, neighbours, room)
         if len(chunks) > free:
-            next_group, free = next_group + 1, limit
+            next_group, free = next_group + 1, cut.limit
         for chunk in chunks:
             if not free:
-                next_group, free = next_group + 1, limit
+                next_group, free = next_group + 1, cut.limit
             members.append(chunk)
             groups.append(next_group - 1)
             free -= 1
-    return _batches(schedule, members, groups)
+    return _batches(schedule, [*members, *fillers], [*groups, *[next_group] * len(fillers)])
+
+
+def _held_back(
+    schedule: BuildSchedule, followers: Mapping[str, int], components: Sequence[Sequence[str]], share: float
+) -> tuple[list[str], list[list[str]]]:
+    """Return builds of the first components that nothing waits for, as long as they are `share` of all work, and the rest."""
+    held, kept, work = list[str](), list[list[str]](), 0.0
+    for component in components:
+        rest = [hash_ for hash_ in component if followers[hash_]]
+        for hash_ in sorted((hash_ for hash_ in component if not followers[hash_]), key=schedule.seconds.__getitem__):
+            if work < share * schedule.serial:
+                held.append(hash_)
+                work += schedule.seconds[hash_]
+            else:
+                rest.append(hash_)
+        kept.append(rest)
+    return held, [component for component in kept if component]
+
+
+def _balanced(schedule: BuildSchedule, builds: Iterable[str], most: int) -> list[list[str]]:
+    """Return builds that do not need each other in at most `most` batches of about the same duration."""
+    ordered = sorted(builds, key=lambda hash_: -schedule.seconds[hash_])
+    batched: list[list[str]] = [[] for _ in ordered[: max(1, most)]]
+    lightest = [(0.0, number) for number in range(len(batched))]
+    for hash_ in ordered:
+        seconds, number = lightest[0]
+        batched[number].append(hash_)
+        heapq.heapreplace(lightest, (seconds + schedule.seconds[hash_], number))
+    return batched
 
 
 def _followers(schedule: BuildSchedule) -> dict[str, int]:

@@ -6,6 +6,7 @@ import random
 import pytest
 
 from tests.unit import graph_plans
+from tests.unit.softwarestack.matrix_locks import matrix
 from tests.unit.softwarestack.small_locks import DATA, hash_of, lock, spec
 from workflows.render import graph_tasks
 from workflows.render.bundle import render
@@ -92,6 +93,17 @@ def test_batches_of_published_locks_take_no_longer_than_single_builds(name: str,
     made = batches(schedule, slots)
     assert_sound(made, schedule, build_batches.LIMIT)
     assert made.makespan(slots) <= build_batches.TOLERANCE * schedule.bound(slots)
+
+
+@pytest.mark.parametrize(
+    ("compilers", "copies", "slots", "ratio"),
+    [(3, 1, 4, 1.05), (3, 1, 16, 1.05), (3, 1, 64, 1.05), (3, 2, 16, 1.05), (5, 4, 16, 1.05)],
+)
+def test_a_matrix_takes_little_longer_than_it_must(compilers: int, copies: int, slots: int, ratio: float) -> None:
+    schedule = stack_plan.plan(spack_lock.parse(matrix(compilers, copies).text().encode(), "synthetic")).schedule
+    made = batches(schedule, slots)
+    assert_sound(made, schedule, build_batches.LIMIT)
+    assert made.makespan(slots) <= ratio * schedule.bound(slots)
 
 
 def test_limits_are_those_of_rendering() -> None:

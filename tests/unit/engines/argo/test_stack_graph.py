@@ -42,13 +42,17 @@ def graph() -> tuple[GraphTask, ...]:
     )
 
 
-def stopped_by(failed: str, tasks: tuple[GraphTask, ...]) -> set[str]:
-    """Return the names of all tasks that wait for one, directly or through others."""
-    stopped = {failed}
+def phases_after(failed: str, tasks: tuple[GraphTask, ...]) -> dict[str, str]:
+    """Return the phases of all tasks if one of them fails.
+
+    Its dependents in the same DAG are omitted. Those in another DAG start, miss what they need in the cache, and fail.
+    """
+    group, ended = {each.name: each.group for each in tasks}, dict[str, str]()
     for each in tasks:
-        if stopped & set(each.after):
-            stopped.add(each.name)
-    return stopped - {failed}
+        lacking = [name for name in each.after if ended[name] != "Succeeded"]
+        is_omitted = any(group[name] == each.group for name in lacking)
+        ended[each.name] = "Omitted" if is_omitted else "Failed" if lacking or each.name == failed else "Succeeded"
+    return ended
 
 
 def phases(nodes: Any, tasks: tuple[GraphTask, ...]) -> dict[str, str]:
@@ -63,7 +67,8 @@ def failing() -> tuple[GraphTask, tuple[GraphTask, ...]]:
     seed = int(os.environ.get("BRINGUP_SEED") or time.time_ns() % 1_000_000)
     print(f"seed {seed} (BRINGUP_SEED)")
     tasks = graph()
-    candidates = [each for each in tasks if 3 <= len(stopped_by(each.name, tasks)) <= len(tasks) // 2]
+    stopped = {each.name: sum(phase != "Succeeded" for phase in phases_after(each.name, tasks).values()) for each in tasks}
+    candidates = [each for each in tasks if 4 <= stopped[each.name] <= len(tasks) // 2]
     return random.Random(seed).choice(candidates), tasks
 
 
@@ -103,14 +108,17 @@ def test_both_engines_leave_the_records_of_a_stack_of_450_builds_and_stop_depend
     assert max(map(len, dags)) <= graph_tasks.MOST_TASKS
     python = stand_in_builds.program(tmp_path, fail=(failed.shard,))
 
-    wanted = {each.name: "Succeeded" for each in tasks} | {failed.name: "Failed"}
-    wanted |= dict.fromkeys(stopped_by(failed.name, tasks), "Omitted")
-    course = simulate(bundle, {each.shard: 1.0 for each in tasks}, lambda shard, _: 65 if shard == failed.shard else 0)
+    shards = {each.name: each.shard for each in tasks}
+    stand_in_builds.write_needs(tmp_path, {each.shard: [shards[name] for name in each.after] for each in tasks})
+
+    wanted = phases_after(failed.name, tasks)
+    codes = {shards[name]: 65 if phase == "Failed" else 0 for name, phase in wanted.items() if phase != "Omitted"}
+    course = simulate(bundle, {each.shard: 1.0 for each in tasks}, lambda shard, _: codes[shard])
     assert phases(course.phases().items(), tasks) == wanted
     assert phases(embedded(tmp_path, bundle, python), tasks) == wanted
     assert phases(ended(begin(emulated, plan, bundle, python)), tasks) == wanted
 
-    left = {each.shard: "0\n" for each in tasks if wanted[each.name] == "Succeeded"} | {failed.shard: "65\n"}
+    left = {shard: f"{code}\n" for shard, code in codes.items()}
     assert stand_in_builds.records(RunPaths.below(tmp_path / "run").store) == left
     assert stand_in_builds.records(emulated.store) == left
 
