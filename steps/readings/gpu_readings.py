@@ -317,6 +317,12 @@ def is_dcgm(text: str) -> bool:
     return re.search(r"^[|+]-+[ \t]+(?:Deployment|Integration|Hardware|Stress|Metadata)[ \t]+-+\+", text, re.MULTILINE) is not None
 
 
+def is_dcgm_json(document: Any) -> bool:
+    """Return True for the JSON document of `dcgmi diag -j`."""
+    names = ("DCGM Diagnostic", "DCGM GPU Diagnostic", "test_categories")
+    return isinstance(document, dict) and any(name in document for name in names)
+
+
 def read_dcgm(captured: CapturedText, site: SiteValues) -> ToolReading:
     """Return the reading of a diagnostic."""
     run = reader_dcgm.read(captured.text)

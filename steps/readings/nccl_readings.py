@@ -12,6 +12,7 @@ import msgspec
 
 from steps.contract.nccl import NcclLog, NcclRun, NcclTransport, NcclWant
 from steps.contract.verdict import FailureClass, by_cause
+from steps.readings.captured_text import CapturedText
 from steps.readings.site_values import SiteValues
 from steps.readings.tool_reading import ToolReading, failed, of_finding, passed, undecided
 from steps.stages.shared.finding import Finding, fail, unknown
@@ -62,9 +63,9 @@ def read(parts: Iterable[str], site: SiteValues) -> ToolReading:
     return _judge(reader.log(), extras, site, is_whole=last == "\n")
 
 
-def read_json(text: str, site: SiteValues) -> ToolReading:
+def read_json(captured: CapturedText, site: SiteValues) -> ToolReading:
     """Return the reading of a file that nccl-tests wrote as JSON."""
-    run = reader_nccl_json.read(text)
+    run = reader_nccl_json.read(captured.text)
     return _judge(NcclLog(runs=(run,) if run else ()), _Extras(), site, is_whole=True)
 
 

@@ -5,12 +5,25 @@ No file name, path or digest has a part in it. Tools are tried in the order of T
 
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
+from typing import Any
 
 import msgspec
 from msgspec import Struct
 
 from steps.contract.plain_text import MARK
-from steps.readings import captured_text, fabric_readings, gpu_readings, kernel_readings, mpi_readings, nccl_readings
+from steps.readings import (
+    captured_text,
+    controller_readings,
+    fabric_readings,
+    gpu_readings,
+    kernel_readings,
+    kubectl_readings,
+    mpi_readings,
+    nccl_readings,
+    object_documents,
+    object_readings,
+    slurm_readings,
+)
 from steps.readings.captured_text import CapturedText, TextCleaner
 from steps.readings.site_values import SiteValues
 from steps.readings.tool_reading import ReadingVerdict, ToolReading, undecided
@@ -33,36 +46,74 @@ class ToolRule(Struct, frozen=True, kw_only=True):
     ends_itself: bool = False
 
 
+class DocumentRule(Struct, frozen=True, kw_only=True):
+    """A tool that prints JSON or YAML: how a list of its documents is recognised, and how the text is read."""
+
+    tool: str
+    recognises: Callable[[list[Any]], bool]
+    read: Callable[[CapturedText, list[Any], SiteValues], ToolReading]
+
+
+def _has_one(recognises: Callable[[Any], bool]) -> Callable[[list[Any]], bool]:
+    return lambda documents: len(documents) == 1 and recognises(documents[0])
+
+
+def _whole_text(
+    read: Callable[[CapturedText, SiteValues], ToolReading],
+) -> Callable[[CapturedText, list[Any], SiteValues], ToolReading]:
+    return lambda captured, _, site: read(captured, site)
+
+
 def _read_nccl(captured: CapturedText, site: SiteValues) -> ToolReading:
     return nccl_readings.read((captured.text,), site)
 
 
+DOCUMENTS: tuple[DocumentRule, ...] = (
+    DocumentRule(tool=slurm_readings.REST, recognises=_has_one(slurm_readings.is_rest), read=_whole_text(slurm_readings.read_rest)),
+    DocumentRule(tool=gpu_readings.DCGM, recognises=_has_one(gpu_readings.is_dcgm_json), read=_whole_text(gpu_readings.read_dcgm)),
+    DocumentRule(tool=nccl_readings.TOOL, recognises=_has_one(nccl_readings.is_json), read=_whole_text(nccl_readings.read_json)),
+    DocumentRule(tool=object_readings.OBJECT, recognises=object_readings.is_objects, read=object_readings.read),
+)
+"""Rules of tools that print JSON or YAML."""
+
+_GPU, _FABRIC, _KUBECTL, _SLURM, _CONTROLLER = gpu_readings, fabric_readings, kubectl_readings, slurm_readings, controller_readings
+
 TABLE: tuple[ToolRule, ...] = (
     ToolRule(tool=nccl_readings.TOOL, recognises=nccl_readings.recognises, read=_read_nccl, ends_itself=True),
-    ToolRule(tool=gpu_readings.SMI, recognises=gpu_readings.is_query_xml, read=gpu_readings.read_query_xml, ends_itself=True),
-    ToolRule(tool=gpu_readings.SMI, recognises=gpu_readings.is_query, read=gpu_readings.read_query),
-    ToolRule(tool=gpu_readings.SMI, recognises=gpu_readings.is_broken, read=gpu_readings.read_broken),
-    ToolRule(tool=gpu_readings.SMI, recognises=gpu_readings.is_overview, read=gpu_readings.read_overview, ends_itself=True),
-    ToolRule(
-        tool=gpu_readings.SMI, recognises=gpu_readings.is_nvlink_status, read=gpu_readings.read_nvlink_status, ends_itself=True
-    ),
-    ToolRule(tool=gpu_readings.SMI, recognises=gpu_readings.is_list, read=gpu_readings.read_list),
-    ToolRule(tool=gpu_readings.SMI, recognises=gpu_readings.is_topology, read=gpu_readings.read_topology),
-    ToolRule(tool=gpu_readings.DCGM, recognises=gpu_readings.is_dcgm, read=gpu_readings.read_dcgm, ends_itself=True),
-    ToolRule(tool=fabric_readings.IBSTAT, recognises=fabric_readings.is_ibstat, read=fabric_readings.read_ibstat, ends_itself=True),
-    ToolRule(tool=fabric_readings.IBDEV, recognises=fabric_readings.is_ibdev2netdev, read=fabric_readings.read_ibdev2netdev),
-    ToolRule(
-        tool=fabric_readings.PERFTEST, recognises=fabric_readings.is_perftest, read=fabric_readings.read_perftest, ends_itself=True
-    ),
+    ToolRule(tool=_GPU.SMI, recognises=_GPU.is_query_xml, read=_GPU.read_query_xml, ends_itself=True),
+    ToolRule(tool=_GPU.SMI, recognises=_GPU.is_query, read=_GPU.read_query),
+    ToolRule(tool=_GPU.SMI, recognises=_GPU.is_broken, read=_GPU.read_broken),
+    ToolRule(tool=_GPU.SMI, recognises=_GPU.is_overview, read=_GPU.read_overview, ends_itself=True),
+    ToolRule(tool=_GPU.SMI, recognises=_GPU.is_nvlink_status, read=_GPU.read_nvlink_status, ends_itself=True),
+    ToolRule(tool=_GPU.SMI, recognises=_GPU.is_list, read=_GPU.read_list),
+    ToolRule(tool=_GPU.SMI, recognises=_GPU.is_topology, read=_GPU.read_topology),
+    ToolRule(tool=_GPU.DCGM, recognises=_GPU.is_dcgm, read=_GPU.read_dcgm, ends_itself=True),
+    ToolRule(tool=_FABRIC.IBSTAT, recognises=_FABRIC.is_ibstat, read=_FABRIC.read_ibstat, ends_itself=True),
+    ToolRule(tool=_FABRIC.IBDEV, recognises=_FABRIC.is_ibdev2netdev, read=_FABRIC.read_ibdev2netdev),
+    ToolRule(tool=_FABRIC.PERFTEST, recognises=_FABRIC.is_perftest, read=_FABRIC.read_perftest, ends_itself=True),
     ToolRule(
         tool=kernel_readings.FABRIC_MANAGER, recognises=kernel_readings.is_fabric_manager, read=kernel_readings.read_fabric_manager
     ),
     ToolRule(tool=mpi_readings.OSU, recognises=mpi_readings.recognises_osu, read=mpi_readings.read_osu),
+    ToolRule(tool=_CONTROLLER.ARGO_CD, recognises=_CONTROLLER.is_argo_cd, read=_CONTROLLER.read_argo_cd),
+    ToolRule(tool=_CONTROLLER.GPU_OPERATOR, recognises=_CONTROLLER.is_gpu_operator, read=_CONTROLLER.read_gpu_operator),
+    ToolRule(tool=_KUBECTL.KUBECTL, recognises=_KUBECTL.is_description, read=_KUBECTL.read_description),
+    ToolRule(tool=_KUBECTL.KUBECTL, recognises=_KUBECTL.is_tables, read=_KUBECTL.read_tables),
+    ToolRule(tool=_SLURM.SINFO, recognises=_SLURM.is_sinfo, read=_SLURM.read_sinfo),
+    ToolRule(tool=_SLURM.SACCT, recognises=_SLURM.is_sacct, read=_SLURM.read_sacct),
+    ToolRule(tool=_SLURM.SCONTROL, recognises=_SLURM.is_records, read=_SLURM.read_records),
+    ToolRule(tool=_SLURM.SLURM, recognises=_SLURM.is_metric, read=_SLURM.read_metric),
     ToolRule(tool=mpi_readings.MPI, recognises=mpi_readings.recognises_mpi, read=mpi_readings.read_mpi),
+    ToolRule(tool=_CONTROLLER.ERRORS, recognises=_CONTROLLER.is_kubelet_text, read=_CONTROLLER.read_error_text),
+    ToolRule(tool=_SLURM.SLURM, recognises=_SLURM.is_daemon_text, read=_SLURM.read_daemon_text),
     ToolRule(tool=kernel_readings.KERNEL, recognises=kernel_readings.is_kernel_log, read=kernel_readings.read_kernel_log),
-    ToolRule(tool=fabric_readings.LSPCI, recognises=fabric_readings.is_lspci, read=fabric_readings.read_lspci, ends_itself=True),
+    ToolRule(tool=_FABRIC.LSPCI, recognises=_FABRIC.is_lspci, read=_FABRIC.read_lspci, ends_itself=True),
+    ToolRule(tool=_CONTROLLER.HELM, recognises=_CONTROLLER.is_helm, read=_CONTROLLER.read_helm),
+    ToolRule(tool=_CONTROLLER.ERRORS, recognises=_CONTROLLER.is_error_text, read=_CONTROLLER.read_error_text),
+    ToolRule(tool=_SLURM.SINFO, recognises=_SLURM.is_partition_gres, read=_SLURM.read_partition_gres),
+    ToolRule(tool=_SLURM.SRUN, recognises=_SLURM.is_hostnames, read=_SLURM.read_hostnames),
 )
-"""Rules of all tools; where a text could be of two, the more specific one stands first."""
+"""Rules of all other tools; where a text could be of two, the more specific one stands first."""
 
 
 def reading_of(parts: Iterable[str], site: SiteValues) -> ToolReading:
@@ -100,11 +151,19 @@ def _reading_of_text(raw: str, site: SiteValues) -> ToolReading:
     if raw.count("\0") or raw.count(MARK) > MOST_UNREADABLE * len(raw):
         return _unknown("the file is no text", "name the file with the captured output")
     captured = captured_text.captured(raw)
+    documents = object_documents.parse(captured.text)
+    document_rule = next((rule for rule in DOCUMENTS if documents and rule.recognises(documents)), None)
+    if document_rule is not None:
+        return _guarded(document_rule.read(captured, documents, site), captured, ends_itself=captured.text.lstrip()[:1] in "{[")
     rule = next((rule for rule in TABLE if rule.recognises(captured.text)), None)
     if rule is None:
         return _unknown("no tool is recognised by this text", "`bringup read --help` lists the tools; capture the whole output")
-    reading = rule.read(captured, site)
-    if reading.is_pass and not rule.ends_itself and not captured.ends_with_line:
+    return _guarded(rule.read(captured, site), captured, ends_itself=rule.ends_itself)
+
+
+def _guarded(reading: ToolReading, captured: CapturedText, *, ends_itself: bool) -> ToolReading:
+    """Return a reading, which is no pass if the text may be cut in its last line."""
+    if reading.is_pass and not ends_itself and not captured.ends_with_line:
         return undecided(reading.tool, "the last line has no end: the output may be cut", reading.figures)
     return reading
 
@@ -115,7 +174,7 @@ def _unknown(cause: str, next_step: str) -> ToolReading:
 
 def tools() -> tuple[str, ...]:
     """Return the names of the tools whose output is recognised."""
-    return tuple(dict.fromkeys(rule.tool for rule in TABLE))
+    return tuple(dict.fromkeys([*(rule.tool for rule in DOCUMENTS), *(rule.tool for rule in TABLE)]))
 
 
 def fields(reading: ToolReading) -> dict[str, object]:
