@@ -11,6 +11,9 @@ API_READ: Final = 30.0
 POD_LOG: Final = 10.0
 """Limit for reading a pod's log. A kubelet sends 20,000 lines a second; the API server gives up on a lost kubelet after 30 s."""
 
+EXEC_PING: Final = 20.0
+"""Silence of a command in a pod after which a ping is sent: load balancers drop connections that are idle for a minute."""
+
 API_ANSWER: Final = 60.0
 """Limit for one answer of an API server as a whole: API_READ alone would let a server send a byte every 29 s, for ever."""
 
@@ -204,3 +207,18 @@ UNPACKED_UNUSED: Final = 7 * 86400.0
 
 CACHE_LEFTOVERS: Final = 86400.0
 """Age at which a half written file in a build cache is removed: packing and writing a package takes minutes at most."""
+
+SLURM_ANSWER: Final = 60.0
+"""Limit for one answer of Slurm's client commands: milliseconds, but they try a dead controller and its backup for 20 to 40 s."""
+
+SLURM_START: Final = 60.0
+"""Time that a job gets beyond its limit and its wait in the queue: prolog, launch over thousands of nodes, end of its steps."""
+
+SLURM_RECORD: Final = 60.0
+"""Longest wait for a job's record in accounting: slurmctld sends it within seconds, and keeps it while slurmdbd is busy."""
+
+SLURM_STATE: Final = 60.0
+"""Longest wait for a drained or resumed node, an epilog, and a cancelled job: seconds, or KillWait for a job that resists."""
+
+SLURM_POLL: Final = 0.5
+"""Pause between two looks at Slurm's queue, records or nodes: each is an RPC, of which a slurmctld serves thousands a second."""

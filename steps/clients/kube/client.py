@@ -1,8 +1,9 @@
 """The Kubernetes client of a step: raw paged reads decoded by msgspec, and server-side apply."""
 
 import time
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -13,6 +14,9 @@ from steps.clients.kube import kubeconfig
 from steps.clients.kube.api import FIELD_MANAGER, ApiError, Http
 from steps.errors import Conflict, Garbled, NotUnderstood, Unreachable
 from steps.stages.shared.kube_reader import AccessQuestion
+
+if TYPE_CHECKING:
+    from steps.clients.kube.pod_exec import CommandOutput
 
 T = TypeVar("T")
 REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
@@ -86,6 +90,7 @@ class Kube:
     """Client of the target cluster. Reads satisfy `shared.kube_reader.KubeReader`; writes use the field manager `bringup`."""
 
     def __init__(self, access: kubeconfig.Access, who: str = "", limits: ReadLimits = ReadLimits()) -> None:
+        self._access, self._who = access, who
         self._http = Http(access, who, limits)
         self._limits = limits
         self._resources: dict[str, tuple[Resource, ...]] = {}
@@ -188,6 +193,13 @@ class Kube:
         }
         data = self._http.request("POST", REVIEWS, body=question)
         return decode(f"POST {REVIEWS}", data, _AccessReview).status.allowed
+
+    def execute(self, namespace: str, pod: str, container: str, command: Sequence[str], seconds: float) -> "CommandOutput":
+        """Run a command in a container and return its output; see `pod_exec.run` for the errors."""
+        from steps.clients.kube import pod_exec
+
+        agent = f"{FIELD_MANAGER} {self._who}".rstrip()
+        return pod_exec.run(self._access, namespace, pod, container, command, seconds=seconds, agent=agent)
 
     def apply(self, manifest: Object, *, force: bool = False, dry_run: bool = False) -> Object:
         """Apply an object on the server side and return it. Raises Conflict if another manager owns a field that would change."""

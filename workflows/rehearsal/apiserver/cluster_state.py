@@ -183,6 +183,13 @@ FIRST_NAMESPACES = ("default", "kube-node-lease", "kube-public", "kube-system")
 FIRST_PRIORITIES = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
 
 
+class KubeletEndpoint(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The program that plays the kubelets of all nodes: URL and bearer token of its control API."""
+
+    url: str
+    token: str
+
+
 class ClusterState:
     """All state of one emulated cluster, and the objects that change it.
 
@@ -200,6 +207,7 @@ class ClusterState:
         self.store.listen(self.logs.on_change)
         self.disturbance = ApiDisturbance()
         self.requests: set[RequestKind] = set()
+        self.kubelet: KubeletEndpoint | None = None
         namespaces = self.resources.core("namespaces")
         for name in FIRST_NAMESPACES:
             self.lifecycle.create(namespaces, "", {"metadata": {"name": name}}, WriteOptions("apiserver"))

@@ -70,6 +70,8 @@ def self_signed(now: datetime.datetime, *hosts: str) -> LoopbackCertificate:
 
 LOOPBACK, EVERYWHERE = "127.0.0.1", "0.0.0.0"
 _CLUSTER = "emulated"
+_LINE = 64 << 10
+"""Longest request line in bytes: that of exec holds the whole command. Go's servers take 1 MiB."""
 _SHUTDOWN_S = 2.0
 _ACCEPT_ROUNDS = 4
 """Rounds of the event loop after the server stops to accept, until a connection that came last is among its connections."""
@@ -122,7 +124,9 @@ class EmulatedServer:
         dispatcher = RequestDispatcher(self.state, self._token, git_version or f"{kubernetes_version()}+emulated")
         # handler_cancellation: a watch whose client went away must not stay until its next bookmark.
         app = web_application(dispatcher)
-        self._runner = web.AppRunner(app, access_log=None, handler_cancellation=True, shutdown_timeout=_SHUTDOWN_S)
+        self._runner = web.AppRunner(
+            app, access_log=None, handler_cancellation=True, shutdown_timeout=_SHUTDOWN_S, max_line_size=_LINE
+        )
 
     async def start(self, host: str, port: int) -> ServerAddress:
         """Start to listen and return the address; port 0 means any free port. Raises OSError if the port is taken."""

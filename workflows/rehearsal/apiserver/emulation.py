@@ -3,7 +3,7 @@
 import msgspec
 from aiohttp import web
 
-from workflows.rehearsal.apiserver import bodies, errors, write_batches
+from workflows.rehearsal.apiserver import bodies, errors, pod_commands, write_batches
 from workflows.rehearsal.apiserver.cluster_state import ApiDisturbance, ClusterState, ContainerLog, LogLine
 from workflows.rehearsal.apiserver.handlers import json_response
 from workflows.rehearsal.apiserver.listing import TRUE_VALUES
@@ -31,6 +31,9 @@ async def handle(request: web.Request, state: ClusterState, steps: list[str]) ->
             return json_response({f"{plural}.{group}": count for (group, plural), count in state.store.changes.items()})
         case "GET", ["requests"]:
             return json_response([row._asdict() for row in sorted(state.requests)])
+        case "PUT", ["kubelet"]:
+            await pod_commands.register(request, state)
+            return json_response(errors.SUCCESS)
         case "GET", ["disturbance"]:
             return json_response(state.disturbance)
         case "PUT", ["disturbance"]:
@@ -38,7 +41,7 @@ async def handle(request: web.Request, state: ClusterState, steps: list[str]) ->
         case "DELETE", ["disturbance"]:
             state.disturb(ApiDisturbance())
             return json_response(errors.SUCCESS)
-        case _, ["logs", _, _, _] | ["snapshot"] | ["requests"] | ["disturbance"] | ["writes"] | ["changes"]:
+        case _, ["logs", _, _, _] | ["snapshot"] | ["requests"] | ["disturbance"] | ["writes"] | ["changes"] | ["kubelet"]:
             raise errors.method_not_allowed()
         case _:
             raise errors.no_such_path()

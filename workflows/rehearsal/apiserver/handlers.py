@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 from aiohttp import web
 
-from workflows.rehearsal.apiserver import bodies, errors, listing, patching, representations, subresources
+from workflows.rehearsal.apiserver import bodies, errors, listing, patching, pod_commands, representations, subresources
 from workflows.rehearsal.apiserver.cluster_state import ClusterState
 from workflows.rehearsal.apiserver.lifecycle import Deletion
 from workflows.rehearsal.apiserver.patching import PatchRequest
@@ -75,7 +75,7 @@ class ResourceHandlers:
 
     async def handle(self, request: web.Request, target: RequestTarget) -> web.StreamResponse:
         """Answer one request on `target`; a watch or a followed log is streamed until it ends. Raises StatusError to refuse it."""
-        if target.subresource in ("log", "binding", "eviction", "scale"):
+        if target.subresource in ("log", "exec", "binding", "eviction", "scale"):
             return await self._special(request, target)
         verbs = {"GET": self._get, "PUT": self._put, "PATCH": self._patch, "DELETE": self._delete, "HEAD": self._get}
         if not target.name:
@@ -186,6 +186,8 @@ class ResourceHandlers:
     async def _special(self, request: web.Request, target: RequestTarget) -> web.StreamResponse:
         if target.subresource == "log" and request.method == "GET":
             return await subresources.serve_log(request, self._state, self._entry(target))
+        if target.subresource == "exec" and request.method == "GET":
+            return await pod_commands.serve(request, self._state, self._entry(target))
         if target.subresource in ("binding", "eviction") and request.method == "POST":
             write, body = bodies.write_options(request), await bodies.read_object(request)
             act = self._actions.bind if target.subresource == "binding" else self._actions.evict

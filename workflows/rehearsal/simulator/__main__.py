@@ -46,6 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     control = ControlApi(simulator, options.real_time, beats)
     token = (options.served / "token").read_text() if options.served else secrets.token_urlsafe(32)
     server = ControlServer(control, token, options.port, options.served)
+    world.api.offer_kubelet(server.url, token)
     _write_private(options.control_out, msgspec.json.encode({"url": server.url, "token": token, "logs": no_logs}))
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     server.serve(control, real_time=bool(options.real_time), parent=options.with_parent)

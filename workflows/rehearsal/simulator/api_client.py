@@ -296,6 +296,16 @@ class Api:
             raise
         return True
 
+    def offer_kubelet(self, url: str, token: str) -> bool:
+        """Tell the emulated server who plays commands in pods; return False if the server has no such endpoint."""
+        try:
+            self.send("PUT", "/emulation/kubelet", {"url": url, "token": token})
+        except SimulatorApiError as error:
+            if error.status in NO_ENDPOINT:
+                return False
+            raise
+        return True
+
 
 def creation(kind: ObjectKind, obj: Obj) -> Write:
     """Return the write that creates an object."""

@@ -18,7 +18,7 @@ from msgspec import Struct
 
 from steps.contract.host_play import PlayRequest
 from workflows.rehearsal.faults import fault_registry
-from workflows.rehearsal.simulator import playbook_runs
+from workflows.rehearsal.simulator import container_commands, playbook_runs
 from workflows.rehearsal.simulator.api_client import SimulatorApiError
 from workflows.rehearsal.simulator.kubelet_port import QuietHandler
 from workflows.rehearsal.simulator.node_objects import Heartbeats
@@ -77,6 +77,7 @@ class ControlApi:
             ("GET", "/clock"): self._read_clock,
             ("POST", "/clock/sleep"): self._sleep,
             ("POST", "/hosts/play"): self._play,
+            ("POST", "/pods/exec"): self._execute,
             ("GET", "/faults"): self._faults,
             ("PUT", "/faults"): self._set_faults,
             ("GET", "/state"): self._state,
@@ -123,6 +124,15 @@ class ControlApi:
             events = playbook_runs.run_play(self._simulator.world, request)
             self._simulator.settle()
         return b"".join(msgspec.json.encode(event) + b"\n" for event in events)
+
+    def _execute(self, body: bytes) -> bytes:
+        request = msgspec.json.decode(body, type=container_commands.CommandRequest)
+        with self._lock:
+            self._simulator.settle()
+            played = container_commands.play(self._simulator.world, request)
+            if not self._speed:  # in real-time mode `tick` moves the clock
+                self._simulator.advance(played.seconds * self._simulator.world.delay_scale)
+        return msgspec.json.encode(played)
 
     def _faults(self, _: bytes) -> bytes:
         with self._lock:

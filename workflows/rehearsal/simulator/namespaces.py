@@ -1,4 +1,4 @@
-"""Simulated controllers of namespaces and service accounts, and the garbage collector of objects whose owner is gone."""
+"""Simulated controllers of namespaces and service accounts, the garbage collector, and the protection of volume claims in use."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from workflows.rehearsal.simulator.api_kinds import (  # fmt: skip
     CONFIG_MAPS,
     LEASES,
     NAMESPACES,
+    PODS,
     SECRETS,
     SERVICE_ACCOUNTS,
     SERVICES,
@@ -67,10 +68,15 @@ def _end(world: World, name: str) -> None:
 
 FOREGROUND = "foregroundDeletion"
 ORPHAN = "orphan"
+CLAIM_PROTECTION = "kubernetes.io/pvc-protection"
+"""Finalizer that a real API server gives each volume claim; kube-controller-manager removes it once no pod uses the claim."""
 
 
 class GarbageCollector:
-    """Simulated garbage collector. It deletes dependents of the kinds that any role tracks; dependents of other kinds stay."""
+    """Simulated garbage collector, with the protection of volume claims.
+
+    It deletes dependents of the kinds that any role tracks; dependents of other kinds stay.
+    """
 
     name = "garbage"
     kinds = ()
@@ -88,6 +94,7 @@ class GarbageCollector:
                     self._gone(world, kind, at)
                 else:
                     self._seen(world, kind, at, obj)
+        _release_claims(world)
 
     def _seen(self, world: World, kind: ObjectKind, at: Ref, obj: Obj) -> None:
         meta = obj["metadata"]
@@ -124,6 +131,26 @@ class GarbageCollector:
                 world.patch(kind, at, {"metadata": {"ownerReferences": others}})
             else:
                 (world.delete if obj["metadata"].get("finalizers") else world.delete_soon)(kind, at)
+
+
+def _release_claims(world: World) -> None:
+    """Remove the protection of claims under deletion that no pod uses. Source: Kubernetes, pkg/controller/volume/pvcprotection."""
+    for claim in list(world.objects(CLAIMS)) if CLAIMS in world.kinds else ():
+        finalizers = claim["metadata"].get("finalizers") or []
+        if "deletionTimestamp" in claim["metadata"] and CLAIM_PROTECTION in finalizers and not _is_used(world, ref(claim)):
+            kept = [entry for entry in finalizers if entry != CLAIM_PROTECTION]
+            world.patch(CLAIMS, ref(claim), {"metadata": {"finalizers": kept}})
+
+
+def _is_used(world: World, claim: Ref) -> bool:
+    """Return True if a pod that has not ended mounts a claim."""
+    pods = world.select(PODS, claim.namespace) if PODS in world.kinds else ()
+    return any(
+        (volume.get("persistentVolumeClaim") or {}).get("claimName") == claim.name
+        for pod in pods
+        if pod.get("status", {}).get("phase") not in ("Succeeded", "Failed")
+        for volume in pod["spec"].get("volumes") or ()
+    )
 
 
 ROLES = (NamespaceController, GarbageCollector)

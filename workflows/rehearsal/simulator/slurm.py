@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterator
 
-from workflows.rehearsal.simulator import simulated_pods, slurm_job_check, slurm_sunk
+from workflows.rehearsal.simulator import simulated_pods, slurm_job_check, slurm_srun_check, slurm_sunk
 from workflows.rehearsal.simulator.api_kinds import (
     DEPLOYMENTS,
     NODES,
@@ -345,47 +345,15 @@ def srun(world: World, pod: Obj, node: str) -> Behaviour:
 
     The report has the form that `workflows/stages/scripts/srun.sh` prints.
     """
-    variables = environment(pod)
-    text, exits = _srun(world, pod["metadata"]["namespace"], int(variables.get("GPUS", "0")))
+    variables, space = environment(pod), pod["metadata"]["namespace"]
+    nodes = _controlled_nodes(world, space)
+    gpus = int(variables.get("GPUS", "0")) > 0
+    text, exits = slurm_srun_check.report(world, nodes, answers=slurmctld_answers(world), gpus=gpus)
     if variables.get("ACCOUNTING"):
-        lines, exits["accounting"] = _clusters(world, pod["metadata"]["namespace"])
+        lines, exits["accounting"] = _clusters(world, space)
         text = text.replace("@errors\n", f"@clusters\n{lines}@errors\n")
     message = {"node": node, "exits": exits, "packed": pack(text)}
     return Exit(message=message, seconds=25, effect=functools.partial(keep_log, world, pod, text))
-
-
-def _srun(world: World, namespace: str, gpus: int) -> tuple[str, dict[str, int]]:
-    if not slurmctld_answers(world):
-        message = "slurm_load_partitions: Unable to contact slurm controller (connect failure)"
-        return f"@sinfo\n@reasons\n@hosts\n@gpus\n@errors\n{message}\n", {"sinfo": 1, "hosts": 0, "gpus": 0}
-    slurmds = [pod for pod in world.select(PODS, namespace, {NAME: "slurmd"}) if node_conditions(pod)]
-    idle = [pod for pod in slurmds if len(node_conditions(pod)) == 1 and node_conditions(pod)[0]["type"] == f"{STATE}Idle"]
-    refused = {simulated_pods.node(pod) for pod in idle if world.fault("slurm_key_differs", simulated_pods.node(pod))}
-    names = sorted(simulated_pods.node(pod) for pod in idle)
-    hosts = [name for name in names if name not in refused]
-    granted = {simulated_pods.node(pod): _granted(world, pod) for pod in idle} if gpus else {}
-    gpus_by_node = {name: granted[name] - bool(world.fault("slurm_job_misses_gpu", name)) for name in hosts if granted.get(name)}
-    errors = [f"srun: error: Task launch for 1.0 failed on node {name}: Invalid job credential" for name in sorted(refused)]
-    sections = {
-        "sinfo": _sinfo(world, slurmds),
-        "reasons": (
-            f"{node_conditions(pod)[0]['message']}|{simulated_pods.node(pod)}"
-            for pod in slurmds
-            if node_conditions(pod)[0].get("message")
-        ),
-        "hosts": hosts,
-        "gpus": (_kernel_line(world, name, count) for name, count in gpus_by_node.items()),
-        "errors": errors,
-    }
-    text = "".join(f"@{name}\n" + "".join(f"{line}\n" for line in lines) for name, lines in sections.items())
-    return text, {"sinfo": 0, "hosts": 1 if refused else 0, "gpus": 123 if refused and gpus else 0}
-
-
-def _kernel_line(world: World, node: str, gpus: int) -> str:
-    """Return what a job prints: its host, the GPUs that it sees, those that added vectors, and an error."""
-    if world.fault("slurm_job_without_cuda", node):
-        return f"{node} {gpus} 0 no CUDA-capable device is detected"
-    return f"{node} {gpus} {gpus}"
 
 
 def _granted(world: World, pod: Obj) -> int:
@@ -406,14 +374,6 @@ def _clusters(world: World, namespace: str) -> tuple[str, int]:
     controller: Obj = next(iter(world.objects(CONTROLLERS)), {"spec": {}})
     address = "" if world.fault("slurm_accounting_unregistered") else "10.43.0.61"
     return f"{controller['spec'].get('clusterName', '')}|{address}\n", 0
-
-
-def _sinfo(world: World, slurmds: list[Obj]) -> Iterator[str]:
-    """Yield sinfo's line `STATE|GRES|NODE` for each node. The real sinfo puts nodes of equal state and Gres into one line."""
-    for pod in slurmds:
-        words = {entry["type"].removeprefix(STATE) for entry in node_conditions(pod)}
-        state = "drained" if "Drain" in words else "down*" if "Down" in words else "idle"
-        yield f"{state}|{gres(world, pod)}(S:0-1)|{simulated_pods.node(pod)}"
 
 
 @check("slurm-jobs")
@@ -445,8 +405,8 @@ def slurm_faults(world: World) -> SlurmFaults:
 
 def _slurm(world: World, namespace: str) -> SimulatedSlurm:
     """Return slurmctld with the nodes that have registered, the partitions of the Controller, and its faults."""
-    pods = {str(pod["spec"]["hostname"]): pod for pod in world.select(PODS, namespace, {NAME: "slurmd"}) if node_conditions(pod)}
-    nodes = [_controlled(world, name, pod) for name, pod in pods.items()]
+    pods = _slurmds(world, namespace)
+    nodes = _controlled_nodes(world, namespace)
     if nodes and world.fault("slurm_stale_node"):
         nodes.append(ControlledNode(name=f"{nodes[0].name}-old", host="", state="idle", gres=nodes[0].gres))
     controller: Obj = next(iter(world.objects(CONTROLLERS)), {"spec": {}})
@@ -457,6 +417,16 @@ def _slurm(world: World, namespace: str) -> SimulatedSlurm:
         members = tuple(name for name, pod in pods.items() if "ALL" in sets or _set_of(pod) in sets)
         partitions[pairs.get("PartitionName", "")] = members
     return SimulatedSlurm(nodes, partitions, world.now, slurm_faults(world))
+
+
+def _slurmds(world: World, namespace: str) -> dict[str, Obj]:
+    """Return Slurm node → slurmd pod, for the pods whose nodes have registered."""
+    pods = world.select(PODS, namespace, {NAME: "slurmd"})
+    return {str(pod["spec"]["hostname"]): pod for pod in pods if node_conditions(pod)}
+
+
+def _controlled_nodes(world: World, namespace: str) -> list[ControlledNode]:
+    return [_controlled(world, name, pod) for name, pod in _slurmds(world, namespace).items()]
 
 
 def _set_of(pod: Obj) -> str:
