@@ -1,0 +1,200 @@
+"""Compact form of a history: 20 kB where JSON takes a megabyte, so that the state of a localisation fits into a small object.
+
+Tests are stored as node numbers: two bytes a node for pairs, a bit a node for groups, one entry for all rails of a pair. Ids of
+tests are their places (`ROUND.PLACE`). Figures of passed tests are left to the evidence.
+"""
+
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
+
+import msgspec
+from msgspec import Struct
+
+from steps.localise.contract import FabricMap, FabricTest, History, HistoryError, Kind, Outcome, Policy, Result, Round
+from steps.localise.trials import Fabric, members
+
+VERSION = 1
+LARGEST = 4 << 20
+"""Bytes of the largest history that is read."""
+KINDS: tuple[Kind, ...] = ("pair", "group", "rail", "self")
+RESULTS: tuple[Result, ...] = ("pass", "fail", "unknown")
+MISSING = 3
+"""Code of a test without an outcome, after those of `RESULTS`."""
+
+
+class PackedTests(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """Neighbouring tests of one kind: their nodes, and for rail tests the rails of each pair as a bit mask."""
+
+    kind: int
+    nodes: bytes
+    rails: tuple[int, ...] = ()
+
+
+class PackedRound(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """A round: tests, two bits a result, and figures and repeats by the test's place."""
+
+    purpose: str
+    tests: tuple[PackedTests, ...]
+    results: bytes
+    figures: dict[int, float] = {}
+    repeats: dict[int, int] = {}
+
+
+class PackedHistory(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """A history: each name as the length of the beginning that it shares with the one before, and its rest."""
+
+    version: int
+    names: tuple[tuple[int, str], ...]
+    leaf_names: tuple[str, ...]
+    leaves: bytes
+    rails: int
+    policy: Policy
+    rounds: tuple[PackedRound, ...]
+
+
+def encode(history: History) -> bytes:
+    """Return the compact form of a history. Tests must have the ids that `next_round` gives; others raise HistoryError."""
+    fabric = Fabric(history.map)
+    packed = PackedHistory(
+        version=VERSION,
+        names=tuple(_shortened(fabric.names)),
+        leaf_names=fabric.leaf_names,
+        leaves=_wide(fabric.leaf),
+        rails=fabric.rails,
+        policy=history.policy,
+        rounds=tuple(_packed(part, fabric) for part in history.rounds),
+    )
+    return msgspec.msgpack.encode(packed)
+
+
+def decode(data: bytes) -> History:
+    """Return the history of a compact form. HistoryError is raised for bytes that `encode` of this version did not write."""
+    if len(data) > LARGEST:
+        raise HistoryError(f"a history has at most {LARGEST} bytes, not {len(data)}")
+    try:
+        packed = msgspec.msgpack.decode(data, type=PackedHistory)
+        if packed.version != VERSION:
+            raise HistoryError(f"the history has version {packed.version}, expected {VERSION}")
+        numbers = _narrow(packed.leaves)
+        layout = FabricMap(
+            nodes=tuple(_lengthened(packed.names)),
+            leaves=tuple(packed.leaf_names[number] for number in numbers),
+            rails=packed.rails,
+        )
+        fabric = Fabric(layout)
+        rounds = tuple(_unpacked(part, fabric, number) for number, part in enumerate(packed.rounds, start=1))
+    except (msgspec.DecodeError, msgspec.ValidationError, IndexError, ValueError) as error:
+        if isinstance(error, HistoryError):
+            raise
+        raise HistoryError(f"the state of the localisation cannot be read: {error}") from None
+    return History(map=layout, policy=packed.policy, rounds=rounds)
+
+
+def slimmed(history: History) -> History:
+    """Return a history as `decode(encode(history))`: without the figures of passed tests, outcomes in the order of tests."""
+    return decode(encode(history))
+
+
+def _shortened(names: Sequence[str]) -> Iterator[tuple[int, str]]:
+    before = ""
+    for name in names:
+        alike = itertools.takewhile(lambda pair: pair[0] == pair[1], zip(before, name, strict=False))
+        shared = sum(1 for _ in alike)
+        yield shared, name[shared:]
+        before = name
+
+
+def _lengthened(names: Iterable[tuple[int, str]]) -> Iterator[str]:
+    before = ""
+    for shared, rest in names:
+        if not 0 <= shared <= len(before):
+            raise HistoryError("a name shares more with the one before than that has")
+        before = before[:shared] + rest
+        yield before
+
+
+def _wide(numbers: Iterable[int]) -> bytes:
+    return b"".join(number.to_bytes(2, "little") for number in numbers)
+
+
+def _narrow(data: bytes) -> list[int]:
+    if len(data) % 2:
+        raise HistoryError("numbers of two bytes end in the middle of one")
+    return [int.from_bytes(data[place : place + 2], "little") for place in range(0, len(data), 2)]
+
+
+def _packed(part: Round, fabric: Fabric) -> PackedRound:
+    if any(test.id != f"{part.number}.{place}" for place, test in enumerate(part.tests, start=1)):
+        raise HistoryError(f"round {part.number} has tests with other ids than ROUND.PLACE")
+    outcomes = {outcome.test: outcome for outcome in part.outcomes}
+    if len(outcomes) != len(part.outcomes) or not outcomes.keys() <= {test.id for test in part.tests}:
+        raise HistoryError(f"round {part.number} has two outcomes of a test, or one of a test that it did not ask for")
+    codes, figures, repeats = 0, dict[int, float](), dict[int, int]()
+    for place, test in enumerate(part.tests):
+        outcome = outcomes.get(test.id)
+        codes |= (RESULTS.index(outcome.result) if outcome else MISSING) << 2 * place
+        if outcome and outcome.figure is not None and outcome.result != "pass":
+            figures[place] = outcome.figure
+        if outcome and outcome.repeat:
+            repeats[place] = outcome.repeat
+    results = codes.to_bytes((len(part.tests) + 3) // 4, "little")
+    return PackedRound(part.purpose, tuple(_packed_tests(part.tests, fabric)), results, figures, repeats)
+
+
+def _packed_tests(tests: Sequence[FabricTest], fabric: Fabric) -> Iterator[PackedTests]:
+    """Yield the tests in runs of one kind; each group is a run of its own."""
+    width = (fabric.size + 7) // 8
+    place = 0
+    while place < len(tests):
+        kind, nodes, rails = tests[place].kind, list[int](), list[int]()
+        if kind == "group":
+            mask = sum(1 << fabric.index[name] for name in tests[place].nodes)
+            yield PackedTests(KINDS.index(kind), mask.to_bytes(width, "little"))
+            place += 1
+            continue
+        pair: tuple[str, ...] = ()
+        while place < len(tests) and tests[place].kind == kind:
+            test = tests[place]
+            bit = 1 << (test.rail or 0)
+            if kind == "rail" and test.nodes == pair and bit > rails[-1]:
+                rails[-1] |= bit
+            else:
+                nodes += [fabric.index[name] for name in test.nodes]
+                pair = test.nodes
+                if kind == "rail":
+                    rails.append(bit)
+            place += 1
+        yield PackedTests(KINDS.index(kind), _wide(nodes), tuple(rails))
+
+
+def _unpacked(part: PackedRound, fabric: Fabric, number: int) -> Round:
+    shapes = [shape for tests in part.tests for shape in _unpacked_tests(tests)]
+    tests = tuple(
+        FabricTest(id=f"{number}.{place}", kind=kind, nodes=tuple(fabric.names[node] for node in nodes), rail=rail)
+        for place, (kind, nodes, rail) in enumerate(shapes, start=1)
+    )
+    if len(part.results) != (len(tests) + 3) // 4:
+        raise HistoryError(f"round {number} has {len(tests)} tests but {len(part.results)} bytes of results")
+    codes = int.from_bytes(part.results, "little")
+    outcomes = tuple(
+        Outcome(test=test.id, result=RESULTS[code], figure=part.figures.get(place), repeat=part.repeats.get(place, 0))
+        for place, test in enumerate(tests)
+        if (code := codes >> 2 * place & 3) != MISSING
+    )
+    return Round(number=number, purpose=part.purpose, tests=tests, outcomes=outcomes)
+
+
+def _unpacked_tests(tests: PackedTests) -> Iterator[tuple[Kind, tuple[int, ...], int | None]]:
+    if not 0 <= tests.kind < len(KINDS):
+        raise HistoryError(f"tests have kind {tests.kind}, expected 0 to {len(KINDS) - 1}")
+    kind = KINDS[tests.kind]
+    if kind == "group":
+        yield kind, tuple(members(int.from_bytes(tests.nodes, "little"))), None
+        return
+    nodes, size = _narrow(tests.nodes), 1 if kind == "self" else 2
+    parts = [tuple(nodes[first : first + size]) for first in range(0, len(nodes), size)]
+    if kind == "rail" and len(tests.rails) != len(parts):
+        raise HistoryError(f"{len(parts)} pairs but rails of {len(tests.rails)}")
+    for number, part in enumerate(parts):
+        for rail in members(tests.rails[number]) if kind == "rail" else (None,):
+            yield kind, part, rail

@@ -1,0 +1,210 @@
+"""Search for a fault that only groups show: a pair among all pairs, a path, a size, or a node that passed by chance.
+
+Each hypothesis is one more fault in the nodes that seem good. Groups of nodes halve the hypotheses: a group fails if both nodes of
+the pair are in it. Candidates are then tested directly, because a direct test needs no assumption about other faults.
+"""
+
+import itertools
+import math
+from collections.abc import Iterator, Sequence
+
+from msgspec import Struct
+
+from steps.localise import propagation
+from steps.localise.fabric_belief import NODE, PAIR, PAIR_FAULTS, PATH, SCALE_FAULTS, Beliefs, Variable
+from steps.localise.trials import Trial
+
+BEAM = 400
+"""So many sets of pairs are kept while their hypotheses are halved."""
+SURE = 0.9
+"""Groups alone never make a hypothesis more probable than this: they assume that there is a single fault."""
+SCALE: Variable = (9,)
+"""Variable of a fault that depends on the number of nodes alone."""
+
+
+class Known(Struct, frozen=True, kw_only=True):
+    """Parts that are not searched any more: masks of nodes that are set aside, pairs, paths, and the size that fails."""
+
+    aside: int = 0
+    pairs: frozenset[tuple[int, ...]] = frozenset()
+    paths: frozenset[tuple[int, ...]] = frozenset()
+    at_least: int = 0
+
+
+class Block(Struct, frozen=True, kw_only=True):
+    """Pairs of one node of `left` and one of `right` (of two nodes of `left` if they are equal) that groups treated alike."""
+
+    left: int
+    right: int
+    score: float
+
+    @property
+    def pairs(self) -> int:
+        """Return the number of pairs."""
+        return self.covered(-1)
+
+    def covered(self, mask: int) -> int:
+        """Return the number of pairs of which both nodes are in the mask."""
+        left = (self.left & mask).bit_count()
+        return left * (left - 1) // 2 if self.left == self.right else left * (self.right & mask).bit_count()
+
+    def split(self, mask: int, score: float) -> Iterator["Block"]:
+        """Yield the pairs within a group, with its score added, and the others."""
+        left, right = self.left & mask, self.right & mask
+        outer, far = self.left & ~mask, self.right & ~mask
+        same = self.left == self.right
+        parts = ((left, right, score), (left, far, 0.0), (outer, far, 0.0)) + (() if same else ((outer, right, 0.0),))
+        for first, second, added in parts:
+            block = Block(left=first, right=second, score=self.score + added)
+            if first and second and block.pairs:
+                yield block
+
+
+class Hypothesis(Struct, frozen=True, kw_only=True):
+    """A possible fault: its log odds from groups and expectations, and the log likelihood ratio of direct tests.
+
+    Scale faults have `above` and `upto`: the size that passes and the size that fails.
+    """
+
+    variable: Variable
+    odds: float
+    direct: float = 0.0
+    above: int = 0
+    upto: int = 0
+
+    @property
+    def is_narrow(self) -> bool:
+        """Return True if the size from which tests fail is known closely enough."""
+        return self.upto - self.above <= max(1, self.upto // 8)
+
+    @property
+    def mass(self) -> float:
+        """Return the weight against the hypothesis of no fault; direct tests may lower it."""
+        return math.exp(min(self.odds + min(self.direct, 0.0), propagation.FURTHEST))
+
+
+class Residual:
+    """Probabilities of one more fault among the nodes that are not set aside, given the groups that no known part explains."""
+
+    def __init__(self, beliefs: Beliefs, shown: Sequence[Trial], known: Known) -> None:
+        self.beliefs, self.fabric, self.known = beliefs, beliefs.fabric, known
+        self.groups = [trial for trial in shown if trial.kind == "group" and not self.explains(trial.mask)]
+        self.scores = [beliefs.weight(trial) for trial in self.groups]
+        self.covers = self._covers()
+        self.blocks = self._blocks() if "pair" in beliefs.policy.kinds else []
+        self.pairs = [self._pair(block) for block in self.blocks if block.pairs == 1]
+        self.others = [*self._nodes(), *self._paths(), *self._scales()]
+        self.sets = [(block, math.exp(min(block.score, propagation.FURTHEST))) for block in self.blocks if block.pairs > 1]
+        self.total = sum(mass * block.pairs for block, mass in self.sets) + sum(part.mass for part in self.hypotheses)
+
+    @property
+    def hypotheses(self) -> list[Hypothesis]:
+        """Return the hypotheses that name one part."""
+        return [*self.pairs, *self.others]
+
+    @property
+    def remaining(self) -> float:
+        """Return the probability that there is one more fault."""
+        return self.total / (1 + self.total)
+
+    def probability(self, hypothesis: Hypothesis) -> float:
+        """Return the probability of a hypothesis from groups alone."""
+        mass = math.exp(min(hypothesis.odds, propagation.FURTHEST))
+        return mass / (1 + self.total - hypothesis.mass + mass)
+
+    def odds(self, hypothesis: Hypothesis) -> float:
+        """Return the log odds of a hypothesis from groups and direct tests."""
+        if hypothesis.variable == SCALE:
+            return propagation.log_odds(self.probability(hypothesis))
+        return propagation.log_odds(min(self.probability(hypothesis), SURE)) + hypothesis.direct
+
+    def explains(self, mask: int) -> bool:
+        """Return True if known parts make a test of these nodes fail."""
+        known, leaves = self.known, self.fabric.leaf_masks
+        return bool(
+            mask & known.aside
+            or (known.at_least and mask.bit_count() >= known.at_least)
+            or any(mask >> first & 1 and mask >> second & 1 for first, second in known.pairs)
+            or any(mask & leaves[first] and mask & leaves[second] for first, second in known.paths)
+        )
+
+    def _covers(self) -> list[int]:
+        """Return sets of nodes without a known fault: all, or without the one and the other side of each known pair and path."""
+        whole = self.fabric.everyone & ~self.known.aside
+        sides = [(1 << first, 1 << second) for first, second in sorted(self.known.pairs)]
+        leaves = self.fabric.leaf_masks
+        sides += [(leaves[first], leaves[second]) for first, second in sorted(self.known.paths)]
+        if not sides:
+            return [whole]
+        # the larger sides stay in the first set, so that it leaves as little as possible to the second
+        ordered = [sorted(pair, key=lambda side: (side & whole).bit_count()) for pair in sides]
+        first, second = whole, whole
+        for small, large in ordered:
+            first, second = first & ~small, second & ~large
+        return [first, second]
+
+    def _blocks(self) -> list[Block]:
+        size = self.fabric.size
+        prior = math.log(PAIR_FAULTS / max(size * (size - 1) / 2, 1))
+        first, *rest = self.covers
+        blocks = [Block(left=first, right=first, score=prior)]
+        for second in rest:
+            fresh, common = second & ~first, second & first
+            blocks += [Block(left=fresh, right=fresh, score=prior), Block(left=fresh, right=common, score=prior)]
+        blocks = [block for block in blocks if block.left and block.right and block.pairs]
+        for trial, score in zip(self.groups, self.scores, strict=True):
+            blocks = [part for block in blocks for part in block.split(trial.mask, score)]
+            if len(blocks) > BEAM:
+                blocks = sorted(blocks, key=lambda block: (-block.score, block.left, block.right))[:BEAM]
+        return blocks
+
+    def _pair(self, block: Block) -> Hypothesis:
+        nodes = tuple(sorted(trailing(part) for part in _single(block)))
+        return Hypothesis(variable=(PAIR, *nodes), odds=block.score, direct=self.beliefs.own.get(nodes, 0.0))
+
+    def _nodes(self) -> Iterator[Hypothesis]:
+        beliefs, scored = self.beliefs, [(trial.mask, score) for trial, score in zip(self.groups, self.scores, strict=True)]
+        for node in range(self.fabric.size):
+            if not self.known.aside >> node & 1:
+                field = sum(score for mask, score in scored if mask >> node & 1)
+                variable = (NODE, node)
+                yield Hypothesis(variable=variable, odds=beliefs.prior[variable] + field, direct=beliefs.ratio(variable))
+
+    def _paths(self) -> Iterator[Hypothesis]:
+        beliefs, leaves = self.beliefs, self.fabric.leaf_masks
+        if "path" not in beliefs.policy.kinds:
+            return
+        # bit sets of groups: which of them touch a leaf
+        touched = [sum(1 << place for place, trial in enumerate(self.groups) if trial.mask & leaf) for leaf in leaves]
+        for second in range(len(leaves)):
+            for first in range(second):
+                variable = (PATH, first, second)
+                if (first, second) not in self.known.paths:
+                    common = touched[first] & touched[second]
+                    field = sum(score for place, score in enumerate(self.scores) if common >> place & 1)
+                    yield Hypothesis(variable=variable, odds=beliefs.prior[variable] + field, direct=beliefs.ratio(variable))
+
+    def _scales(self) -> Iterator[Hypothesis]:
+        if "scale" not in self.beliefs.policy.kinds or self.known.at_least:
+            return
+        # each group size that was tested bounds an interval of sizes; the whole fabric's is always there
+        sizes = sorted({2, self.covers[0].bit_count(), *(trial.mask.bit_count() for trial in self.groups)})
+        whole = math.log(max(sizes[-1], 3) / 2)
+        for above, upto in itertools.pairwise(sizes):
+            prior = math.log(SCALE_FAULTS * math.log(upto / above) / whole)
+            large = [trial.mask.bit_count() >= upto for trial in self.groups]
+            field = sum(score for score, covered in zip(self.scores, large, strict=True) if covered)
+            yield Hypothesis(variable=SCALE, odds=prior + field, above=above, upto=upto)
+
+
+def trailing(mask: int) -> int:
+    """Return the lowest node of a mask."""
+    return (mask & -mask).bit_length() - 1
+
+
+def _single(block: Block) -> tuple[int, int]:
+    """Return the two masks of a block of one pair."""
+    if block.left != block.right:
+        return block.left, block.right
+    low = block.left & -block.left
+    return low, block.left & ~low

@@ -1,0 +1,102 @@
+"""The two functions of a localisation: the next round of tests, and the verdict. Both depend on the history alone."""
+
+from collections.abc import Iterator
+
+from steps.localise.contract import FabricMap, FaultDiagnosis, History, Policy, Round, Suspect
+from steps.localise.fabric_belief import NODE, PAIR, PATH, RAIL, Variable
+from steps.localise.idle_rounds import IdleRound, uncleared
+from steps.localise.propagation import probability
+from steps.localise.residual import SCALE
+from steps.localise.standing import Standing
+
+LIMIT = "limit of rounds or tests reached"
+"""Purpose of the empty round that ends a localisation before everything is decided."""
+
+
+def next_round(history: History) -> Round:
+    """Return the tests to run next, all at the same time; a round without tests means that the localisation is finished.
+
+    HistoryError is raised for a history that contradicts itself.
+    """
+    return _planned(Standing(history), history)
+
+
+def verdict(history: History) -> FaultDiagnosis:
+    """Return the parts that the history proves to be bad, the nodes that are cleared, and bounds of both errors.
+
+    HistoryError is raised for a history that contradicts itself.
+    """
+    standing = Standing(history)
+    planned = _planned(standing, history)
+    suspects = tuple(_suspects(standing))
+    undecided = sorted(standing.hopeless | set(uncleared(standing)))
+    named = {node for suspect in suspects if suspect.kind in ("node", "rail") for node in suspect.nodes}
+    names = standing.fabric.names
+    rest = standing.residual.remaining if standing.trials else 1.0
+    reason = planned.purpose if planned.tests or planned.purpose == LIMIT else ""
+    if not reason and undecided:
+        reason = f"{len(undecided)} nodes gave too few or contradictory results"
+    return FaultDiagnosis(
+        suspects=suspects,
+        cleared=tuple(name for node, name in enumerate(names) if name not in named and node not in undecided),
+        undecided=tuple(names[node] for node in undecided),
+        rounds=len(history.rounds),
+        tests=sum(len(part.tests) for part in history.rounds),
+        false_alarm=round(min(sum(suspect.error for suspect in suspects), 1.0), 9),
+        missed=round(max(rest, history.policy.beta if history.policy.noise else 0.0), 9),
+        noise=round(standing.beliefs.base if history.policy.noise else 0.0, 6),
+        finished=not planned.tests and planned.purpose != LIMIT,
+        reason=reason,
+    )
+
+
+def begin(layout: FabricMap, policy: Policy | None = None) -> History:
+    """Return the history of a localisation that has not begun."""
+    return History(map=layout, policy=policy or Policy())
+
+
+def _planned(standing: Standing, history: History) -> Round:
+    policy, tests = history.policy, sum(len(part.tests) for part in history.rounds)
+    planned = IdleRound(standing).plan()
+    if planned.tests and (len(history.rounds) >= policy.most_rounds or tests >= policy.most_tests):
+        return Round(number=planned.number, purpose=LIMIT)
+    return planned
+
+
+def _suspects(standing: Standing) -> Iterator[Suspect]:
+    """Yield the named parts: nodes and rails in fleet order, then pairs, paths and the size that fails."""
+    rails = standing.fabric.rails
+    for node in range(standing.fabric.size):
+        named = standing.rails.get(node, ())
+        if named and len(named) < rails:
+            for rail in named:
+                yield _suspect(standing, (RAIL, node, rail))
+        elif node in standing.bad or named or (NODE, node) in standing.by_groups:
+            yield _suspect(standing, (NODE, node))
+    pairs = {(PAIR, *pair) for pair in standing.direct_pairs}
+    paths = {(PATH, *path) for path in standing.direct_paths}
+    edges = (pairs | paths | set(standing.by_groups)) - {SCALE}
+    for variable in sorted(edge for edge in edges if edge[0] != NODE):
+        yield _suspect(standing, variable)
+    if standing.scale:
+        yield _suspect(standing, SCALE)
+
+
+def _suspect(standing: Standing, variable: Variable) -> Suspect:
+    kind, *parts = variable
+    names, leaves = standing.fabric.names, standing.fabric.leaf_names
+    odds = standing.by_groups.get(variable, standing.beliefs.odds.get(variable, 0.0))
+    error, evidence = round(1 - probability(odds), 12), standing.evidence(variable)
+    if kind == NODE:
+        if not standing.beliefs.is_bad(variable) and variable not in standing.by_groups:
+            error = max(error, round(1 - probability(standing.limits.named), 12)) if error < 0.5 else standing.limits.error
+        return Suspect(kind="node", nodes=(names[parts[0]],), error=error, evidence=evidence)
+    if kind == RAIL:
+        return Suspect(kind="rail", nodes=(names[parts[0]],), rail=parts[1], error=error, evidence=evidence)
+    if kind == PAIR:
+        return Suspect(kind="pair", nodes=(names[parts[0]], names[parts[1]]), error=error, evidence=evidence)
+    if kind == PATH:
+        return Suspect(kind="path", leaves=(leaves[parts[0]], leaves[parts[1]]), error=error, evidence=evidence)
+    scale = standing.scale
+    above, upto = (scale.above, scale.upto) if scale else (0, 0)
+    return Suspect(kind="scale", at_least_nodes=upto, passes_nodes=above, error=error, evidence=evidence)

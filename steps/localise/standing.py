@@ -1,0 +1,161 @@
+"""Standing of every part after a history: named, cleared, in doubt, set aside, and what groups still leave open."""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+
+from steps.localise.contract import History, Round
+from steps.localise.fabric_belief import NODE, PAIR, PATH, RAIL, Beliefs, Variable
+from steps.localise.residual import SCALE, Hypothesis, Known, Residual
+from steps.localise.trials import Fabric, Trial, trials
+
+MOST_TESTS_OF_A_NODE = 40
+"""A node in doubt after so many tests of its own stays undecided."""
+SILENT = 3
+"""A node without a single result after so many tests is set aside as silent."""
+
+
+class Standing:
+    """Standing of all parts, from beliefs and groups. Parts are named one after the other, because each explains results."""
+
+    def __init__(self, history: History) -> None:
+        self.fabric = Fabric(history.map)
+        self.policy = history.policy
+        self.trials: Sequence[Trial] = trials(history, self.fabric)
+        self.number = len(history.rounds) + 1
+        self.silent = frozenset(_silent(history, self.fabric))
+        self.beliefs = Beliefs(self.fabric, self.policy, self.trials)
+        self.limits = self.beliefs.limits
+        self._proven: dict[Variable, float] = {}
+        self._scale: Hypothesis | None = None
+
+    @cached_property
+    def bad(self) -> frozenset[int]:
+        """Return the nodes that tests of pairs name, whichever part of them is bad."""
+        return frozenset(node for node in range(self.fabric.size) if self.beliefs.is_bad((NODE, node)))
+
+    @cached_property
+    def rails(self) -> dict[int, tuple[int, ...]]:
+        """Return the rails that are named, by node."""
+        named: dict[int, tuple[int, ...]] = {}
+        for node in range(self.fabric.size):
+            bad = tuple(rail for rail in range(self.fabric.rails) if self.beliefs.is_bad((RAIL, node, rail)))
+            if bad:
+                named[node] = bad
+        return named
+
+    @cached_property
+    def doubted(self) -> frozenset[int]:
+        """Return the nodes that some test makes suspect, and that further tests may clear or name."""
+        failing = {node for trial in self.beliefs.trials if trial.failed and trial.kind != "rail" for node in trial.nodes}
+        open_ones = {node for node in failing if not self.beliefs.is_cleared((NODE, node))}
+        return frozenset(open_ones - self.bad - self.silent)
+
+    @cached_property
+    def tests_of_node(self) -> Counter[int]:
+        """Return how many tests of pairs each node had."""
+        return Counter(node for trial in self.trials if trial.kind in ("pair", "self") for node in trial.nodes)
+
+    @cached_property
+    def hopeless(self) -> frozenset[int]:
+        """Return the nodes that stay undecided: silent ones, and those that many tests neither cleared nor named."""
+        worn = {node for node in self.doubted if self.tests_of_node[node] >= MOST_TESTS_OF_A_NODE}
+        return self.silent | worn
+
+    @cached_property
+    def aside(self) -> frozenset[int]:
+        """Return the nodes that no group may contain: named ones, those with named rails, and undecided ones."""
+        return self.bad | frozenset(self.rails) | self.hopeless
+
+    @cached_property
+    def direct_paths(self) -> frozenset[tuple[int, ...]]:
+        """Return the paths that tests of pairs name."""
+        return frozenset(part[1:] for part in self.beliefs.odds if part[0] == PATH and self.beliefs.is_bad(part))
+
+    @cached_property
+    def direct_pairs(self) -> frozenset[tuple[int, ...]]:
+        """Return the pairs that their own tests name, without those on a named path or with a named node."""
+        named = {part[1:] for part in self.beliefs.odds if part[0] == PAIR and self.beliefs.is_bad(part)}
+        return frozenset(pair for pair in named if not self.aside & set(pair) and self.fabric.path(*pair) not in self.direct_paths)
+
+    @cached_property
+    def residual(self) -> Residual:
+        """Return what groups leave open, after naming every part that groups and direct tests together prove."""
+        mask = sum(1 << node for node in self.aside)
+        known = Known(aside=mask, pairs=self.direct_pairs, paths=self.direct_paths)
+        while True:
+            rest = Residual(self.beliefs, self.trials, known)
+            proven = max((part for part in rest.hypotheses if self._is_proven(rest, part)), key=rest.odds, default=None)
+            if proven is None:
+                return rest
+            self._proven[proven.variable] = rest.odds(proven)
+            known = self._extended(known, proven)
+
+    @property
+    def by_groups(self) -> dict[Variable, float]:
+        """Return the log odds of the parts that groups and direct tests together prove."""
+        _ = self.residual
+        return self._proven
+
+    @property
+    def scale(self) -> Hypothesis | None:
+        """Return the proven fault that depends on the number of nodes; None without one."""
+        _ = self.residual
+        return self._scale
+
+    def _is_proven(self, rest: Residual, part: Hypothesis) -> bool:
+        if part.variable == SCALE:
+            return part.is_narrow and rest.odds(part) >= self.limits.named
+        return part.direct > 0 and rest.odds(part) >= self.limits.named
+
+    def _extended(self, known: Known, proven: Hypothesis) -> Known:
+        kind, *rest = proven.variable
+        pairs, paths, aside, at_least = known.pairs, known.paths, known.aside, known.at_least
+        if kind == PAIR:
+            pairs |= {tuple(rest)}
+        elif kind == PATH:
+            paths |= {tuple(rest)}
+        elif kind == NODE:
+            aside |= 1 << rest[0]
+        else:
+            at_least, self._scale = proven.upto, proven
+        return Known(aside=aside, pairs=pairs, paths=paths, at_least=at_least)
+
+    def evidence(self, variable: Variable) -> tuple[str, ...]:
+        """Return ids of failing tests that use a part, at most 16."""
+        if variable == SCALE:
+            least = self.scale.upto if self.scale else 0
+            failing = [trial for trial in self.trials if trial.kind == "group" and trial.failed and len(trial.nodes) >= least]
+        else:
+            failing = [trial for trial in self.beliefs.trials if trial.failed and self._uses(trial, variable)]
+        return tuple(trial.id for trial in failing[:16])
+
+    def _uses(self, trial: Trial, variable: Variable) -> bool:
+        kind, *rest = variable
+        if kind == NODE:
+            return rest[0] in trial.nodes and trial.kind != "rail"
+        if kind == RAIL:
+            return rest[0] in trial.nodes and trial.rail == rest[1]
+        if kind == PAIR:
+            return sorted(trial.nodes) == rest
+        return len(trial.nodes) == 2 and self.fabric.path(*trial.nodes) == tuple(rest)
+
+
+def _silent(history: History, fabric: Fabric) -> Iterator[int]:
+    """Yield the nodes that were tested several times without any result."""
+    unknown: Counter[str] = Counter()
+    for part in history.rounds:
+        if all(outcome.result != "unknown" for outcome in part.outcomes) and len(part.outcomes) == len(part.tests):
+            continue
+        answered = {outcome.test for outcome in part.outcomes if outcome.result != "unknown"}
+        unknown.update(name for test in part.tests if test.id not in answered for name in test.nodes)
+    missing = [name for name, number in unknown.items() if number >= SILENT]
+    if missing:
+        heard = {name for part in history.rounds for name in _heard(part)}
+        yield from (fabric.index[name] for name in missing if name not in heard)
+
+
+def _heard(part: Round) -> set[str]:
+    """Return the nodes of the tests of a round that have a result."""
+    answered = {outcome.test for outcome in part.outcomes if outcome.result != "unknown"}
+    return {name for test in part.tests if test.id in answered for name in test.nodes}

@@ -1,0 +1,167 @@
+"""Trials of a history: its outcomes joined to their tests, by index of node and leaf, after the history was checked."""
+
+import math
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from steps.localise.contract import (
+    LONGEST_NAME,
+    MOST_NODES,
+    MOST_RAILS,
+    PARTS,
+    FabricMap,
+    FabricTest,
+    History,
+    HistoryError,
+    Kind,
+    Outcome,
+    Policy,
+    Round,
+)
+
+LEAST_NODES: dict[str, int] = {"pair": 2, "group": 2, "rail": 2, "self": 1}
+
+
+class Trial(NamedTuple):
+    """A test that gave a result: `mask` has the bit of each node, `number` is the round, `id` the test's id."""
+
+    id: str
+    kind: Kind
+    nodes: tuple[int, ...]
+    mask: int
+    rail: int
+    failed: bool
+    number: int
+
+
+class Fabric:
+    """A checked fabric map by index: leaf of each node, bit mask of each leaf, and the index of each name."""
+
+    def __init__(self, layout: FabricMap) -> None:
+        check_map(layout)
+        self.names = layout.nodes
+        self.rails = layout.rails
+        self.leaf_names = tuple(dict.fromkeys(layout.leaves))
+        numbers = {name: number for number, name in enumerate(self.leaf_names)}
+        self.leaf = [numbers[name] for name in layout.leaves]
+        self.index = {name: number for number, name in enumerate(layout.nodes)}
+        self.leaf_masks = [0] * len(self.leaf_names)
+        for node, leaf in enumerate(self.leaf):
+            self.leaf_masks[leaf] |= 1 << node
+
+    @property
+    def size(self) -> int:
+        """Return the number of nodes."""
+        return len(self.names)
+
+    @property
+    def everyone(self) -> int:
+        """Return the mask of all nodes."""
+        return (1 << self.size) - 1
+
+    def path(self, first: int, second: int) -> tuple[int, int] | None:
+        """Return the leaves between which two nodes exchange data, lower first; None within one leaf."""
+        low, high = sorted((self.leaf[first], self.leaf[second]))
+        return None if low == high else (low, high)
+
+
+def members(mask: int) -> list[int]:
+    """Return the nodes of a mask, ascending."""
+    text = bin(mask)[:1:-1]
+    nodes, at = [], text.find("1")
+    while at >= 0:
+        nodes.append(at)
+        at = text.find("1", at + 1)
+    return nodes
+
+
+def check_map(layout: FabricMap) -> None:
+    """Raise HistoryError unless the fabric has unique, bounded names and a leaf for each node."""
+    if not 1 <= len(layout.nodes) <= MOST_NODES:
+        raise HistoryError(f"a fabric has 1 to {MOST_NODES} nodes, not {len(layout.nodes)}")
+    if len(layout.nodes) != len(layout.leaves):
+        raise HistoryError(f"{len(layout.nodes)} nodes but {len(layout.leaves)} leaves: name the leaf of each node")
+    if len(set(layout.nodes)) != len(layout.nodes):
+        raise HistoryError("a node is in the fabric twice: name each once")
+    if not all(0 < len(name) <= LONGEST_NAME for name in (*layout.nodes, *layout.leaves)):
+        raise HistoryError(f"names of nodes and leaves have 1 to {LONGEST_NAME} characters")
+    if not 0 <= layout.rails <= MOST_RAILS:
+        raise HistoryError(f"a node has 0 to {MOST_RAILS} rails, not {layout.rails}")
+
+
+def check_policy(policy: Policy) -> None:
+    """Raise HistoryError unless error rates and limits are possible."""
+    rates = {"alpha": policy.alpha, "beta": policy.beta}
+    for name, rate in rates.items():
+        if not 0 < rate < 0.5:
+            raise HistoryError(f"{name} is {rate}, expected a probability between 0 and 0.5")
+    if not 0 <= policy.noise <= 0.25:
+        raise HistoryError(f"noise is {policy.noise}, expected 0 to 0.25: above that, mend the tests first")
+    if not (math.isfinite(policy.expected) and policy.expected > 0):
+        raise HistoryError("expected is the number of bad nodes to expect: a number above 0")
+    if not policy.kinds or not set(policy.kinds) <= set(PARTS):
+        raise HistoryError(f"kinds are some of {', '.join(PARTS)}")
+    if policy.most_rounds < 1 or policy.most_tests < 1:
+        raise HistoryError("most_rounds and most_tests are at least 1")
+
+
+def trials(history: History, fabric: Fabric) -> list[Trial]:
+    """Return what the history's tests showed, in order. Unknown results are left out.
+
+    HistoryError is raised for outcomes of tests that no round has, two outcomes of one test, and tests of unknown nodes.
+    """
+    check_policy(history.policy)
+    shown: list[Trial] = []
+    for number, part in enumerate(history.rounds, start=1):
+        if part.number != number:
+            raise HistoryError(f"round {part.number} stands in place {number}: rounds are numbered from 1")
+        tests = _tests(part, fabric)
+        shown += _shown(part, tests, number)
+    return shown
+
+
+def _shown(part: Round, tests: dict[str, tuple[FabricTest, tuple[int, ...], int]], number: int) -> Iterator[Trial]:
+    answered: set[str] = set()
+    for outcome in part.outcomes:
+        if outcome.test not in tests:
+            raise HistoryError(f"round {number} has an outcome of test {outcome.test[:40]!r}, which it did not ask for")
+        if outcome.test in answered:
+            raise HistoryError(f"round {number} has two outcomes of test {outcome.test[:40]!r}")
+        answered.add(outcome.test)
+        _check_outcome(outcome)
+        if outcome.result != "unknown":
+            test, nodes, mask = tests[outcome.test]
+            rail = -1 if test.rail is None else test.rail
+            yield Trial(test.id, test.kind, nodes, mask, rail, outcome.result == "fail", number)
+
+
+def _check_outcome(outcome: Outcome) -> None:
+    if outcome.result not in ("pass", "fail", "unknown"):
+        raise HistoryError(f"test {outcome.test[:40]!r} has result {outcome.result!r}, expected pass, fail or unknown")
+    if outcome.figure is not None and not math.isfinite(outcome.figure):
+        raise HistoryError(f"test {outcome.test[:40]!r} has a figure that is no number")
+
+
+def _tests(part: Round, fabric: Fabric) -> dict[str, tuple[FabricTest, tuple[int, ...], int]]:
+    """Return the tests of a round by id, with the indices and the mask of their nodes."""
+    tests: dict[str, tuple[FabricTest, tuple[int, ...], int]] = {}
+    for test in part.tests:
+        try:
+            nodes = tuple([fabric.index[name] for name in test.nodes])
+        except KeyError as error:
+            raise HistoryError(
+                f"test {test.id[:40]!r} names node {str(error.args[0])[:60]!r}, which is not in the fabric"
+            ) from None
+        mask = 0
+        for node in nodes:
+            mask |= 1 << node
+        least = LEAST_NODES.get(test.kind, 0)
+        right = len(nodes) >= least and (test.kind == "group" or len(nodes) == least)
+        if not least or not right or mask.bit_count() != len(nodes):
+            raise HistoryError(f"test {test.id[:40]!r} of kind {test.kind} has {len(nodes)} nodes, or one of them twice")
+        if (test.kind == "rail") != (test.rail is not None) or (test.rail is not None and not 0 <= test.rail < fabric.rails):
+            raise HistoryError(f"test {test.id[:40]!r} has rail {test.rail}, but nodes have {fabric.rails} rails")
+        if test.id in tests:
+            raise HistoryError(f"two tests of round {part.number} have the id {test.id[:40]!r}")
+        tests[test.id] = (test, nodes, mask)
+    return tests
