@@ -16,6 +16,7 @@ from steps.readings import (
     controller_readings,
     fabric_readings,
     gpu_readings,
+    host_setup_readings,
     kernel_readings,
     kubectl_readings,
     mpi_readings,
@@ -76,7 +77,8 @@ DOCUMENTS: tuple[DocumentRule, ...] = (
 )
 """Rules of tools that print JSON or YAML."""
 
-_GPU, _FABRIC, _KUBECTL, _SLURM, _CONTROLLER = gpu_readings, fabric_readings, kubectl_readings, slurm_readings, controller_readings
+_GPU, _FABRIC, _KUBECTL, _SLURM = gpu_readings, fabric_readings, kubectl_readings, slurm_readings
+_CONTROLLER, _SETUP = controller_readings, host_setup_readings
 
 TABLE: tuple[ToolRule, ...] = (
     ToolRule(tool=nccl_readings.TOOL, recognises=nccl_readings.recognises, read=_read_nccl, ends_itself=True),
@@ -95,10 +97,12 @@ TABLE: tuple[ToolRule, ...] = (
         tool=kernel_readings.FABRIC_MANAGER, recognises=kernel_readings.is_fabric_manager, read=kernel_readings.read_fabric_manager
     ),
     ToolRule(tool=mpi_readings.OSU, recognises=mpi_readings.recognises_osu, read=mpi_readings.read_osu),
+    ToolRule(tool=_SETUP.ANSIBLE, recognises=_SETUP.is_ansible, read=_SETUP.read_ansible),
     ToolRule(tool=_CONTROLLER.ARGO_CD, recognises=_CONTROLLER.is_argo_cd, read=_CONTROLLER.read_argo_cd),
     ToolRule(tool=_CONTROLLER.GPU_OPERATOR, recognises=_CONTROLLER.is_gpu_operator, read=_CONTROLLER.read_gpu_operator),
     ToolRule(tool=_KUBECTL.KUBECTL, recognises=_KUBECTL.is_description, read=_KUBECTL.read_description),
     ToolRule(tool=_KUBECTL.KUBECTL, recognises=_KUBECTL.is_tables, read=_KUBECTL.read_tables),
+    ToolRule(tool=_SETUP.RKE2, recognises=_SETUP.is_rke2, read=_SETUP.read_rke2),
     ToolRule(tool=_SLURM.SINFO, recognises=_SLURM.is_sinfo, read=_SLURM.read_sinfo),
     ToolRule(tool=_SLURM.SACCT, recognises=_SLURM.is_sacct, read=_SLURM.read_sacct),
     ToolRule(tool=_SLURM.SCONTROL, recognises=_SLURM.is_records, read=_SLURM.read_records),
