@@ -1,7 +1,7 @@
 """Readings of what sets hosts up: journals of RKE2 and K3s, and output of Ansible.
 
-RKE2 logs many failures at level info, and a start-up has lines that look like errors, so levels decide nothing. Source: rancher/rke2
-and k3s-io/k3s, pkg/agent, pkg/daemons, pkg/cluster.
+RKE2 logs many failures at level info, and a start-up has lines that look like errors, so levels decide nothing. Source:
+rancher/rke2 and k3s-io/k3s, pkg/agent, pkg/daemons, pkg/cluster.
 """
 
 import re
@@ -23,7 +23,8 @@ _SETTING, _PATH, _CONSEQUENCE = CauseRank.SETTING, CauseRank.PATH, CauseRank.CON
 # ---- RKE2 ----------------------------------------------------------------------------------------------------------------------
 
 _RKE2 = re.compile(
-    r"\b(?:rke2|k3s)(?:-(?:server|agent))?(?:\[\d+\])?: |invalid kernel flag: |^time=\"[^\"\n]+\" level=\w+ msg=|\brke2-(?:server|agent)\b"
+    r"\b(?:rke2|k3s)(?:-(?:server|agent))?(?:\[\d+\])?: |invalid kernel flag: |^time=\"[^\"\n]+\" level=\w+ msg="
+    r"|\brke2-(?:server|agent)\b"
     r"|RunPodSandbox for",
     re.MULTILINE,
 )
@@ -180,15 +181,18 @@ def _journal_figures(text: str, ends_with_line: bool) -> dict[str, Any]:
 # ---- Ansible -------------------------------------------------------------------------------------------------------------------
 
 _UNREACHABLE = re.compile(
-    r"(?:fatal: \[(?P<host>[\w.:-]+)\]|^(?P<adhoc>[\w.:-]+) \|)(?:: )?[ ]?UNREACHABLE! => (?P<body>\{[^\n]*\}|\{(?:\n[^\n}]*){1,12}\n\})",
+    r"(?:fatal: \[(?P<host>[\w.:-]+)\]|^(?P<adhoc>[\w.:-]+) \|)(?:: )?[ ]?UNREACHABLE! => "
+    r"(?P<body>\{[^\n]*\}|\{(?:\n[^\n}]*){1,12}\n\})",
     re.MULTILINE,
 )
 _FAILED = re.compile(
-    r"(?:fatal: \[(?P<host>[\w.:-]+)\]: |^(?P<adhoc>[\w.:-]+) \| )FAILED!(?: \| rc=\d+)? (?:=>|>>) ?(?P<body>[^\n]*(?:\n +\"msg\"[^\n]*)?)",
+    r"(?:fatal: \[(?P<host>[\w.:-]+)\]: |^(?P<adhoc>[\w.:-]+) \| )FAILED!(?: \| rc=\d+)? (?:=>|>>) ?"
+    r"(?P<body>[^\n]*(?:\n +\"msg\"[^\n]*)?)",
     re.MULTILINE,
 )
 _RECAP = re.compile(
-    r"^(?P<host>[\w.:-]+)[ \t]*: ok=(?P<ok>\d+)[ \t]+changed=(?P<changed>\d+)[ \t]+unreachable=(?P<unreachable>\d+)[ \t]+failed=(?P<failed>\d+)",
+    r"^(?P<host>[\w.:-]+)[ \t]*: ok=(?P<ok>\d+)[ \t]+changed=(?P<changed>\d+)[ \t]+unreachable=(?P<unreachable>\d+)"
+    r"[ \t]+failed=(?P<failed>\d+)",
     re.MULTILINE,
 )
 _MESSAGE = re.compile(r"\"msg\": \"(?P<text>(?:[^\"\\\n]|\\.){0,2000})")
@@ -196,7 +200,8 @@ _MESSAGE = re.compile(r"\"msg\": \"(?P<text>(?:[^\"\\\n]|\\.){0,2000})")
 
 def is_ansible(text: str) -> bool:
     """Return True for output of ansible or ansible-playbook."""
-    words = r"\bUNREACHABLE! =>|^PLAY RECAP \**|^(?:PLAY|TASK) \[|fatal: \[[\w.:-]+\]: FAILED!|\| (?:SUCCESS|CHANGED|FAILED)\b[^\n]* (?:=>|>>)"
+    words = r"\bUNREACHABLE! =>|^PLAY RECAP \**|^(?:PLAY|TASK) \[|fatal: \[[\w.:-]+\]: FAILED!"
+    words += r"|\| (?:SUCCESS|CHANGED|FAILED)\b[^\n]* (?:=>|>>)"
     return re.search(words, text, re.MULTILINE) is not None
 
 

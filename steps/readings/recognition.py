@@ -24,6 +24,7 @@ from steps.readings import (
     object_documents,
     object_readings,
     slurm_readings,
+    spack_readings,
 )
 from steps.readings.captured_text import CapturedText, TextCleaner
 from steps.readings.site_values import SiteValues
@@ -48,11 +49,15 @@ class ToolRule(Struct, frozen=True, kw_only=True):
 
 
 class DocumentRule(Struct, frozen=True, kw_only=True):
-    """A tool that prints JSON or YAML: how a list of its documents is recognised, and how the text is read."""
+    """A tool that prints JSON or YAML: how a list of its documents is recognised, and how the text is read.
+
+    `ends_itself`: the reader knows the end of a YAML text, as in `ToolRule`.
+    """
 
     tool: str
     recognises: Callable[[list[Any]], bool]
     read: Callable[[CapturedText, list[Any], SiteValues], ToolReading]
+    ends_itself: bool = False
 
 
 def _has_one(recognises: Callable[[Any], bool]) -> Callable[[list[Any]], bool]:
@@ -73,6 +78,13 @@ DOCUMENTS: tuple[DocumentRule, ...] = (
     DocumentRule(tool=slurm_readings.REST, recognises=_has_one(slurm_readings.is_rest), read=_whole_text(slurm_readings.read_rest)),
     DocumentRule(tool=gpu_readings.DCGM, recognises=_has_one(gpu_readings.is_dcgm_json), read=_whole_text(gpu_readings.read_dcgm)),
     DocumentRule(tool=nccl_readings.TOOL, recognises=_has_one(nccl_readings.is_json), read=_whole_text(nccl_readings.read_json)),
+    DocumentRule(tool=spack_readings.LOCK, recognises=_has_one(spack_readings.is_lock), read=spack_readings.read_lock),
+    DocumentRule(
+        tool=spack_readings.ENVIRONMENT,
+        recognises=_has_one(spack_readings.is_environment),
+        read=spack_readings.read_environment,
+        ends_itself=True,
+    ),
     DocumentRule(tool=object_readings.OBJECT, recognises=object_readings.is_objects, read=object_readings.read),
 )
 """Rules of tools that print JSON or YAML."""
@@ -158,7 +170,8 @@ def _reading_of_text(raw: str, site: SiteValues) -> ToolReading:
     documents = object_documents.parse(captured.text)
     document_rule = next((rule for rule in DOCUMENTS if documents and rule.recognises(documents)), None)
     if document_rule is not None:
-        return _guarded(document_rule.read(captured, documents, site), captured, ends_itself=captured.text.lstrip()[:1] in "{[")
+        ends_itself = document_rule.ends_itself or captured.text.lstrip()[:1] in "{["
+        return _guarded(document_rule.read(captured, documents, site), captured, ends_itself=ends_itself)
     rule = next((rule for rule in TABLE if rule.recognises(captured.text)), None)
     if rule is None:
         return _unknown("no tool is recognised by this text", "`bringup read --help` lists the tools; capture the whole output")
