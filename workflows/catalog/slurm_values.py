@@ -17,6 +17,8 @@ Object = dict[str, Any]
 
 HOME_CLAIM = "slurm-home"
 """Name of the PersistentVolumeClaim of a shared /home that is made of a storage class."""
+ETC_CONFIG_MAP = "slurm-etc-slurmctld"
+"""ConfigMap with further files of the /etc/slurm of SUNK's controller."""
 TREE, ROOT = "tree", "root"
 """Names of the topology in topology.yaml, and of the switch above all leaf switches."""
 JWT_SECRET = {"name": "slurm-auth-jwt", "key": "jwt.key"}
@@ -145,7 +147,8 @@ def _sunk_conf(spec: ClusterSpec) -> Object:
         free = (slurm.node.memory_gib - slurm.node.reserved_memory_gib) * 1024
         conf["DefMemPerCPU"] = max(free // slurm.node.cpus, 1)
     scripts = {key: name for key, name, texts in script_maps(spec) if texts}
-    return conf | ({"slurmd": scripts} if scripts else {})
+    conf |= {"slurmd": scripts} if scripts else {}
+    return conf | ({"slurmCtld": {"etcConfigMap": ETC_CONFIG_MAP}} if slurm.config_files else {})
 
 
 def script_maps(spec: ClusterSpec) -> tuple[tuple[str, str, Mapping[str, str]], ...]:

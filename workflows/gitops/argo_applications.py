@@ -6,8 +6,10 @@ from collections.abc import Iterable
 from typing import Any
 
 from workflows.catalog import PlannedRelease
+from workflows.catalog.slurm_objects import SupportingObjects
 from workflows.gitops.layout import IN_CLUSTER, Layout, delivery, privileged_namespaces, root_name, waves
 from workflows.gitops.projects import ENVIRONMENTS, chart_source, roots_project
+from workflows.gitops.wrapper_charts import is_wrapped
 from workflows.spec import ClusterSpec
 from workflows.stage_names import STAGES
 
@@ -48,7 +50,7 @@ def release_application(spec: ClusterSpec, release: PlannedRelease, *, wave: int
     body: Object = {
         "project": argo.project,
         "destination": {"server": IN_CLUSTER, "namespace": release.namespace},
-        "sources": _sources(spec, release),
+        **_sources(spec, release),
         "syncPolicy": policy,
     }
     if release.ignore_differences:
@@ -57,6 +59,22 @@ def release_application(spec: ClusterSpec, release: PlannedRelease, *, wave: int
             {"group": rule.group, "kind": rule.kind, "jqPathExpressions": list(rule.jq)} for rule in release.ignore_differences
         ]
     return _application(release.release_name, argo.namespace, notes, body)
+
+
+def objects_application(spec: ClusterSpec, support: SupportingObjects, *, wave: int) -> Object:
+    """Return the Application of objects in Git that no chart makes. It never deletes them: a volume claim holds users' files."""
+    argo = delivery(spec)
+    body: Object = {
+        "project": argo.project,
+        "destination": {"server": IN_CLUSTER, "namespace": support.namespace},
+        "source": {"repoURL": argo.repo, "path": Layout.of(spec).objects(support.name), "targetRevision": argo.revision},
+        "syncPolicy": {
+            "automated": {"prune": False, "selfHeal": True},
+            "syncOptions": ["CreateNamespace=true", "ServerSideApply=true"],
+            "retry": _RETRY,
+        },
+    }
+    return _application(support.name, argo.namespace, {WAVE: str(wave)}, body)
 
 
 def root_application(spec: ClusterSpec, stage: str) -> Object:
@@ -123,14 +141,19 @@ def _application(name: str, namespace: str, notes: dict[str, str], body: Object)
     return {"apiVersion": API, "kind": "Application", "metadata": meta, "spec": body}
 
 
-def _sources(spec: ClusterSpec, release: PlannedRelease) -> list[Object]:
-    """Return the sources of a release's Application: the chart and, if the spec pins a tag, the Git repository with the values.
+def _sources(spec: ClusterSpec, release: PlannedRelease) -> Object:
+    """Return `sources` of a release's Application: the chart and, if the spec pins a tag, the Git repository with the values.
 
-    A commit cannot name itself, so with a pinned commit the values are inline in the Application.
+    A commit cannot name itself, so with a pinned commit the values are inline in the Application. A wrapped chart has one `source`,
+    the wrapper in Git.
     """
-    argo = delivery(spec)
+    argo, layout = delivery(spec), Layout.of(spec)
+    if is_wrapped(spec, release):
+        helm = {"releaseName": release.release_name, "valueFiles": ["values.yaml"]}
+        return {"source": {"repoURL": argo.repo, "path": layout.chart(release), "targetRevision": argo.revision, "helm": helm}}
     repo, chart = chart_source(release)
-    values = {"valuesObject": release.values} if argo.is_commit else {"valueFiles": [f"$values/{Layout.of(spec).values(release)}"]}
+    values = {"valuesObject": release.values} if argo.is_commit else {"valueFiles": [f"$values/{layout.values(release)}"]}
     helm = {"releaseName": release.release_name, **values}
     source = {"repoURL": repo, "chart": chart, "targetRevision": release.version, "helm": helm}
-    return [source] if argo.is_commit else [source, {"repoURL": argo.repo, "targetRevision": argo.revision, "ref": "values"}]
+    git = [] if argo.is_commit else [{"repoURL": argo.repo, "targetRevision": argo.revision, "ref": "values"}]
+    return {"sources": [source, *git]}

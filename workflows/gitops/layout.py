@@ -113,6 +113,14 @@ class Layout:
         """Return the file with a release's Helm values."""
         return f"{self.home}/values/{release.release_name}.yaml"
 
+    def chart(self, release: PlannedRelease) -> str:
+        """Return the folder of the chart that wraps a release's own (see `wrapper_charts`)."""
+        return f"{self.home}/charts/{release.release_name}"
+
+    def objects(self, name: str) -> str:
+        """Return the folder with the objects of an Application that installs no chart."""
+        return f"{self.home}/objects/{name}"
+
     def has_overlay(self, paths: Iterable[str]) -> bool:
         """Return True if `paths` contain the overlay's kustomization file, without which no stage can be built."""
         return not {f"{self.overlay}/{name}" for name in KUSTOMIZATIONS}.isdisjoint(paths)

@@ -7,9 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from workflows.catalog import PlannedRelease
+from workflows.catalog.slurm_objects import SupportingObjects, supporting_objects
 from workflows.catalog.yaml_text import readable_yaml
 from workflows.gitops import argo_applications, projects
-from workflows.gitops.layout import Layout, by_stage, delivered_releases, delivery
+from workflows.gitops.layout import Layout, by_stage, delivered_releases, delivery, waves
+from workflows.gitops.wrapper_charts import is_wrapped, wrapper_files
 from workflows.spec import ClusterSpec
 
 Tree = dict[str, str]
@@ -23,7 +25,7 @@ def render_tree(spec: ClusterSpec, releases: Iterable[PlannedRelease]) -> Tree:
     """Return every file for the Git repository, path → text, sorted by path. Equal spec and catalog give equal bytes."""
     every = tuple(releases)
     made = {**_common(spec), **_bootstrap(spec, every), **_stages(spec, every), **_values(spec, every), **_overlay(spec)}
-    made |= _pointers(spec, every)
+    made |= {**_wrappers(spec, every), **_objects(spec, every), **_pointers(spec, every)}
     return dict(sorted(made.items()))
 
 
@@ -73,11 +75,11 @@ def _bootstrap(spec: ClusterSpec, releases: tuple[PlannedRelease, ...]) -> Tree:
 def _stages(spec: ClusterSpec, releases: tuple[PlannedRelease, ...]) -> Tree:
     layout, made = Layout.of(spec), {}
     for stage, ones in by_stage(releases).items():
-        files = [f"{release.release_name}.yaml" for release in ones]
+        files, beside = [f"{release.release_name}.yaml" for release in ones], _beside(spec, ones)
         kustomization = {
             "apiVersion": f"{_KUSTOMIZE}/v1beta1",
             "kind": "Kustomization",
-            "resources": files,
+            "resources": [*(f"{support.name}.yaml" for support in beside), *files],
             "components": ["../../overlay"],
         }
         head = f"The releases of stage {stage}. Your own changes stand in ../../overlay, which bringup never writes over."
@@ -86,14 +88,47 @@ def _stages(spec: ClusterSpec, releases: tuple[PlannedRelease, ...]) -> Tree:
             notes = [f"{release.release_name} {release.version} by Argo CD; healthy means: {release.health}."]
             notes += ["Without finalizer: removing this file leaves what it installed. " + f"Rollback: {release.rollback}."]
             made[f"{layout.stage(stage)}/{name}"] = _file(*notes, objects=[manifest])
+        for support in beside:
+            made[f"{layout.stage(stage)}/{support.name}.yaml"] = _objects_application(spec, support, ones)
     return made
+
+
+def _beside(spec: ClusterSpec, releases: Iterable[PlannedRelease]) -> tuple[SupportingObjects, ...]:
+    """Return the objects without a chart that Argo CD installs; none with a pinned commit, which no Application can name."""
+    return () if delivery(spec).is_commit else supporting_objects(spec, releases)
+
+
+def _objects_application(spec: ClusterSpec, support: SupportingObjects, releases: tuple[PlannedRelease, ...]) -> str:
+    last = max(waves(releases).values())
+    wave = last - 1 if support.is_first else last
+    when = "before the cluster" if support.is_first else "with the cluster: a claim may wait for its first pod"
+    manifest = argo_applications.objects_application(spec, support, wave=wave)
+    return _file(f"Objects of ../../objects/{support.name}, applied {when}; nothing here deletes them.", objects=[manifest])
+
+
+def _objects(spec: ClusterSpec, releases: tuple[PlannedRelease, ...]) -> Tree:
+    layout = Layout.of(spec)
+    return {
+        f"{layout.objects(support.name)}/{item['metadata']['name']}.yaml": _file("Read by Argo CD as it is.", objects=[item])
+        for support in _beside(spec, releases)
+        for item in support.objects
+    }
+
+
+def _wrappers(spec: ClusterSpec, releases: tuple[PlannedRelease, ...]) -> Tree:
+    layout, files = Layout.of(spec), {}
+    for release in filter(lambda release: is_wrapped(spec, release), releases):
+        head = _head(f"A chart around {release.release_name} {release.version}; values of the wrapped chart stand below its name.")
+        wrapper = wrapper_files(spec, release, head)
+        files |= {f"{layout.chart(release)}/{name}": text for name, text in wrapper.items()}
+    return files
 
 
 def _values(spec: ClusterSpec, releases: tuple[PlannedRelease, ...]) -> Tree:
     if delivery(spec).is_commit:
         return {}
     layout, files = Layout.of(spec), {}
-    for release in delivered_releases(releases):
+    for release in (release for release in delivered_releases(releases) if not is_wrapped(spec, release)):
         change = f"To change them: overrides.{release.id}.values in the spec."
         head = _head(f"Helm values of {release.release_name} {release.version}. {change}")
         files[layout.values(release)] = head + readable_yaml(release.values, sort=True)

@@ -9,6 +9,7 @@ from typing import Any, cast
 
 import msgspec
 
+from steps.contract import object_files
 from steps.contract.canonical import digest
 from steps.contract.fleet import TOUCHED
 from steps.contract.host_ranges import fold
@@ -109,10 +110,20 @@ def plan_site(site: Site, issues: tuple[Issue, ...], *, order: Sequence[str], on
         announce_tasks=announce_tasks,
         end_tasks=END_TASKS,
         tree=site.tree if any(step.task.verb is Verb.PUBLISH for stage in stages for step in stage.steps) else {},
-        archives=site_roles.archives(spec.roles, stages),
+        archives={**site_roles.archives(spec.roles, stages), **_files(stages)},
         # a narrowed plan must not replace the schedule of the whole plan
         starts=None if only or until or operation != BRINGUP else starts,
     )
+
+
+def _files(stages: Iterable[Stage]) -> dict[str, bytes]:
+    """Return the files beside the tasks of these stages. Raises PlanError if one is too large for a ConfigMap with all others."""
+    files = {name: data for stage in stages for step in stage.steps for name, data in step.files.items()}
+    large = next((name for name, data in files.items() if len(data) > object_files.MOST_BYTES), None)
+    if large is not None:
+        problem = f"{large} has {len(files[large])} bytes of objects, limit {object_files.MOST_BYTES}"
+        raise PlanError(f"{problem}: make Helm values and scripts shorter")
+    return files
 
 
 def _check_operation(site: Site) -> None:

@@ -33,6 +33,12 @@ Script = Annotated[str, StringConstraints(pattern=r"^#![^\x00]+$", max_length=20
 """The text of a script, which begins with `#!`."""
 
 
+ConfigName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9_-]{0,60}\.(conf|yaml)$")]
+"""A file name of Slurm's configuration."""
+ConfigText = Annotated[str, StringConstraints(pattern=r"^[^\x00]+$", max_length=100_000)]
+"""The text of a file of Slurm's configuration."""
+
+
 class Partition(Section):
     """A Slurm partition: the host groups whose nodes it has, its time limit, and its QoS."""
 
@@ -162,6 +168,15 @@ class Slurm(Section):
     )
     epilog: Mapping[ScriptName, Script] = Field(
         default={}, description="Scripts that slurmd runs after a job, by file name.", examples=[{"10-clean.sh": "#!/bin/sh\n…"}]
+    )
+    config_files: Mapping[ConfigName, ConfigText] = Field(
+        default={}, description="With SUNK: further files in the controller's /etc/slurm.", examples=[{"job_container.conf": "…"}]
+    )
+    layout: Literal["charts", "wrapper"] = Field(
+        default="charts",
+        description="With SUNK and Argo CD: charts installs SUNK's charts as they are; wrapper writes a chart around each into "
+        "Git, with scripts as files, as SUNK's guide to GitOps has it.",
+        examples=["charts"],
     )
     pyxis: Literal["none", "privileged", "profiles"] = Field(
         default="none",

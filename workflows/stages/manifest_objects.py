@@ -8,11 +8,15 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
+from steps.contract import object_files
+from steps.contract.canonical import canonical
 from steps.contract.charts import value_digests
 from steps.contract.task import Verb
 from workflows.catalog import PlannedRelease
 from workflows.catalog.yaml_text import plain_data, values_text
-from workflows.gitops import argo_applications, layout, projects
+from workflows.gitops import argo_applications, layout, projects, wrapper_charts
 from workflows.spec.cluster_spec import GPU, ClusterSpec, has_gpu_cluster
 from workflows.stage_names import StageName
 from workflows.stages import rights
@@ -22,6 +26,8 @@ CHECK_NAMESPACE = rights.CHECK_NAMESPACE
 CHECK_LABEL = "bringup/check"
 STAGE_LABEL = "bringup/stage"
 HOSTNAME = "kubernetes.io/hostname"
+MOST_INLINE = 7500
+"""Most bytes of the arguments of a task, whose file may have 8192; objects of larger ones lie in a file beside the task."""
 COUNT, NODES = "@count", "@nodes"
 """Placeholders in check objects that the verb `job` replaces by the number and by the list of the nodes under test."""
 
@@ -50,16 +56,17 @@ def rollback(chosen: Iterable[PlannedRelease]) -> str:
     return "; ".join(f"{release.release_name}: {release.rollback}" for release in chosen)
 
 
-def release_objects(site: Site, chosen: Iterable[PlannedRelease]) -> list[Object]:
+def release_objects(site: Site, chosen: Iterable[PlannedRelease], beside: Iterable[Object] = ()) -> list[Object]:
     """Return the objects that install a stage's releases: their Namespaces, and HelmCharts or the stage's root Application.
 
     Each release has one owner: RKE2's helm-controller reads a HelmChart; Argo CD creates an Application for each release from Git.
+    `beside` are objects that the releases need, applied between Namespaces and owners.
     """
     chosen = tuple(chosen)
     namespaces = [namespace(name, privileged=flag) for name, flag in layout.privileged_namespaces(chosen).items()]
     if chosen and by_argo_cd(site, chosen):
-        return [*namespaces, argo_applications.root_application(site.spec, chosen[0].stage)]
-    return [*namespaces, *map(helm_chart, chosen)]
+        return [*namespaces, *beside, argo_applications.root_application(site.spec, chosen[0].stage)]
+    return [*namespaces, *beside, *map(helm_chart, chosen)]
 
 
 def by_argo_cd(site: Site, chosen: Iterable[PlannedRelease]) -> bool:
@@ -156,6 +163,9 @@ def expected_release(site: Site, release: PlannedRelease, *, workloads: int = 1)
     # a tree cannot contain the id of its own commit: the values are then part of the Application
     revision = "" if argo.is_commit else argo.revision
     repo, chart = projects.chart_source(release)
+    if wrapper_charts.is_wrapped(site.spec, release):
+        # the Application names the wrapper in Git, which names chart and version; the digest of the tree covers it
+        repo, chart, expectation["version"] = "", "", ""
     place = {"repo": repo, "chart": chart, "project": argo.project, "server": layout.IN_CLUSTER}
     if expectation["spare"] and release.stage in _BY_NODES:
         expectation["by_quorum"] = list(_BY_NODES[release.stage])
@@ -369,17 +379,25 @@ def apply_step(
     *,
     name: str = "apply",
     after: tuple[str, ...] = (),
+    beside: Iterable[Object] = (),
     **arguments: object,
 ) -> Step:
     """Return the task that installs a stage's releases; it does nothing if its gate already finds what it expects.
 
-    `rules` are the rights that the gate needs in addition to those of the installation.
+    `rules` are the rights that the gate needs beside those of the installation; `beside` are objects that the releases need.
     """
-    objects = {"objects": release_objects(site, chosen), "gate": gate, "gate_expectations": expectations}
+    objects = release_objects(site, chosen, beside)
+    given: Object = {"objects": objects, "gate": gate, "gate_expectations": expectations, **arguments}
+    files: dict[str, bytes] = {}
+    if len(canonical(plain_data(given))) > MOST_INLINE:
+        file_name, data = f"{stage}_{name}_objects.json", object_files.encode(map(plain_data, objects))
+        given = {**given, "objects": [], "file": msgspec.to_builtins(object_files.file_of(file_name, data))}
+        files = {file_name: data}
     return Step(
-        task=task(stage, name, Verb.APPLY, deadline=300, arguments={**objects, **arguments}),
+        task=task(stage, name, Verb.APPLY, deadline=300, arguments=given),
         after=after,
         rules=(*rights.release_rules(site, chosen), *rules),
+        files=files,
     )
 
 

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from steps.contract import fleet
 from steps.contract.task import Verb
 from workflows.catalog import PlannedRelease
+from workflows.catalog.slurm_objects import CLUSTER, supporting_objects
 from workflows.spec.cluster_spec import slurm_groups
 from workflows.spec.document import value_at
 from workflows.spec.machines import Machine
@@ -37,8 +38,7 @@ _WORKLOADS = {"slurm_operator_crds": 0, "slurm_operator": 2, "slurm": 0, "sunk":
 
 Slinky's chart `slurm` has only custom resources, from which the operator makes the workloads.
 """
-_CLUSTER = ("slurm", "sunk_slurm")
-"""Ids of the releases that are installed only after the API server serves the operator's CRDs."""
+_RESOURCES = {"ConfigMap": "configmaps", "PersistentVolumeClaim": "persistentvolumeclaims"}
 
 
 def build(site: Site) -> Stage | None:
@@ -46,8 +46,8 @@ def build(site: Site) -> Stage | None:
     if site.spec.slurm.kind == "none":
         return None
     releases = manifest_objects.releases(site, STAGE)
-    operator = tuple(release for release in releases if release.id not in _CLUSTER)
-    cluster = next(release for release in releases if release.id in _CLUSTER)
+    operator = tuple(release for release in releases if release.id not in CLUSTER)
+    cluster = next(release for release in releases if release.id in CLUSTER)
     slinky = site.spec.slurm.kind == "slinky"
     gates = {"charts": CHARTS, "control": CONTROL, "nodes": NODES} | (
         {"functional": FUNCTIONAL, "scheduling": slurm_checks.SCHEDULING} if slinky else {}
@@ -56,8 +56,9 @@ def build(site: Site) -> Stage | None:
     charts: Object = {"releases": _expected(site, operator), **({"crds": crds} if crds else {})}
     control = _control_expectations(site, releases)
     reads = _reads(site, cluster.namespace)
-    further: Object = {"select": node_selector(site), **_place(site, cluster), **_secrets(site, cluster)}
-    writes = (_writes_secrets(cluster.namespace),) if "secrets" in further else ()
+    beside = _beside(site, cluster)
+    further: Object = {"select": node_selector(site), **_place(site, cluster), **_secrets(site, cluster), "beside": beside}
+    writes = (*((_writes_secrets(cluster.namespace),) if "secrets" in further else ()), *_writes_beside(cluster.namespace, beside))
     if manifest_objects.by_argo_cd(site, releases):
         # one root Application over all charts, which syncs the cluster once the operator is healthy
         rules = (*reads, *writes, rights.CRDS)
@@ -90,6 +91,19 @@ def build(site: Site) -> Stage | None:
         rollback=cluster.rollback,
         releases=tuple(release.id for release in releases),
     )
+
+
+def _beside(site: Site, cluster: PlannedRelease) -> list[Object]:
+    """Return the objects beside the charts that the run applies itself; none if Argo CD reads them from Git."""
+    argo = site.spec.delivery.argo_cd
+    supports = () if argo is not None and not argo.is_commit else supporting_objects(site.spec, (cluster,))
+    return [item for support in supports for item in support.objects]
+
+
+def _writes_beside(namespace: str, objects: Iterable[Object]) -> tuple[Rule, ...]:
+    resources = tuple(sorted({_RESOURCES[item["kind"]] for item in objects}))
+    verbs = ("get", "create", "patch")
+    return (Rule(groups=("",), resources=resources, verbs=verbs, namespaces=(namespace,)),) if resources else ()
 
 
 def _by_hand(site: Site) -> tuple[Change, ...]:

@@ -141,7 +141,8 @@ class Step:
 
     `after` names the tasks of the stage that come before it. `fan_out` names the list of shards that the task `open` outputs
     (`shards` or `agents`); it is empty for a single task. `graph` has the tasks of a step that runs once for each of them; it is
-    empty for other steps, and no step has both. `rules` are the rights that the task needs on the target.
+    empty for other steps, and no step has both. `rules` are the rights that the task needs on the target. `files` are files beside
+    the task, name → content, whose digests the task has.
     """
 
     task: Task
@@ -150,6 +151,7 @@ class Step:
     fan_out: str = ""
     rules: tuple["Rule", ...] = ()
     graph: tuple[GraphTask, ...] = ()
+    files: Mapping[str, bytes] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -159,7 +161,8 @@ class Step:
     @property
     def digested(self) -> Object:
         """Return the fields that the plan's digest covers. Plans without graphs keep the digests that they had before graphs."""
-        return {entry.name: getattr(self, entry.name) for entry in fields(self) if entry.name != "graph" or self.graph}
+        left_out = {"files"} | (set() if self.graph else {"graph"})
+        return {entry.name: getattr(self, entry.name) for entry in fields(self) if entry.name not in left_out}
 
 
 @dataclass(frozen=True, kw_only=True)

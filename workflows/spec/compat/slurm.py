@@ -1,4 +1,4 @@
-"""Rules about Slurm: P30 (it needs whole GPUs), P32 (keys without effect) and P37 (nodes reach the NFS server of /home)."""
+"""Rules about Slurm: P30 (it needs whole GPUs), P32 (keys without effect), P37 (nodes reach /home) and P38 (wrapper charts)."""
 
 from __future__ import annotations
 
@@ -33,6 +33,18 @@ def slurm_has_whole_gpus(platform: Platform) -> Iterator[RuleFinding]:
         if len(gpu_pools(spec)) > 1:
             fix = "give Slurm partitions of groups without GPUs or with whole ones, or leave slurm or sharing out"
         yield RuleFinding("slurm.kind", problem, fix)
+
+
+@rule("P38", "warning", source="https://github.com/helm/helm/issues/31919")
+def wrappers_pass_on_nulls(platform: Platform) -> Iterator[RuleFinding]:
+    """Values of a wrapped chart that are null remove defaults, as SUNK's affinities need, which some releases of Helm do not do."""
+    if platform.spec.slurm.kind == "sunk" and platform.spec.slurm.layout == "wrapper":
+        problem = (
+            "some releases of Helm drop a null in the values of a wrapped chart, so that its default stays: control pods would ask "
+            "for nodes of CoreWeave, and stay Pending"
+        )
+        fix = "write layout: charts, or check the Helm of your Argo CD (helm/helm#31919, #32132); slurm/control names such pods"
+        yield RuleFinding("slurm.layout", problem, fix)
 
 
 @rule("P37", "warning", source="https://github.com/coreweave/sunk-anywhere")
@@ -73,6 +85,11 @@ def _without_leaf(spec: ClusterSpec) -> Iterator[RuleFinding]:
 
 
 def _of_slinky(spec: ClusterSpec) -> Iterator[RuleFinding]:
+    if spec.slurm.config_files:
+        problem = "it is a setting of SUNK's chart; Slinky's has configFiles"
+        yield RuleFinding("slurm.config_files", problem, "remove it, and write overrides.slurm.values.configFiles")
+    if spec.slurm.layout == "wrapper":
+        yield RuleFinding("slurm.layout", "only SUNK's guide has wrapper charts", "remove it")
     if spec.slurm.pyxis != "none":
         problem = "it is a setting of SUNK's chart; Slinky has images with pyxis instead"
         fix = "remove it, and write images and configFiles of pyxis in overrides.slurm"
@@ -91,6 +108,10 @@ def _of_sunk(spec: ClusterSpec) -> Iterator[RuleFinding]:
     if slurm.login.authorized_keys:
         problem = "SUNK's login pods take users from a directory, and no list of keys for root"
         yield RuleFinding("slurm.login.authorized_keys", problem, "remove it, and configure the directory in overrides.sunk_slurm")
+    argo = spec.delivery.argo_cd
+    if slurm.layout == "wrapper" and (argo is None or argo.is_commit):
+        problem = "wrapper charts lie in the Git repository of Argo CD, and a commit cannot name itself"
+        yield RuleFinding("slurm.layout", problem, "write delivery.mode: argo_cd with a tag as revision, or layout: charts")
     for key in ("job_metrics", "tokens"):
         if getattr(slurm, key):
             yield RuleFinding(f"slurm.{key}", "it is a setting of Slinky, and SUNK's charts have no value for it", "remove it")
