@@ -8,11 +8,12 @@ from msgspec import Struct
 
 from steps import timeouts
 from steps.clients.kube.api import ApiError
+from steps.clients.kube.client import Kube
 from steps.contract.checks import CHECK_LABEL, CHECK_NAMESPACE
 from steps.contract.evidence import Diagnosis, Evidence
 from steps.contract.exit import ExitCode
 from steps.contract.verdict import FailureClass, Status, Verdict, failed, passed
-from steps.errors import Refused, StepError, Temporary
+from steps.errors import NotUnderstood, Refused, StepError, Temporary, Unreachable
 from steps.runtime import gating, reuse, target, watching
 from steps.runtime.context import Context
 from steps.runtime.diagnose import diagnose, diagnose_refusal
@@ -20,6 +21,9 @@ from steps.stages.shared.kube_reader import Scope
 
 _KEPT = ("Namespace", "ServiceAccount")
 _NAMED = 5
+OUTPUT = "output"
+"""Name of the argument by which a probe gets the output of the check's command."""
+_STDERR = 2000
 LISTED = 500
 """Largest number of nodes whose names a pod carries (about 5 kB). For more nodes, pods list the nodes to avoid instead."""
 _HANGS = "see with `kubectl get -o yaml` what holds it: a finalizer, or a node that is away"
@@ -30,16 +34,38 @@ _REFUSALS = {
 """Failure class and next step for refusals of the API server, by HTTP status."""
 
 
+class PodCommand(Struct, frozen=True, kw_only=True):
+    """A check that runs in a pod that is there already: a shell script with its variables, in one container.
+
+    `check` is the check's name, which the script gets as the variable CHECK.
+    """
+
+    namespace: str
+    pod: str
+    container: str
+    check: str
+    script: str
+    variables: dict[str, str] = {}
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """Return the command as words; `env` sets the variables, so that no shell reads their values."""
+        variables = {"CHECK": self.check, "NODE_NAME": self.pod, "REPORT": "/dev/stdout"} | self.variables
+        return ("env", *(f"{key}={value}" for key, value in variables.items()), "/bin/sh", "-c", self.script)
+
+
 class Arguments(Struct, frozen=True, kw_only=True):
     """Arguments of verb job, which runs a functional check.
 
-    `objects` are created in order with their markers replaced (see `fill`); their pods carry the label `bringup/check` with one of
-    `checks`. Only nodes that passed the stage's `after` tasks take part, and at least `least` of them are needed.
+    `command` runs in a pod of the platform, and its output goes to the probe. `objects` are created in order with their markers
+    replaced (see `fill`); their pods carry the label `bringup/check` with one of `checks`. Only nodes that passed the stage's
+    `after` tasks take part, and at least `least` of them are needed.
     """
 
     gate: str
-    objects: tuple[dict[str, Any], ...]
-    checks: tuple[str, ...]
+    objects: tuple[dict[str, Any], ...] = ()
+    checks: tuple[str, ...] = ()
+    command: PodCommand | None = None
     namespace: str = CHECK_NAMESPACE
     select: str = "gpu"
     after: tuple[str, ...] = ()
@@ -92,7 +118,9 @@ def _record_reused(context: Context, arguments: Arguments, earlier: Evidence, no
     """Store an earlier run's pass of the same check as this task's record, because a platform in use has no free GPUs for it."""
     then = earlier.verdict or passed(arguments.gate, "")
     rows = tuple(row for row in then.nodes if row.node in nodes)
-    context.record(passed(arguments.gate, f"unchanged since run {earlier.run}: {then.reason}", rows), reused=earlier.run)
+    # the run that measured, which is not the earlier one if that reused a record too
+    run, reason = earlier.reused or earlier.run, then.reason.removeprefix(f"unchanged since run {earlier.reused}: ")
+    context.record(passed(arguments.gate, f"unchanged since run {run}: {reason}", rows), reused=run)
     context.output("verdict", Status.PASS.value)
 
 
@@ -104,11 +132,14 @@ def _measure(context: Context, arguments: Arguments, objects: list[dict[str, Any
         return refused
     since = context.clock.now()
     before: Any = None
+    scope_arguments = context.task.arguments
+    if arguments.command is not None:
+        scope_arguments = scope_arguments | {OUTPUT: execute(context.kube, arguments.command, context.task.deadline_seconds)}
 
     def look() -> tuple[Any, Verdict]:
         nonlocal before
         now = context.clock.now()
-        seen = probe(context.kube, Scope(nodes=nodes, arguments=context.task.arguments, now=now, since=since))
+        seen = probe(context.kube, Scope(nodes=nodes, arguments=scope_arguments, now=now, since=since))
         before = seen = watching.keep_check_pods(seen, before)
         return seen, gate.decide(seen, want)
 
@@ -118,6 +149,19 @@ def _measure(context: Context, arguments: Arguments, objects: list[dict[str, Any
         spaces = (arguments.namespace, *arguments.namespaces)
         diagnosis = diagnose(context.kube, spaces, verdict, checks=arguments.checks, check_namespace=arguments.namespace)
     return _Measured(verdict=verdict, observation=watched.observation, diagnosis=diagnosis)
+
+
+def execute(kube: Kube, command: PodCommand, seconds: float) -> dict[str, Any]:
+    """Run a check's command; return its pod, output and exit code, or in `error` why it could not run or did not end.
+
+    Such an error is no end of the task: the gate says what it means for the platform. Raises Refused for a missing right.
+    """
+    place: dict[str, Any] = {"pod": command.pod}
+    try:
+        output = kube.execute(command.namespace, command.pod, command.container, command.words, seconds)
+    except (ApiError, Unreachable, NotUnderstood) as error:
+        return place | {"error": str(error)}
+    return place | {"text": output.stdout, "code": output.code, "error": output.stderr[-_STDERR:] if output.code else ""}
 
 
 def _noted(measured: _Measured, note: str) -> _Measured:

@@ -8,13 +8,14 @@ from dataclasses import dataclass
 from workflows.spec.cluster_spec import ClusterSpec
 from workflows.spec.gpu_pools import GpuPool, gpu_pools, group_path, quota_pool
 
-NCCL_INTRA, NCCL_INTER, DCGM, PORTS, GANG, SRUN = (
+NCCL_INTRA, NCCL_INTER, DCGM, PORTS, GANG, SRUN, CUDA_IN_JOBS = (
     "NCCL inside nodes",
     "NCCL between nodes",
     "DCGM diagnostics",
     "ib_write_bw between nodes",
     "gangs of GPU pods",
     "srun on every node",
+    "CUDA in Slurm's jobs",
 )
 """Names of the tests, as reports print them; `on GROUP, …` follows if a test runs on other groups."""
 
@@ -30,7 +31,7 @@ class UntestedPart:
     @property
     def stage(self) -> str:
         """The stage that the test belongs to."""
-        by_test = {PORTS: "network_operator", GANG: "gang", SRUN: "slurm"}
+        by_test = {PORTS: "network_operator", GANG: "gang", SRUN: "slurm", CUDA_IN_JOBS: "slurm"}
         return by_test.get(self.test.partition(" on ")[0] if self.test.startswith(GANG) else self.test, "validation")
 
 
@@ -66,7 +67,17 @@ def untested(spec: ClusterSpec) -> Iterator[UntestedPart]:
     if "gang" in stages:
         yield from _of_gang(spec)
     if "slurm" in stages and spec.slurm.kind == "sunk":
-        yield UntestedPart(SRUN, "slurm.kind", "how a pod of the check logs in to SUNK is not public")
+        yield from _of_sunk(spec)
+
+
+def _of_sunk(spec: ClusterSpec) -> Iterator[UntestedPart]:
+    if not spec.slurm.login.replicas:
+        why = "the check of SUNK runs in a login pod, and there is none"
+        yield UntestedPart(SRUN, "slurm.login.replicas", why)
+    elif any(machine.gpus for machine in spec.machines):
+        yield UntestedPart(
+            CUDA_IN_JOBS, "slurm.kind", "the check in SUNK's login pod has no CUDA program; it counts the GPUs of jobs"
+        )
 
 
 def _of_validation(spec: ClusterSpec) -> Iterator[UntestedPart]:

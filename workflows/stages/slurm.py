@@ -49,9 +49,9 @@ def build(site: Site) -> Stage | None:
     operator = tuple(release for release in releases if release.id not in CLUSTER)
     cluster = next(release for release in releases if release.id in CLUSTER)
     slinky = site.spec.slurm.kind == "slinky"
-    gates = {"charts": CHARTS, "control": CONTROL, "nodes": NODES} | (
-        {"functional": FUNCTIONAL, "scheduling": slurm_checks.SCHEDULING} if slinky else {}
-    )
+    by_jobs = runs_jobs(site)
+    gates = {"charts": CHARTS, "control": CONTROL, "nodes": NODES}
+    gates |= {"functional": FUNCTIONAL, "scheduling": slurm_checks.SCHEDULING} if by_jobs else {}
     crds = [name for release in operator for name in release.crds]
     charts: Object = {"releases": _expected(site, operator), **({"crds": crds} if crds else {})}
     control = _control_expectations(site, releases)
@@ -76,7 +76,7 @@ def build(site: Site) -> Stage | None:
             ),
         ]
     steps += [_control(site, releases, cluster, control, steps[-1].name), _nodes(site, cluster)]
-    steps += [_functional(site, cluster), _scheduling(site, cluster)] if slinky else []
+    steps += [_functional(site, cluster), slurm_checks.scheduling(_checks(site, cluster))] if by_jobs else []
     steps.append(manifest_objects.judge(site, STAGE, gates, members=node_selector(site)))
     return Stage(
         id=STAGE,
@@ -129,6 +129,11 @@ def _secrets(site: Site, cluster: PlannedRelease) -> Object:
         return {}
     secret = {"namespace": cluster.namespace, **reference, "file": SLURM_ACCOUNTING, "field": "slurm.accounting.password"}
     return {"secrets": [secret]}
+
+
+def runs_jobs(site: Site) -> bool:
+    """Return True if the stage runs jobs in Slurm. With SUNK it needs a login pod for that."""
+    return site.spec.slurm.kind == "slinky" or site.spec.slurm.login.replicas > 0
 
 
 # ---- who takes part ------------------------------------------------------------------------------------------------------------
@@ -280,79 +285,69 @@ def _nodes(site: Site, cluster: PlannedRelease) -> Step:
 # ---- srun ----------------------------------------------------------------------------------------------------------------------
 
 
-def _functional(site: Site, cluster: PlannedRelease) -> Step:
-    """Return the task of the srun check. It runs in Slurm's own namespace to mount the cluster's key, which is a Secret there.
+def _checks(site: Site, cluster: PlannedRelease) -> slurm_checks.CheckSite:
+    return slurm_checks.CheckSite(
+        site=site,
+        cluster=cluster,
+        members=machines(site),
+        select=node_selector(site),
+        gpus=gpus_of(site),
+        gres=_gres_type(cluster),
+        place=_place(site, cluster),
+        reads=_reads(site, cluster.namespace),
+        image=LOGIN_IMAGE,
+    )
 
-    SUNK has no such check: how a foreign pod authenticates there is not public (`steps/docs/facts/slurm.md`, SUNK).
+
+def _functional(site: Site, cluster: PlannedRelease) -> Step:
+    """Return the task of the srun check.
+
+    With Slinky it has a pod in Slurm's own namespace, which mounts the cluster's key, a Secret there. How a foreign pod
+    authenticates with SUNK is not public, so the same script runs there in the login pod (`steps/docs/facts/slurm.md`, SUNK).
     """
-    space = (cluster.namespace,)
-    arguments = {
-        "gate": FUNCTIONAL,
-        "objects": [_job(site, cluster)],
-        "checks": [CHECK],
-        "namespace": cluster.namespace,
-        "select": node_selector(site),
-        "after": ["nodes"],
-        **_place(site, cluster),
-    }
+    at = _checks(site, cluster)
+    variables = {"GPUS": str(max(gpus_of(site).values(), default=0)), "SECONDS_TO_RUN": str(FUNCTIONAL_SECONDS - 120)}
+    if at.sunk:
+        how = slurm_checks.login_command(at, CHECK, manifest_objects.script("srun.sh"), variables)
+    else:
+        how = slurm_checks.check_job(at, CHECK, _check_pod(at, variables), FUNCTIONAL_SECONDS)
     return Step(
         task=task(
             STAGE,
             "functional",
             Verb.JOB,
             deadline=FUNCTIONAL_SECONDS,
-            arguments=arguments,
-            expectations={**_gpu_counts(site), **({"accounting": True} if site.spec.slurm.accounting else {})},
+            arguments={"gate": FUNCTIONAL, **how, "select": at.select, "after": ["nodes"], **at.place},
+            expectations={
+                **_gpu_counts(site),
+                **({"accounting": True} if at.accounting else {}),
+                **({"kernels": False} if at.sunk else {}),
+            },
         ),
         after=("nodes",),
-        rules=(
-            *rights.CLAIM,
-            Rule(groups=("batch",), resources=("jobs",), verbs=("create", "delete"), namespaces=space),
-            Rule(groups=("",), resources=("pods",), verbs=("list", "deletecollection"), namespaces=space),
-            *_reads(site, cluster.namespace),
-        ),
+        rules=slurm_checks.login_rules(at) if at.sunk else slurm_checks.job_rules(at),
     )
 
 
-def _scheduling(site: Site, cluster: PlannedRelease) -> Step:
-    gpus = {"gpus": _gres_type(cluster)} if any(gpus_of(site).values()) else {}
-    further = {"place": _place(site, cluster), **gpus}
-    reads = _reads(site, cluster.namespace)
-    return slurm_checks.scheduling(site, cluster, LOGIN_IMAGE, machines(site), node_selector(site), further, reads)
-
-
 def _gres_type(cluster: PlannedRelease) -> str:
-    """Return the type of GPU in the NodeSets' Gres (`gpu:h200:8` → `h200`); empty if there are several, or overridden ones."""
-    sets: Mapping[str, Object] = cluster.values.get("nodesets", {})
-    entries = [entry for nodeset in sets.values() for entry in nodeset.get("extraConfMap", {}).get("Gres", [])]
+    """Return the type of GPU in the values of either operator (`gpu:h200:8`, `h200:8`); empty if there are several or none."""
+    nodesets: Mapping[str, Object] = cluster.values.get("nodesets", {})
+    entries = [entry for nodeset in nodesets.values() for entry in nodeset.get("extraConfMap", {}).get("Gres", [])]
+    groups: Mapping[str, Object] = cluster.values.get("compute", {}).get("nodes", {})
+    entries += [f"gpu:{group['gresGpu']}" for group in groups.values() if group.get("gresGpu")]
     types = {entry.split(":")[1] for entry in entries if entry.count(":") == 2}
     return types.pop() if len(types) == 1 else ""
 
 
-def _job(site: Site, cluster: PlannedRelease) -> Object:
-    env = [
-        manifest_objects.node_name(),
-        {"name": "SERVER", "value": f"{cluster.release_name}-controller.{cluster.namespace}:6817"},
-        {"name": "GPUS", "value": str(max(gpus_of(site).values(), default=0))},
-        {"name": "SECONDS_TO_RUN", "value": str(FUNCTIONAL_SECONDS - 120)},
-    ]
-    env += [{"name": "ACCOUNTING", "value": "yes"}] if site.spec.slurm.accounting else []
-    mounts: list[Object] = [{"name": "key", "mountPath": "/key", "readOnly": True}]
-    volumes: list[Object] = [{"name": "key", "secret": {"secretName": f"{cluster.release_name}-auth-slurm"}}]
-    further: Object = {}
-    if any(gpus_of(site).values()):
-        # slurmd's image has no CUDA: jobs get a program from the image of the other checks
-        volumes.append({"name": "program", "emptyDir": {}})
-        mounts.append({"name": "program", "mountPath": "/program"})
-        builds = manifest_objects.script("cuda_add.sh", "cuda_program.sh")
-        program = manifest_objects.container(site.spec.validation.image, builds, name="program", volumeMounts=mounts[1:])
-        further = {"initContainers": [program]}
-    pod = {
-        **further,
-        "volumes": volumes,
-        # srun must resolve the names of Slinky's worker pods
-        "dnsConfig": {"searches": [f"slurm-workers-{cluster.release_name}.{cluster.namespace}.svc.cluster.local"]},
-        "containers": [manifest_objects.container(LOGIN_IMAGE, manifest_objects.script("srun.sh"), env=env, volumeMounts=mounts)],
-    }
-    job = manifest_objects.single_job(STAGE, CHECK, pod, seconds=FUNCTIONAL_SECONDS - 30)
-    return {**job, "metadata": {**job["metadata"], "namespace": cluster.namespace}}
+def _check_pod(at: slurm_checks.CheckSite, variables: Mapping[str, str]) -> Object:
+    env = [{"name": key, "value": value} for key, value in variables.items()]
+    pod = slurm_checks.join_pod(at.site, at.cluster, at.image, manifest_objects.script("srun.sh"), env)
+    if not any(at.gpus.values()):
+        return pod
+    # slurmd's image has no CUDA: jobs get a program from the image of the other checks
+    mount: Object = {"name": "program", "mountPath": "/program"}
+    builds = manifest_objects.script("cuda_add.sh", "cuda_program.sh")
+    program = manifest_objects.container(at.site.spec.validation.image, builds, name="program", volumeMounts=[mount])
+    pod["volumes"].append({"name": "program", "emptyDir": {}})
+    pod["containers"][0]["volumeMounts"].append(mount)
+    return {"initContainers": [program], **pod}

@@ -5,7 +5,8 @@ Facts: `steps/docs/facts/slurm.md`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 from steps.contract.task import Verb
 from workflows.catalog import PlannedRelease
@@ -51,31 +52,84 @@ def join_pod(site: Site, cluster: PlannedRelease, image: str, script: str, env: 
     }
 
 
-def scheduling(
-    site: Site, cluster: PlannedRelease, image: str, members: Sequence[Machine], select: str, further: Object, rules: Sequence[Rule]
-) -> Step:
+class CheckSite(NamedTuple):
+    """What the checks of the stage know of it: the site, the cluster's chart, and who takes part.
+
+    `gpus` maps each machine to the GPUs that Slurm has there, `gres` is their type in Slurm. `place` are the arguments by which
+    probes find Slurm, `reads` the rights that they need. `image` is the login image of Slinky.
+    """
+
+    site: Site
+    cluster: PlannedRelease
+    members: Sequence[Machine]
+    select: str
+    gpus: Mapping[str, int]
+    gres: str
+    place: Object
+    reads: Sequence[Rule]
+    image: str
+
+    @property
+    def sunk(self) -> bool:
+        """Return True if the checks run as commands in SUNK's login pod."""
+        return self.site.spec.slurm.kind == "sunk"
+
+    @property
+    def accounting(self) -> bool:
+        """Return True if jobs have records: SUNK always has a database."""
+        return self.sunk or self.site.spec.slurm.accounting is not None
+
+
+def login_command(at: CheckSite, check: str, script: str, variables: Mapping[str, str]) -> Object:
+    """Return the argument `command` of verb job: a check in SUNK's first login pod."""
+    own = {"ACCOUNTING": "yes"} if at.accounting else {}
+    place = {"namespace": at.cluster.namespace, "pod": f"{at.cluster.release_name}-login-0", "container": "sshd"}
+    return {"command": {**place, "check": check, "script": script, "variables": {**own, **variables}}}
+
+
+def login_rules(at: CheckSite) -> tuple[Rule, ...]:
+    """Return the rights of a check in the login pod: whoever may run commands there is root in Slurm."""
+    # WebSockets begin with a GET; newer API servers ask for create too
+    execute = Rule(groups=("",), resources=("pods/exec",), verbs=("get", "create"), namespaces=(at.cluster.namespace,))
+    return (*rights.CLAIM, execute, *at.reads)
+
+
+def job_rules(at: CheckSite) -> tuple[Rule, ...]:
+    """Return the rights of a check in a pod of its own in Slurm's namespace."""
+    space = (at.cluster.namespace,)
+    return (
+        *rights.CLAIM,
+        Rule(groups=("batch",), resources=("jobs",), verbs=("create", "delete"), namespaces=space),
+        Rule(groups=("",), resources=("pods",), verbs=("list", "deletecollection"), namespaces=space),
+        *at.reads,
+    )
+
+
+def check_job(at: CheckSite, check: str, pod: Object, seconds: int) -> Object:
+    """Return the arguments of verb job for a check in a pod of Slurm's namespace, where the cluster's key is."""
+    job = manifest_objects.single_job("slurm", check, pod, seconds=seconds - 30)
+    objects = [{**job, "metadata": {**job["metadata"], "namespace": at.cluster.namespace}}]
+    return {"objects": objects, "checks": [check], "namespace": at.cluster.namespace}
+
+
+def scheduling(at: CheckSite) -> Step:
     """Return the task that submits jobs of each kind and compares Slurm's own settings with the plan."""
-    gpus = "gpus" in further
-    checks = list(job_checks(site, members, gpus=gpus))
-    space = (cluster.namespace,)
-    env = [
-        {"name": "CHECKS", "value": " ".join(checks)},
-        {"name": "SECONDS_TO_RUN", "value": str(SCHEDULING_SECONDS - 120)},
-        {"name": "MARKS", "value": MARKS},
-        {"name": "LOGIN", "value": f"{cluster.release_name}-login-slinky.{cluster.namespace}"},
-    ]
-    pod = join_pod(site, cluster, image, manifest_objects.packed_script("slurm_jobs.sh"), env)
-    job = manifest_objects.single_job("slurm", JOBS_CHECK, pod, seconds=SCHEDULING_SECONDS - 30)
-    arguments: Object = {
-        "gate": SCHEDULING,
-        "objects": [{**job, "metadata": {**job["metadata"], "namespace": cluster.namespace}}],
-        "checks": [JOBS_CHECK],
-        "namespace": cluster.namespace,
-        "select": select,
-        # its jobs need idle nodes, which the check before it holds
-        "after": ["nodes", "functional"],
-        **further["place"],
+    checks = list(job_checks(at.site, at.members, gpus=any(at.gpus.values())))
+    service = f"{at.cluster.release_name}-login" + ("" if at.sunk else "-slinky")
+    variables = {
+        "CHECKS": " ".join(checks),
+        "SECONDS_TO_RUN": str(SCHEDULING_SECONDS - 120),
+        "MARKS": MARKS,
+        "LOGIN": f"{service}.{at.cluster.namespace}",
     }
+    script = manifest_objects.packed_script("slurm_jobs.sh")
+    if at.sunk:
+        how = login_command(at, JOBS_CHECK, script, variables)
+    else:
+        pod = join_pod(at.site, at.cluster, at.image, script, [{"name": key, "value": value} for key, value in variables.items()])
+        how = check_job(at, JOBS_CHECK, pod, SCHEDULING_SECONDS)
+    # its jobs need idle nodes, which the check before it holds
+    arguments: Object = {"gate": SCHEDULING, **how, "select": at.select, "after": ["nodes", "functional"], **at.place}
     return Step(
         task=task(
             "slurm",
@@ -83,23 +137,21 @@ def scheduling(
             Verb.JOB,
             deadline=SCHEDULING_SECONDS,
             arguments=arguments,
-            expectations=_expectations(site, checks, further.get("gpus", "")),
+            expectations=_expectations(at, checks),
         ),
         after=("functional",),
-        rules=(
-            *rights.CLAIM,
-            Rule(groups=("batch",), resources=("jobs",), verbs=("create", "delete"), namespaces=space),
-            Rule(groups=("",), resources=("pods",), verbs=("list", "deletecollection"), namespaces=space),
-            *rules,
-        ),
+        rules=login_rules(at) if at.sunk else job_rules(at),
     )
 
 
-def _expectations(site: Site, checks: Sequence[str], gres: str) -> Object:
-    partitions = {partition.name: list(partition.groups) for partition in site.spec.slurm.partitions}
+def _expectations(at: CheckSite, checks: Sequence[str]) -> Object:
+    spec = at.site.spec
+    groups = {partition.name: list(partition.groups) for partition in spec.slurm.partitions}
+    if at.sunk and not groups:  # SUNK has a partition of the name of each group of nodes
+        groups = {name.replace("_", "-"): [name] for name in slurm_groups(spec)}
     return {
         "checks": list(checks),
-        "partitions": partitions or {"all": list(slurm_groups(site.spec))},
-        **({"gres": gres} if gres else {}),
-        **({"accounting": True} if site.spec.slurm.accounting else {}),
+        "partitions": groups or {"all": list(slurm_groups(spec))},
+        **({"gres": at.gres} if at.gres else {}),
+        **({"accounting": True} if at.accounting else {}),
     }

@@ -33,6 +33,36 @@ def read(kube: KubeReader, check: str, namespace: str = CHECK_NAMESPACE, annotat
     return tuple(sorted(with_events(kube, namespace, check_pods), key=lambda pod: (pod.index, pod.name)))
 
 
+class CommandCheck(Struct, frozen=True, kw_only=True):
+    """A check that ran as a command in a pod of the platform: what verb `job` hands to the probe as the argument `output`."""
+
+    pod: str
+    text: str = ""
+    code: int = -1
+    error: str = ""
+
+
+def executed(arguments: dict[str, Any]) -> tuple[CheckPod, str] | None:
+    """Return the pod and the output of a check that ran as a command, None for one that runs in pods of its own.
+
+    The last line of the output is the report that such pods leave as their termination message.
+    """
+    if "output" not in arguments:
+        return None
+    command = msgspec.convert(arguments["output"], CommandCheck)
+    body, _, last = command.text.rstrip("\n").rpartition("\n")
+    try:
+        left = msgspec.json.decode(last.encode(), type=dict[str, Any])
+    except msgspec.MsgspecError:
+        left = {}
+    ended = "Succeeded" if left and command.code == 0 else "Failed"
+    report = {key: value for key, value in left.items() if key != KEY}  # the output is there itself
+    pod = CheckPod(
+        name=command.pod, phase=ended, message=plain_text.truncate(plain_text.line(command.error), MESSAGE), report=report
+    )
+    return pod, body
+
+
 class _WarningEvent(Struct, frozen=True, rename="camel"):
     """An event with the times that its writer may have set; API servers write `null` for the others."""
 

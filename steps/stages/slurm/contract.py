@@ -155,13 +155,15 @@ class FunctionalExpectation(Struct, frozen=True, kw_only=True, omit_defaults=Tru
     """Expectation of the gate slurm/functional: a job on every node must see as many GPUs as Slurm's Gres has.
 
     `gpus` is the usual number, `others` maps nodes with another number to it. `accounting`: the accounting daemon must answer, and
-    know the cluster's controller.
+    know the cluster's controller. `kernels`: each GPU must run a CUDA kernel in a job, which a check in SUNK's login pod cannot ask
+    for: no program for it can be built there.
     """
 
     nodes: tuple[str, ...] = ()
     gpus: int = 0
     others: dict[str, int] = {}
     accounting: bool = False
+    kernels: bool = True
 
 
 # ---- what jobs prove about the cluster -------------------------------------------------------------------------------------------

@@ -88,7 +88,7 @@ def _job(
         finding = fail(FailureClass.HEALTH, f"Slurm knows no node {name}", "a state in sinfo", "read slurmd's log on the node")
     else:
         gpus = want.others.get(node, want.gpus)
-        finding = gate_states.problem(known, gpus) or _reached(name, srun, reached) or _saw(name, srun, gpus)
+        finding = gate_states.problem(known, gpus) or _reached(name, srun, reached) or _saw(name, srun, gpus, kernels=want.kernels)
     return node_verdict(node, finding, f"job ran on {name}")
 
 
@@ -102,11 +102,11 @@ def _reached(name: str, srun: Srun, reached: Set[str]) -> Finding | None:
     return fail(error.failure_class if error else FailureClass.RUNTIME, seen, "its host name", step)
 
 
-def _saw(name: str, srun: Srun, gpus: int) -> Finding | None:
+def _saw(name: str, srun: Srun, gpus: int, *, kernels: bool) -> Finding | None:
     if not gpus:
         return None
     if srun.gpus.get(name, 0) == gpus:
-        return _kernels(name, srun, gpus)
+        return _kernels(name, srun, gpus) if kernels else None
     gres, failure_class = f"--gres=gpu:{gpus}", FailureClass.HARDWARE if srun.gpus.get(name) else FailureClass.RUNTIME
     seen = f"a job with {gres} saw {f'{srun.gpus[name]} GPUs' if name in srun.gpus else 'nothing'}"
     return fail(failure_class, seen, f"{gpus} GPUs", f"srun -w {name} {gres} nvidia-smi -L")

@@ -122,11 +122,10 @@ def nodes(kube: KubeReader, scope: Scope) -> NodesObservation:
 def functional(kube: KubeReader, scope: Scope) -> FunctionalObservation:
     """Return the check pods, the parsed output of sinfo and srun (None: no report), and Slurm node → Kubernetes node."""
     space = _namespace(scope)
-    pods = probe_checks.read(kube, CHECK, namespace=space)
-    reported = next((pod for pod in pods if pod.report), None)
+    pods, reported, text = _check(kube, scope, space, CHECK)
     return FunctionalObservation(
         pods=pods,
-        srun=_srun(kube, space, reported) if reported else None,
+        srun=read_srun(text, _exits(reported)) if reported else None,
         node_of={pod.name: pod.node for pod in _pods(kube, space) if pod.node},
     )
 
@@ -134,9 +133,7 @@ def functional(kube: KubeReader, scope: Scope) -> FunctionalObservation:
 def scheduling(kube: KubeReader, scope: Scope) -> SchedulingObservation:
     """Return the check pods, the parsed output of the check's jobs (None: no report), and Slurm node → Kubernetes node."""
     space = _namespace(scope)
-    pods = probe_checks.read(kube, JOBS_CHECK, namespace=space)
-    reported = next((pod for pod in pods if pod.report), None)
-    text = (probe_checks.unpack_output(reported.report) or kube.log(space, reported.name, tail=LOG_LINES)) if reported else ""
+    pods, reported, text = _check(kube, scope, space, JOBS_CHECK)
     return SchedulingObservation(
         pods=pods,
         report=reader_jobs.read(text) if reported else None,
@@ -162,11 +159,24 @@ def read_srun(text: str, exits: Mapping[str, int]) -> Srun:
     )
 
 
-def _srun(kube: KubeReader, space: str, pod: CheckPod) -> Srun:
+def _check(kube: KubeReader, scope: Scope, space: str, check: str) -> tuple[tuple[CheckPod, ...], CheckPod | None, str]:
+    """Return a check's pods, the one that left a report (None: none yet), and its output.
+
+    With SUNK the check ran as a command in the login pod; with Slinky it has a pod of its own, whose log holds long output.
+    """
+    if command := probe_checks.executed(scope.arguments):
+        pod, text = command
+        return (pod,), pod if pod.report else None, text
+    pods = probe_checks.read(kube, check, namespace=space)
+    reported = next((pod for pod in pods if pod.report), None)
+    if reported is None:
+        return pods, None, ""
+    return pods, reported, probe_checks.unpack_output(reported.report) or kube.log(space, reported.name, tail=LOG_LINES)
+
+
+def _exits(pod: CheckPod) -> dict[str, int]:
     codes = pod.report.get("exits")
-    exits = {str(key): value for key, value in codes.items() if isinstance(value, int)} if isinstance(codes, dict) else {}
-    text = probe_checks.unpack_output(pod.report) or kube.log(space, pod.name, tail=LOG_LINES)
-    return read_srun(text, exits)
+    return {str(key): value for key, value in codes.items() if isinstance(value, int)} if isinstance(codes, dict) else {}
 
 
 def _clusters(text: str) -> tuple[str, ...]:

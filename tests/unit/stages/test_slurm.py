@@ -88,10 +88,16 @@ def test_tasks_are_what_verbs_and_gates_take(over: dict[str, Any]) -> None:
             gating.find(arguments.gate).expect(arguments.gate_expectations, ("gpu001",))
 
 
-def test_sunk_has_no_srun() -> None:
+def test_sunk_runs_jobs_from_its_login_pod() -> None:
     built = stage.build(site(slurm=SUNK))
     assert built is not None
-    assert [step.name for step in built.steps] == ["apply", "charts", "configure", "control", "nodes", "judge"]
+    names = [step.name for step in built.steps]
+    assert names == ["apply", "charts", "configure", "control", "nodes", "functional", "scheduling", "judge"]
+    for step in built.steps[-3:-1]:
+        assert (step.task.arguments["command"]["pod"], step.task.arguments["command"]["container"]) == ("slurm-login-0", "sshd")
+        assert any("pods/exec" in rule.resources and rule.namespaces == ("tenant-slurm",) for rule in step.rules)
+        assert not any({"create", "delete"} & set(rule.verbs) for rule in step.rules if "jobs" in rule.resources)
+    assert built.steps[-3].task.expectations == {"gpus": 8, "accounting": True, "kernels": False}
     nodes = next(step.task for step in built.steps if step.name == "nodes")
     assert nodes.expectations == {"gpus": 8, "states": True, "promised": False}
     assert nodes.arguments["slurm_namespace"] == "tenant-slurm"
@@ -99,6 +105,12 @@ def test_sunk_has_no_srun() -> None:
     groups = {group for step in built.steps for rule in step.rules if "nodesets" in rule.resources for group in rule.groups}
     assert groups == {"sunk.coreweave.com"}
     assert "gres.conf" in built.changes[-1].what
+
+
+def test_sunk_without_login_pods_runs_no_jobs() -> None:
+    built = stage.build(site(slurm=SUNK | {"login": {"replicas": 0}}))
+    assert built is not None
+    assert built.gates == ("slurm/charts", "slurm/control", "slurm/nodes")
 
 
 def test_no_slurm_no_stage() -> None:

@@ -251,6 +251,7 @@ def _partial(obj: Object) -> Object:
 _VERBS = ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"]
 _SUBRESOURCES: dict[str, tuple[list[str], dict[str, str]]] = {
     "log": (["get"], {}),
+    "exec": (["create", "get"], {"kind": "PodExecOptions"}),
     "finalize": (["update"], {}),
     "scale": (["get", "patch", "update"], {"group": "autoscaling", "version": "v1", "kind": "Scale"}),
     "eviction": (["create"], {"group": "policy", "version": "v1", "kind": "Eviction"}),

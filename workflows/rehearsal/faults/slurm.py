@@ -222,4 +222,14 @@ FAULTS = (
         needs="slurm.accounting.port=3306",
         source="https://slurm.schedmd.com/accounting.html",
     ),
+    Fault(
+        name="sunk_lock_evicts_network",
+        gate="slurm/functional",
+        summary="The lock taint has evicted the network agent from the login pod's node, so no command reaches the pod.",
+        caught_by="The API server cannot run the check in the login pod: unable to upgrade connection.",
+        cause="unable to upgrade connection",
+        false_green="The login pod is Running and ready.",
+        needs="slurm.kind=sunk",
+        source="https://github.com/coreweave/sunk-anywhere",
+    ),
 )

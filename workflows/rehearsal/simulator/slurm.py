@@ -35,7 +35,7 @@ from workflows.rehearsal.simulator.simulated_pods import (
     pack,
     pod_program,
 )
-from workflows.rehearsal.simulator.slurm_controller import ControlledNode, SimulatedSlurm, SlurmFaults
+from workflows.rehearsal.simulator.slurm_controller import ControlledNode, SimulatedSlurm
 from workflows.rehearsal.simulator.slurm_job_check import CheckRun, SlurmSurroundings
 from workflows.rehearsal.simulator.world import Changes, World
 
@@ -389,26 +389,10 @@ def slurm_jobs(world: World, pod: Obj, node: str) -> Behaviour:
     return Exit(message={"node": node, "packed": pack(text)}, seconds=45, effect=functools.partial(keep_log, world, pod, text))
 
 
-def slurm_faults(world: World) -> SlurmFaults:
-    """Return the faults that act inside slurmctld and its jobs."""
-    return SlurmFaults(
-        no_backfill=bool(world.fault("slurm_backfill_off")),
-        loses_state=bool(world.fault("slurm_state_not_kept")),
-        stays_away=bool(world.fault("slurm_controller_stays_away")),
-        drops_records=bool(world.fault("slurm_accounting_drops_records")),
-        shares_exclusive=bool(world.fault("slurm_exclusive_ignored")),
-        all_gpus=bool(world.fault("slurm_gpus_unconstrained")),
-        nodes_apart=bool(world.fault("slurm_nodes_apart")),
-        drains_after=frozenset(host.name for host in world.fleet if world.fault("slurm_epilog_drains", host.name)),
-    )
-
-
 def _slurm(world: World, namespace: str) -> SimulatedSlurm:
     """Return slurmctld with the nodes that have registered, the partitions of the Controller, and its faults."""
     pods = _slurmds(world, namespace)
     nodes = _controlled_nodes(world, namespace)
-    if nodes and world.fault("slurm_stale_node"):
-        nodes.append(ControlledNode(name=f"{nodes[0].name}-old", host="", state="idle", gres=nodes[0].gres))
     controller: Obj = next(iter(world.objects(CONTROLLERS)), {"spec": {}})
     partitions = {}
     for line in (controller["spec"].get("extraConf") or "").splitlines():
@@ -416,7 +400,7 @@ def _slurm(world: World, namespace: str) -> SimulatedSlurm:
         sets = pairs.get("Nodes", "").split(",")
         members = tuple(name for name, pod in pods.items() if "ALL" in sets or _set_of(pod) in sets)
         partitions[pairs.get("PartitionName", "")] = members
-    return SimulatedSlurm(nodes, partitions, world.now, slurm_faults(world))
+    return SimulatedSlurm(slurm_job_check.with_stale(world, nodes), partitions, world.now, slurm_job_check.faults(world))
 
 
 def _slurmds(world: World, namespace: str) -> dict[str, Obj]:
@@ -444,7 +428,7 @@ def _controlled(world: World, name: str, pod: Obj) -> ControlledNode:
         host=host,
         gres=kind,
         gpus=_granted(world, pod),
-        memory=hardware.memory_gib * 1024 * (2 if world.fault("slurm_memory_overstated") else 1),
+        memory=slurm_job_check.real_memory(world, host),
         cpus=hardware.cpus,
         state=state,
         reason=node_conditions(pod)[0].get("message", "") if state != "idle" else "",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from steps.contract.host_ranges import fold
@@ -12,6 +12,7 @@ from workflows.rehearsal.simulator.slurm_controller import (
     JobRequest,
     QueuedJob,
     SimulatedSlurm,
+    SlurmFaults,
     show_job,
     show_nodes,
     show_queue,
@@ -170,3 +171,28 @@ def _restart(run: CheckRun) -> tuple[list[str], list[str]]:
 def machine_memory(world: World, names: Mapping[str, str]) -> dict[str, int]:
     """Return Kubernetes node → memory of its machine in MB, for Slurm node → Kubernetes node."""
     return {host: world.hardware(host).memory_gib * 1024 for host in names.values()}
+
+
+def real_memory(world: World, host: str) -> int:
+    """Return RealMemory of a node in slurm.conf in MB."""
+    return world.hardware(host).memory_gib * 1024 * (2 if world.fault("slurm_memory_overstated") else 1)
+
+
+def with_stale(world: World, nodes: Sequence[ControlledNode]) -> list[ControlledNode]:
+    """Return the nodes, and with fault `slurm_stale_node` a record of a pod that is gone."""
+    stale = nodes and world.fault("slurm_stale_node")
+    return [*nodes, ControlledNode(name=f"{nodes[0].name}-old", host="", gres=nodes[0].gres)] if stale else list(nodes)
+
+
+def faults(world: World) -> SlurmFaults:
+    """Return the faults that act inside slurmctld and its jobs."""
+    return SlurmFaults(
+        no_backfill=bool(world.fault("slurm_backfill_off")),
+        loses_state=bool(world.fault("slurm_state_not_kept")),
+        stays_away=bool(world.fault("slurm_controller_stays_away")),
+        drops_records=bool(world.fault("slurm_accounting_drops_records")),
+        shares_exclusive=bool(world.fault("slurm_exclusive_ignored")),
+        all_gpus=bool(world.fault("slurm_gpus_unconstrained")),
+        nodes_apart=bool(world.fault("slurm_nodes_apart")),
+        drains_after=frozenset(host.name for host in world.fleet if world.fault("slurm_epilog_drains", host.name)),
+    )

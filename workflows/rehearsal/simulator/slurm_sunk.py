@@ -6,13 +6,19 @@ Names, labels and defaults of the charts are those of https://github.com/corewea
 from __future__ import annotations
 
 import functools
+from collections.abc import Mapping
 
-from workflows.rehearsal.simulator import simulated_pods
+import msgspec
+
+from workflows.rehearsal.simulator import simulated_pods, slurm_job_check, slurm_srun_check
 from workflows.rehearsal.simulator.api_kinds import DEPLOYMENTS, NODES, PODS, STATEFUL_SETS, Obj, Ref, custom, ref
 from workflows.rehearsal.simulator.chart_installers import ChartError, ChartRelease, chart, workload_spec
+from workflows.rehearsal.simulator.container_commands import PlayedOutput, container_command
 from workflows.rehearsal.simulator.operators import has_ready_pod
 from workflows.rehearsal.simulator.scheduler import admits, requests
 from workflows.rehearsal.simulator.simulated_pods import Behaviour, BlockedStart, LongRunning, blocked_by, pod_program
+from workflows.rehearsal.simulator.slurm_controller import ControlledNode, SimulatedSlurm
+from workflows.rehearsal.simulator.slurm_job_check import CheckRun, SlurmSurroundings
 from workflows.rehearsal.simulator.world import Changes, World
 
 GROUP = "sunk.coreweave.com"
@@ -83,6 +89,7 @@ def install_cluster(release: ChartRelease) -> None:
     for part, replicas in sets.items():
         name = f"slurm-{part}"
         body = workload_spec(name, {"app.kubernetes.io/component": part}, f"simulated/{part}", pod)
+        body["template"]["spec"]["containers"][0]["name"] = "sshd" if part == "login" else "slurmctld"
         release.put(STATEFUL_SETS, {"metadata": {"name": name}, "spec": body | {"replicas": replicas, "serviceName": name}})
     for part in ("rest", *(["syncer"] if release.value("syncer.enabled", True) else ())):
         name, labels = f"slurm-{part}", {"app.kubernetes.io/name": f"sunk-{part}"}
@@ -250,5 +257,89 @@ blocked_by(
     'secret "slurm-syncer-token" not found',
     reason="CreateContainerConfigError",
 )
+
+
+# ---- Slurm's tools in the login pod ----------------------------------------------------------------------------------------------
+
+
+@container_command("srun")
+def srun(world: World, pod: Obj, variables: Mapping[str, str]) -> PlayedOutput:
+    """Play the check `srun` in a login pod: what `workflows/stages/scripts/srun.sh` prints there."""
+    space = pod["metadata"]["namespace"]
+    if refused := _cut_off(world, space):
+        return PlayedOutput(refused=refused)
+    gpus = int(variables.get("GPUS", "0")) > 0
+    text, exits = slurm_srun_check.report(world, nodes_of(world, space), answers=_answers(world, space), gpus=gpus)
+    if variables.get("ACCOUNTING"):
+        known, exits["accounting"] = _accounting(world, space), 0
+        line = f"tenant-slurm|{'10.43.0.61' if known else ''}\n"
+        text = text.replace("@errors\n", f"@clusters\n{line}@errors\n")
+    return PlayedOutput(stdout=text + _report(pod, {"exits": exits}), seconds=25)
+
+
+@container_command("slurm-jobs")
+def slurm_jobs(world: World, pod: Obj, variables: Mapping[str, str]) -> PlayedOutput:
+    """Play the check `slurm-jobs` in a login pod, on a simulated slurmctld."""
+    space = pod["metadata"]["namespace"]
+    if refused := _cut_off(world, space):
+        return PlayedOutput(refused=refused)
+    if not _answers(world, space):
+        return PlayedOutput(stdout="@ping\nSlurmctld(primary) at slurm-controller is DOWN\n" + _report(pod, {}), seconds=25)
+    nodes = nodes_of(world, space)
+    sets = {ref(node_set).name: node_set for node_set in world.objects(NODE_SETS)}
+    members = {name.removeprefix("slurm-"): tuple(ref(pod).name for pod in _pods(world, item)) for name, item in sets.items()}
+    slurm = SimulatedSlurm(slurm_job_check.with_stale(world, nodes), members, world.now, slurm_job_check.faults(world))
+    around = SlurmSurroundings(
+        accounting=_accounting(world, space),
+        qos=("normal",),
+        memory=slurm_job_check.machine_memory(world, {node.name: node.host for node in nodes}),
+    )
+    text = slurm_job_check.report(CheckRun(slurm=slurm, around=around, variables=variables))
+    return PlayedOutput(stdout=text + _report(pod, {}), seconds=45)
+
+
+def _report(pod: Obj, fields: Obj) -> str:
+    """Return the last line of a check in a login pod: its report."""
+    return msgspec.json.encode({"node": pod["metadata"]["name"], **fields, "packed": ""}).decode()
+
+
+def _cut_off(world: World, namespace: str) -> str:
+    """Return why the kubelet does not run a command in the login pod: on its node the lock has evicted what networks need."""
+    if not world.fault("sunk_lock_evicts_network"):
+        return ""
+    return f"unable to upgrade connection: error dialing backend: remote error: no route to pods of {namespace}"
+
+
+def _answers(world: World, namespace: str) -> bool:
+    controller = world.find(STATEFUL_SETS, "slurm-controller", namespace) or {}
+    return bool(controller.get("status", {}).get("readyReplicas"))
+
+
+def _accounting(world: World, namespace: str) -> bool:
+    """Return True if slurmdbd has its database and slurmctld has registered there."""
+    return world.find(STATEFUL_SETS, "moco-slurm", namespace) is not None and not world.fault("slurm_accounting_unregistered")
+
+
+def nodes_of(world: World, namespace: str) -> list[ControlledNode]:
+    """Return the Slurm nodes that have registered, by the conditions that the syncer copies; each has the name of its pod."""
+    pods = [pod for pod in world.select(PODS, namespace, {ROLE: "compute"}) if _slurm_conditions(pod)]
+    return [_controlled(world, pod) for pod in pods]
+
+
+def _controlled(world: World, pod: Obj) -> ControlledNode:
+    host, true = simulated_pods.node(pod), {entry["type"] for entry in _slurm_conditions(pod) if entry["status"] == "True"}
+    hardware, count = world.hardware(host), int(requests(pod).get(GPU, 0.0))
+    kind = pod["metadata"]["labels"].get(GRES, "")
+    return ControlledNode(
+        name=pod["metadata"]["name"],
+        host=host,
+        gres=f"gpu:{kind}:{count}" if count else "",
+        gpus=min(count, world.host(host).gpus),
+        memory=slurm_job_check.real_memory(world, host),
+        cpus=hardware.cpus,
+        state="drained" if "SlurmDrain" in true else "down*" if "SlurmNotResponding" in true else "idle",
+        reason=_reason(world, pod) if "SlurmDrain" in true else "",
+    )
+
 
 ROLES = (Sunk,)

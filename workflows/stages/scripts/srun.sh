@@ -1,13 +1,16 @@
-# Check `srun`: joins the Slurm cluster as a login host does, then asks sinfo, runs one job over all idle nodes of each partition, and one
+# Check `srun`: joins the Slurm cluster as a login host does where SERVER is set, else runs in a login pod; asks sinfo, runs one job over all idle nodes of each partition, and one
 # job on each node with GPUs (by its Gres) that counts them and adds vectors on each; with accounting it asks for the clusters that slurmdbd knows.
 # In: NODE_NAME, SERVER (slurmctld's host:port), GPUS (0: none are asked for), ACCOUNTING (empty: none), SECONDS_TO_RUN; the key at
 # /key/slurm.key. Out: {"node","exits":{"sinfo","hosts","gpus","accounting"},"packed": gzip+base64 of the sections @sinfo @reasons
 # @hosts @gpus @clusters @errors}
 end=$(( $(date +%s) + SECONDS_TO_RUN ))
 left() { now=$(date +%s); [ "$end" -gt "$now" ] && echo $((end - now)) || echo 1; }
-mkdir -p /etc/slurm /run/slurm /tmp/said
-install -o 401 -g 401 -m 600 /key/slurm.key /etc/slurm/slurm.key
-sackd --conf-server "$SERVER" -D 2>>/tmp/said/errors &
+said=$(mktemp -d /tmp/srun-XXXXXX)
+if [ -n "${SERVER:-}" ]; then
+  mkdir -p /etc/slurm /run/slurm
+  install -o 401 -g 401 -m 600 /key/slurm.key /etc/slurm/slurm.key
+  sackd --conf-server "$SERVER" -D 2>>"$said/errors" &
+fi
 hosts=0 gpus=0 accounting=0
 # Prints each idle node with its number of GPUs, by its Gres (`gpu:h200:8(S:0-1),gpu:b200:2`, or `(null)`).
 idle_nodes='$2 == "idle" { count = 0; gsub(/\([^)]*\)/, "", $3); split($3, parts, ",")
@@ -20,29 +23,31 @@ for gpu in $(nvidia-smi -L | sed -n "s/^GPU .*UUID: \(GPU-[0-9A-Za-z-]*\)).*/\1/
   said=$(CUDA_VISIBLE_DEVICES=$gpu "$program" 2>&1)
   case $said in *"Test PASSED"*) passed=$((passed + 1));; *) error=$(echo ${said:-it prints nothing} | cut -c1-160);; esac
 done; rm -f "$program"; echo "$(hostname) $seen $passed $error"'
-[ -f /program/add ] || { mkdir -p /program; printf '#!/bin/sh\necho the check has no CUDA program, see its init container\n' >/program/add; }
-until sinfo -h -o '%T|%G|%N' >/tmp/said/sinfo 2>/tmp/said/last; do
+export PROGRAM=/program/add
+[ -f "$PROGRAM" ] || { PROGRAM=$said/add; printf '#!/bin/sh\necho the check has no CUDA program, see its init container\n' >"$PROGRAM"; }
+until sinfo -h -o '%T|%G|%N' >"$said/sinfo" 2>"$said/last"; do
   [ "$(left)" -gt 1 ] || break
   sleep 2
 done
-grep -q . /tmp/said/sinfo; sinfo=$?
-cat /tmp/said/last >>/tmp/said/errors
-sinfo -h -R -o '%E|%N' >/tmp/said/reasons 2>>/tmp/said/errors
+grep -q . "$said/sinfo"; sinfo=$?
+cat "$said/last" >>"$said/errors"
+sinfo -h -R -o '%E|%N' >"$said/reasons" 2>>"$said/errors"
 for partition in $(sinfo -h -o %R | sort -u); do
-  sinfo -h -N -p "$partition" -o '%N %T %G' | awk "$idle_nodes" | sort -u >/tmp/said/idle
-  [ -s /tmp/said/idle ] || continue
-  count=$(grep -c . /tmp/said/idle) list=$(cut -d ' ' -f 1 /tmp/said/idle | paste -s -d , -)
-  timeout "$(left)" srun -p "$partition" -w "$list" -N "$count" -n "$count" hostname >>/tmp/said/hosts 2>>/tmp/said/errors || hosts=$?
-  [ "$GPUS" -gt 0 ] && grep -v ' 0$' /tmp/said/idle >/tmp/said/asked || continue
-  timeout "$(left)" xargs -P 16 -n 2 sh -c 'srun -p "$0" -w "$1" -N 1 -n 1 --gres="gpu:$2" sh -c "$ADD" </program/add' "$partition" \
-    </tmp/said/asked >>/tmp/said/gpus 2>>/tmp/said/errors || gpus=$?
+  sinfo -h -N -p "$partition" -o '%N %T %G' | awk "$idle_nodes" | sort -u >"$said/idle"
+  [ -s "$said/idle" ] || continue
+  count=$(grep -c . "$said/idle") list=$(cut -d ' ' -f 1 "$said/idle" | paste -s -d , -)
+  timeout "$(left)" srun -p "$partition" -w "$list" -N "$count" -n "$count" hostname >>"$said/hosts" 2>>"$said/errors" || hosts=$?
+  [ "$GPUS" -gt 0 ] && grep -v ' 0$' "$said/idle" >"$said/asked" || continue
+  timeout "$(left)" xargs -P 16 -n 2 sh -c 'srun -p "$0" -w "$1" -N 1 -n 1 --gres="gpu:$2" sh -c "$ADD" <"$PROGRAM"' "$partition" \
+    <"$said/asked" >>"$said/gpus" 2>>"$said/errors" || gpus=$?
 done
 if [ -n "${ACCOUNTING:-}" ]; then
-  timeout "$(left)" sacctmgr -n -P show cluster format=cluster,controlhost >/tmp/said/clusters 2>>/tmp/said/errors || accounting=$?
+  timeout "$(left)" sacctmgr -n -P show cluster format=cluster,controlhost >"$said/clusters" 2>>"$said/errors" || accounting=$?
 fi
-for part in sinfo reasons hosts gpus clusters errors; do echo "@$part"; cat "/tmp/said/$part" 2>/dev/null; done >/tmp/all
-cat /tmp/all
-packed=$(gzip -9c /tmp/all | base64 | tr -d '\n')
+for part in sinfo reasons hosts gpus clusters errors; do echo "@$part"; cat "$said/$part" 2>/dev/null; done >"$said/all"
+cat "$said/all"
+packed=$(gzip -9c "$said/all" | base64 | tr -d '\n')
 [ ${#packed} -le 3800 ] || packed=
+rm -rf "$said"
 printf '{"node":"%s","exits":{"sinfo":%d,"hosts":%d,"gpus":%d%s},"packed":"%s"}' \
-  "$NODE_NAME" "$sinfo" "$hosts" "$gpus" "${ACCOUNTING:+,\"accounting\":$accounting}" "$packed" >/dev/termination-log
+  "$NODE_NAME" "$sinfo" "$hosts" "$gpus" "${ACCOUNTING:+,\"accounting\":$accounting}" "$packed" >"${REPORT:-/dev/termination-log}"

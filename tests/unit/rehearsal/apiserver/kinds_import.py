@@ -33,7 +33,7 @@ GROUP_VERSIONS = (
     "apis__scheduling.k8s.io__v1",
     "apis__storage.k8s.io__v1",
 )
-SUBRESOURCES = frozenset({"status", "scale", "binding", "eviction", "log", "finalize"})
+SUBRESOURCES = frozenset({"status", "scale", "binding", "eviction", "exec", "log", "finalize"})
 EXTRA_TYPES = ("io.k8s.api.autoscaling.v1.Scale", "io.k8s.api.policy.v1.Eviction", "io.k8s.api.core.v1.Binding")
 KEPT = ("type", "format", "$ref", "required", "enum", "default", "additionalProperties", "items", "properties")
 PREFIX = "#/definitions/"

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import importlib
+import secrets
+import threading
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import yaml
 
 from steps.clients.kube.client import Kube
@@ -16,6 +19,7 @@ from steps.stages.shared.kube_reader import Scope
 from steps.verbs import job
 from tests.unit.rehearsal.simulator.harness import User
 from workflows import catalog, spec
+from workflows.rehearsal.simulator.control_server import ControlApi, ControlServer
 from workflows.stages.stage import Site, Stage
 
 EXAMPLE = Path(__file__).parents[4] / "workflows/examples/h200-16.yaml"
@@ -74,12 +78,27 @@ def _wait(user: User, kube: Kube, task: Task) -> Verdict:
     gate, probe = gating.find(task.arguments["gate"]), gating.probe(task.arguments["gate"])
     want, since = gate.expect(task.expectations, NODES, dict.fromkeys(NODES, "gpu")), user.world.now
 
+    arguments = task.arguments | (_output(user, kube, task) if "command" in task.arguments else {})
+
     def look() -> tuple[Any, Verdict]:
-        seen = probe(kube, Scope(nodes=NODES, arguments=task.arguments, now=user.world.now, since=since))
+        seen = probe(kube, Scope(nodes=NODES, arguments=arguments, now=user.world.now, since=since))
         return seen, gate.decide(seen, want)
 
     stable = float(task.arguments.get("stable_seconds", 0))
     return watching.watch_until_decided(look, VirtualClock(user), task.deadline_seconds, stable).verdict
+
+
+def _output(user: User, kube: Kube, task: Task) -> dict[str, Any]:
+    """What a check's command printed in its pod; the emulated API server asks the simulator for it."""
+    control = ControlServer(ControlApi(user.simulator), token := secrets.token_hex(8))
+    threading.Thread(target=control.serve_forever, daemon=True).start()
+    try:
+        assert user.world.api.offer_kubelet(control.url, token)
+        command = msgspec.convert(task.arguments["command"], job.PodCommand)
+        return {job.OUTPUT: job.execute(kube, command, task.deadline_seconds)}
+    finally:
+        control.shutdown()
+        control.server_close()
 
 
 class VirtualClock:
@@ -96,7 +115,7 @@ class VirtualClock:
 
 
 def _clean(user: User, kube: Kube, task: Task) -> None:
-    for manifest in task.arguments["objects"] if task.verb is Verb.JOB else ():
+    for manifest in task.arguments.get("objects", ()) if task.verb is Verb.JOB else ():
         if manifest["kind"] != "Namespace":
             kube.delete(kube.path(manifest))
     user.simulator.advance(30)

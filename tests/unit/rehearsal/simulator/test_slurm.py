@@ -48,7 +48,7 @@ def sunk() -> Stage:
 def test_a_healthy_cluster_passes_every_gate_of_sunk(make: Make) -> None:
     verdicts = run(cluster(make), sunk())
     assert {name: verdict.reason for name, verdict in verdicts.items() if not verdict.is_pass} == {}
-    assert set(verdicts) == {"charts", "control", "nodes"}
+    assert set(verdicts) == {"charts", "control", "nodes", "functional", "scheduling"}
 
 
 def test_a_healthy_cluster_passes_every_gate(make: Make) -> None:
