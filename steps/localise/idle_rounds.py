@@ -155,7 +155,7 @@ class IdleRound:
                 if path:
                     self._exchange(path)
         for variable in sorted(part for part in self.beliefs.odds if part[0] == PATH):
-            if self.limits.doubt < self.beliefs.odds[variable] < self.limits.named:
+            if self.limits.doubt < self.beliefs.odds[variable] and variable[1:] not in self.standing.direct_paths:
                 self._exchange((variable[1], variable[2]))
 
     def _is_doubted_edge(self, pair: tuple[int, ...], path: tuple[int, int] | None) -> bool:
@@ -297,12 +297,12 @@ class _Weighed:
 
     def __init__(self, rest: Residual) -> None:
         self.leaves = rest.fabric.leaf_masks
-        self.whole = 1 + rest.total
+        self.whole = rest.none + rest.total
         self.sets = sorted(rest.sets, key=lambda part: -part[1] * part[0].pairs)[:WEIGHTIEST]
-        heavy = [part for part in rest.hypotheses if part.mass > self.whole * 1e-4]
-        self.scales = [part for part in heavy if part.variable == SCALE]
+        heavy = [(part, mass) for part in rest.hypotheses if (mass := rest.mass(part)) > self.whole * 1e-4]
+        self.scales = [(part, mass) for part, mass in heavy if part.variable == SCALE]
         # a test fails if it touches each of these masks
-        self.parts = [(self._masks(part.variable), part.mass) for part in heavy if part.variable != SCALE]
+        self.parts = [(self._masks(part.variable), mass) for part, mass in heavy if part.variable != SCALE]
 
     def _masks(self, variable: Variable) -> tuple[int, ...]:
         kind, *numbers = variable
@@ -314,7 +314,11 @@ class _Weighed:
         for place, group in enumerate(groups):
             failing[place] += sum(mass for masks, mass in self.parts if all(group & mask for mask in masks))
         least = min((group.bit_count() for group in groups), default=0)
-        failing.append(sum(part.mass for part in self.scales if least >= part.upto))
+        every = sum(mass * part.share(least) for part, mass in self.scales)
+        if len(groups) == 1:
+            failing[0] += every
+        else:
+            failing.append(every)
         shares = [mass / self.whole for mass in failing]
         shares.append(max(1 - sum(shares), 0.0))
         return -sum(share * math.log(share) for share in shares if share > 0)

@@ -77,10 +77,15 @@ class Hypothesis(Struct, frozen=True, kw_only=True):
         """Return True if the size from which tests fail is known closely enough."""
         return self.upto - self.above <= max(1, self.upto // 8)
 
+    def share(self, size: int) -> float:
+        """Return the share of the interval of sizes from which tests of so many nodes would fail."""
+        inner = min(max(size, self.above), self.upto)
+        return math.log(inner / self.above) / math.log(self.upto / self.above)
+
     @property
-    def mass(self) -> float:
-        """Return the weight against the hypothesis of no fault; direct tests may lower it."""
-        return math.exp(min(self.odds + min(self.direct, 0.0), propagation.FURTHEST))
+    def level(self) -> float:
+        """Return the log of the weight against the hypothesis of no fault; direct tests may lower it."""
+        return self.odds + min(self.direct, 0.0)
 
 
 class Residual:
@@ -94,8 +99,11 @@ class Residual:
         self.blocks = self._blocks() if "pair" in beliefs.policy.kinds else []
         self.pairs = [self._pair(block) for block in self.blocks if block.pairs == 1]
         self.others = [*self._nodes(), *self._paths(), *self._scales()]
-        self.sets = [(block, math.exp(min(block.score, propagation.FURTHEST))) for block in self.blocks if block.pairs > 1]
-        self.total = sum(mass * block.pairs for block, mass in self.sets) + sum(part.mass for part in self.hypotheses)
+        # weights are relative to the heaviest, because exponentials of long histories overflow
+        self.shift = max([0.0, *(block.score for block in self.blocks), *(part.level for part in self.hypotheses)])
+        self.none = math.exp(-self.shift)
+        self.sets = [(block, math.exp(block.score - self.shift)) for block in self.blocks if block.pairs > 1]
+        self.total = sum(mass * block.pairs for block, mass in self.sets) + sum(self.mass(part) for part in self.hypotheses)
 
     @property
     def hypotheses(self) -> list[Hypothesis]:
@@ -105,12 +113,16 @@ class Residual:
     @property
     def remaining(self) -> float:
         """Return the probability that there is one more fault."""
-        return self.total / (1 + self.total)
+        return self.total / (self.none + self.total)
+
+    def mass(self, hypothesis: Hypothesis) -> float:
+        """Return the weight of a hypothesis in the units of `total` and `none`."""
+        return math.exp(hypothesis.level - self.shift)
 
     def probability(self, hypothesis: Hypothesis) -> float:
         """Return the probability of a hypothesis from groups alone."""
-        mass = math.exp(min(hypothesis.odds, propagation.FURTHEST))
-        return mass / (1 + self.total - hypothesis.mass + mass)
+        mass = math.exp(min(hypothesis.odds - self.shift, propagation.FURTHEST))
+        return mass / (self.none + self.total - self.mass(hypothesis) + mass)
 
     def odds(self, hypothesis: Hypothesis) -> float:
         """Return the log odds of a hypothesis from groups and direct tests."""

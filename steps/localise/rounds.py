@@ -64,11 +64,14 @@ def _planned(standing: Standing, history: History) -> Round:
 
 
 def _suspects(standing: Standing) -> Iterator[Suspect]:
-    """Yield the named parts: nodes and rails in fleet order, then pairs, paths and the size that fails."""
+    """Yield the named parts: nodes and rails in fleet order, then pairs, paths and the size that fails.
+
+    If most rails of a node are bad, their common part is: the node is named.
+    """
     rails = standing.fabric.rails
     for node in range(standing.fabric.size):
         named = standing.rails.get(node, ())
-        if named and len(named) < rails:
+        if named and len(named) <= rails // 2:
             for rail in named:
                 yield _suspect(standing, (RAIL, node, rail))
         elif node in standing.bad or named or (NODE, node) in standing.by_groups:

@@ -70,7 +70,21 @@ class Standing:
     @cached_property
     def direct_paths(self) -> frozenset[tuple[int, ...]]:
         """Return the paths that tests of pairs name."""
-        return frozenset(part[1:] for part in self.beliefs.odds if part[0] == PATH and self.beliefs.is_bad(part))
+        return frozenset(part[1:] for part in self.beliefs.odds if self._is_path(part) and self.beliefs.is_bad(part))
+
+    def _is_path(self, part: Variable) -> bool:
+        """Return True for a path on which two different pairs of good nodes failed: a single one may be a fault of that pair."""
+        return part[0] == PATH and len(self._failing_pairs.get(part[1:], ())) > 1
+
+    @cached_property
+    def _failing_pairs(self) -> dict[tuple[int, ...], set[tuple[int, ...]]]:
+        """Return by path the failed pairs without a named node."""
+        pairs: dict[tuple[int, ...], set[tuple[int, ...]]] = {}
+        for trial in self.beliefs.trials:
+            if trial.failed and trial.kind == "pair" and not self.aside.intersection(trial.nodes):
+                if path := self.fabric.path(*trial.nodes):
+                    pairs.setdefault(path, set()).add(tuple(sorted(trial.nodes)))
+        return pairs
 
     @cached_property
     def direct_pairs(self) -> frozenset[tuple[int, ...]]:
@@ -106,6 +120,8 @@ class Standing:
     def _is_proven(self, rest: Residual, part: Hypothesis) -> bool:
         if part.variable == SCALE:
             return part.is_narrow and rest.odds(part) >= self.limits.named
+        if part.variable[0] == PATH and not self._is_path(part.variable):
+            return False
         return part.direct > 0 and rest.odds(part) >= self.limits.named
 
     def _extended(self, known: Known, proven: Hypothesis) -> Known:
