@@ -1,4 +1,4 @@
-"""The last sentence of an acceptance: accepted with a bandwidth and its floor, or not accepted with what is bad and how it measured.
+"""The last sentence of an acceptance: accepted with bandwidth and floor, or not accepted with what is bad and how it measured.
 
 An acceptance ends with exactly one of two sentences. A run that measured no bandwidth, or has a skipped or unknown result, is not
 accepted.
@@ -14,6 +14,7 @@ from steps.contract.verdict import Status
 from steps.report import model
 
 STAGE = "validation"
+SLURM_STAGE = "slurm_acceptance"
 LOCALISED = f"{STAGE}/localise"
 """Gate whose verdict names the node, rail, pair or path at fault; it speaks before the gates that only saw the effect."""
 _TOGETHER, _IN_NODE = "NCCL bus bandwidth over all nodes", "NCCL bus bandwidth in a node"
@@ -27,7 +28,10 @@ def is_acceptance(operation: str) -> bool:
 
 
 def sentence(report: model.Report) -> str:
-    """Return the sentence of a run that has stage validation; empty for other runs."""
+    """Return the sentence of a run that has stage validation or slurm_acceptance; empty for other runs."""
+    slurm = next((stage for stage in report.stages if stage.id == SLURM_STAGE), None)
+    if slurm is not None:
+        return _of_slurm(report, slurm)
     stage = next((stage for stage in report.stages if stage.id == STAGE), None)
     if stage is None:
         return ""
@@ -41,6 +45,16 @@ def sentence(report: model.Report) -> str:
         return f"not accepted: {value:g} {row.unit} of {row.quantity} has no floor: {NO_FLOOR}"
     accepted = _accepted(report)
     return f"accepted: {count(len(accepted), 'node')}, {value:g} {row.unit} against a floor of {row.floor:g}{_aside(report)}"
+
+
+def _of_slurm(report: model.Report, stage: model.StageReport) -> str:
+    """Return the sentence of an acceptance from a login node: the reason of its bandwidth gate, else what stopped it before."""
+    gate = next((gate for gate in stage.gates if gate.gate == f"{SLURM_STAGE}/bandwidth"), None)
+    accepted, refused = "accepted: ", "not accepted: "
+    if report.status == Status.PASS.value and gate is not None and gate.reason.startswith(accepted):
+        return gate.reason
+    reason = gate.reason if gate is not None and gate.reason.startswith(refused) else f"{refused}{stage.reason or report.sentence}"
+    return reason.partition("; next:")[0]
 
 
 NO_FLOOR = "write validation.nccl.inter_node_floor_gb_s, 0.9 × the site's measured baseline"

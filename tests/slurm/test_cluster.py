@@ -11,8 +11,8 @@ def test_jobs_run_on_distinct_nodes_and_are_accounted(cluster: SlurmCluster) -> 
     job = cluster.run("sbatch", "--parsable", "--wait", "--nodes=2", "--output=/dev/null", "--wrap", "srun true").strip()
     show = ("sacct", "--jobs", job, "--allocations", "--noheader", "--parsable2", "--format=State,ExitCode,NNodes")
     assert until(lambda: cluster.run(*show).strip() == "COMPLETED|0:0|2", 30, every=0.2), cluster.run(*show)
-    marks = cluster.run("cat", f"{configuration.PROLOG_MARK}/log", host=cluster.nodes[0]).split("\n")
-    assert f"prolog {job}" in marks
+    marks = cluster.run("ls", configuration.MARKS, host=cluster.nodes[0]).split()
+    assert f"prolog.{job}" in marks
 
 
 def test_topology_and_gres_are_those_of_the_files(cluster: SlurmCluster) -> None:

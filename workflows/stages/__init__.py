@@ -23,20 +23,25 @@ FACTORY_ORDER = ("os_prep", "rke2", "base_services", *FACTORY_STAGES)
 STACK_ORDER = ("stack_build", "stack_tree", "stack_test", "stack_publish")
 """Stage ids of the software-stack pipeline, in running order; their builders take a `StackSite`."""
 
+SLURM_ORDER = ("slurm_acceptance",)
+"""Stage ids of the acceptance of a Slurm cluster from a login node; their builders take a `SlurmLoginSite`."""
+
 PIPELINES = {
     "bring-up": ORDER,
     "operation": OPERATIONS,
     "image": IMAGE_ORDER,
     "stack": STACK_ORDER,
     "factory": FACTORY_ORDER,
+    "slurm": SLURM_ORDER,
 }
 """Pipeline → ids of its stages in running order; a factory begins with three stages of a bring-up."""
 
 UNSIMULATED = {
     "image": "faults of image builds are tested on real builds and boots (tests/boot), verdicts on cases (tests/gates)",
     "stack": "faults of stack builds are tested on real builds (tests/stack/test_*_faults.py), verdicts on cases (tests/gates)",
+    "slurm": "faults of Slurm are made on a real cluster (tests/slurm/test_faults.py), verdicts are tested on cases (tests/gates)",
 }
 """Pipelines that no rehearsal simulates → where their faults are tested."""
 
-EVERY = (*ORDER, *OPERATIONS, *IMAGE_ORDER, *FACTORY_STAGES, *STACK_ORDER)
+EVERY = (*ORDER, *OPERATIONS, *IMAGE_ORDER, *FACTORY_STAGES, *STACK_ORDER, *SLURM_ORDER)
 """Ids of the stages of all pipelines and operations."""

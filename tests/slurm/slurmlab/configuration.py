@@ -13,7 +13,8 @@ MEMORY: Final = 500
 """RealMemory of a node in MB; several nodes share the memory of this machine."""
 SHARED: Final = "/home"
 PASSWORD: Final = "only-in-a-namespace"
-PROLOG_MARK: Final = "/run/slurm-marks"
+MARKS: Final = "/run/slurm-marks"
+"""Folder on each node where prolog and epilog leave `prolog.JOBID` and `epilog.JOBID`."""
 
 _SLURM: Final = """\
 ClusterName={cluster}
@@ -79,8 +80,8 @@ CGROUP: Final = "CgroupPlugin=cgroup/v1\n"
 """Hosts have no cgroups: the plugin of version 1 starts without them, and nothing here is constrained by them."""
 PROLOG: Final = f"""\
 #!/bin/sh
-mkdir -p {PROLOG_MARK}
-echo "prolog $SLURM_JOB_ID" >> {PROLOG_MARK}/log
+mkdir -p {MARKS}
+touch "{MARKS}/prolog.$SLURM_JOB_ID"
 """
 EPILOG: Final = PROLOG.replace("prolog", "epilog")
 

@@ -13,7 +13,7 @@ import pytest
 
 import steps
 import workflows
-from workflows.stages import FACTORY_STAGES, IMAGE_ORDER, OPERATIONS, ORDER, STACK_ORDER
+from workflows.stages import FACTORY_STAGES, IMAGE_ORDER, OPERATIONS, ORDER, SLURM_ORDER, STACK_ORDER
 
 ROOT = Path(__file__).parents[3]
 CODE = [path for room in ("steps", "workflows", "playbooks") for path in sorted((ROOT / room).rglob("*.py"))]
@@ -216,9 +216,9 @@ def test_a_stage_has_one_basename_everywhere(stage: str) -> None:
     assert not [place for place in places if not (ROOT / place).exists()]
 
 
-@pytest.mark.parametrize("stage", [*IMAGE_ORDER, *STACK_ORDER])
-def test_a_stage_of_an_image_or_a_stack_has_one_basename_everywhere(stage: str) -> None:
-    """Nothing of an image or a stack is simulated, and no cluster is read: verbs ask clients."""
+@pytest.mark.parametrize("stage", [*IMAGE_ORDER, *STACK_ORDER, *SLURM_ORDER])
+def test_a_stage_without_simulation_has_one_basename_everywhere(stage: str) -> None:
+    """Nothing of an image, a stack or a login node is simulated, and no Kubernetes is read: verbs ask clients."""
     places = [
         f"workflows/stages/{stage}.py",
         f"steps/stages/{stage}/contract.py",

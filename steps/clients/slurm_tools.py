@@ -1,0 +1,101 @@
+"""Slurm's own commands on a login node: each is started without a shell, its output is bounded, and jobs carry a mark to find them.
+
+Every job that is started here has the name `JOB_NAME` and a comment with its run and the process that started it. So the jobs of
+a run that was killed are found again by anybody who starts the next one.
+"""
+
+import os
+import re
+import socket
+from pathlib import Path
+from typing import Final
+
+from msgspec import Struct
+
+from steps import timeouts
+from steps.clients import process
+from steps.clients.process import Done
+from steps.errors import BadTask, Temporary
+
+JOB_NAME: Final = "bringup-accept"
+MAX_OUTPUT: Final = 64 << 20
+_COMMENT: Final = re.compile(r"bringup (?P<run>[\w.-]+) on (?P<host>[\w.-]+) by (?P<pid>\d{1,9})/(?P<start>\d{1,20})")
+_NOT_INSTALLED: Final = 127
+
+
+class QueuedJob(Struct, frozen=True, kw_only=True):
+    """Job of this user in the queue, with the run in its comment. `alive`: the process that started it may still wait for it."""
+
+    id: str
+    run: str
+    alive: bool
+
+
+class JobPlace(Struct, frozen=True, kw_only=True):
+    """Where jobs run: partition and account (empty: the user's defaults), the folder that is their working directory, and limits.
+
+    `minutes` is the time limit of a job, `patience` how many seconds it may wait in the queue.
+    """
+
+    run: str
+    folder: str
+    partition: str = ""
+    account: str = ""
+    minutes: int = 10
+    patience: int = 120
+
+    def options(self) -> list[str]:
+        """Return the options that every job of the run has."""
+        options = [f"--job-name={JOB_NAME}", f"--comment={comment(self.run)}", f"--chdir={self.folder}", f"--time={self.minutes}"]
+        options += [f"--partition={self.partition}"] if self.partition else []
+        return options + ([f"--account={self.account}"] if self.account else [])
+
+
+def ask(*command: str, data: bytes = b"", seconds: float = timeouts.SLURM_ANSWER) -> Done:
+    """Run a command and return its result; a command that is missing or does not end gets an exit code and a sentence as `err`."""
+    try:
+        done = process.run(command, data=data, seconds=seconds)
+    except BadTask as error:
+        return Done(code=_NOT_INSTALLED, out="", err=f"{error}; install Slurm's client commands on this node")
+    except Temporary as error:
+        return Done(code=124, out="", err=str(error))
+    return Done(code=done.code, out=done.out[:MAX_OUTPUT], err=done.err[:MAX_OUTPUT])
+
+
+def comment(run: str) -> str:
+    """Return the comment of a job that this process starts for a run."""
+    return f"bringup {run} on {socket.gethostname()} by {os.getpid()}/{_start_time(os.getpid())}"
+
+
+def queued() -> tuple[QueuedJob, ...] | None:
+    """Return this user's jobs that an acceptance started; None if the queue cannot be read."""
+    done = ask("squeue", "--me", "--noheader", f"--name={JOB_NAME}", "--format=%i|%k")
+    if done.code:
+        return None
+    jobs = []
+    for line in done.out.splitlines():
+        job, _, text = line.strip().partition("|")
+        match = _COMMENT.fullmatch(text.strip())
+        if match is not None and re.fullmatch(r"[\d_\[\]%+-]+", job):
+            jobs.append(QueuedJob(id=job, run=match["run"], alive=_is_alive(match)))
+    return tuple(jobs)
+
+
+def cancel(jobs: tuple[str, ...]) -> Done:
+    """Cancel jobs by id, all of their steps included."""
+    return ask("scancel", *jobs) if jobs else Done(code=0, out="", err="")
+
+
+def _is_alive(match: re.Match[str]) -> bool:
+    """Return True if the process of a comment runs, or runs perhaps: on another login node nobody here can tell."""
+    if match["host"] != socket.gethostname():
+        return True
+    return _start_time(int(match["pid"])) == match["start"]
+
+
+def _start_time(pid: int) -> str:
+    """Return when a process started, in the kernel's ticks since boot; `0` if it is gone."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]
+    except (OSError, IndexError):
+        return "0"
