@@ -19,6 +19,8 @@ HOME_CLAIM = "slurm-home"
 """Name of the PersistentVolumeClaim of a shared /home that is made of a storage class."""
 ETC_CONFIG_MAP = "slurm-etc-slurmctld"
 """ConfigMap with further files of the /etc/slurm of SUNK's controller."""
+MARKS, MARK_SCRIPT = "/run/bringup", "zz-bringup-mark.sh"
+"""Folder of the marks in slurmd pods, as check `slurm-jobs` looks for them, and the script that leaves them."""
 TREE, ROOT = "tree", "root"
 """Names of the topology in topology.yaml, and of the switch above all leaf switches."""
 JWT_SECRET = {"name": "slurm-auth-jwt", "key": "jwt.key"}
@@ -33,6 +35,8 @@ def derived(spec: ClusterSpec) -> Object:
         "slurm_groups": [_slurm_group(spec, name) for name in groups],
         "slurm_partitions": _slurm_partitions(spec),
         "slurm_conf": _slurm_conf(spec),
+        "slurm_prolog": with_mark("prolog", spec.slurm.prolog),
+        "slurm_epilog": with_mark("epilog", spec.slurm.epilog),
         "slurm_home": volumes,
         "slurm_topology": topology_file(spec),
         "slurm_tokens": [_token(token.user, int(token.lifetime.total_seconds())) for token in spec.slurm.tokens],
@@ -154,9 +158,20 @@ def _sunk_conf(spec: ClusterSpec) -> Object:
 def script_maps(spec: ClusterSpec) -> tuple[tuple[str, str, Mapping[str, str]], ...]:
     """Return for prolog and epilog the key of SUNK's `slurmConfig.slurmd`, the name of the ConfigMap, and its scripts."""
     return (
-        ("prologConfigMap", "slurm-prolog", spec.slurm.prolog),
-        ("epilogConfigMap", "slurm-epilog", spec.slurm.epilog),
+        ("prologConfigMap", "slurm-prolog", with_mark("prolog", spec.slurm.prolog)),
+        ("epilogConfigMap", "slurm-epilog", with_mark("epilog", spec.slurm.epilog)),
     )
+
+
+def with_mark(kind: str, scripts: Mapping[str, str]) -> dict[str, str]:
+    """Return the scripts of a prolog or epilog with a last one that leaves a file by which a job sees that they ran.
+
+    Without scripts there is nothing to prove, and the result is empty. Files of the day before are removed.
+    """
+    if not scripts:
+        return {}
+    lines = ("#!/bin/sh", f'mkdir -p {MARKS} && : >"{MARKS}/{kind}.$SLURM_JOB_ID"', f"find {MARKS} -type f -mmin +1440 -delete")
+    return {**scripts, MARK_SCRIPT: "".join(f"{line}\n" for line in lines)}
 
 
 # ---- topology ------------------------------------------------------------------------------------------------------------------

@@ -79,6 +79,11 @@ class SlurmLogin(Section):
     service: Literal["ClusterIP", "NodePort", "LoadBalancer"] = Field(
         default="ClusterIP", description="Type of the Service of the login pods.", examples=["ClusterIP"]
     )
+    test_user: Annotated[str, StringConstraints(pattern=r"^[a-z_][a-z0-9_-]{0,31}$")] | None = Field(
+        default=None,
+        description="With SUNK: a plain user of the site's directory, in whose name a job is submitted as a test; default: none.",
+        examples=["alice"],
+    )
 
 
 class SlurmHome(Section):

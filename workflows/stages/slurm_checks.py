@@ -8,8 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from steps.contract.host_ranges import fold
 from steps.contract.task import Verb
 from workflows.catalog import PlannedRelease
+from workflows.catalog.slurm_values import MARKS, leaves
 from workflows.spec.cluster_spec import slurm_groups
 from workflows.spec.machines import Machine
 from workflows.stages import manifest_objects, rights
@@ -18,12 +20,13 @@ from workflows.stages.stage import Object, Rule, Site, Step, task
 SCHEDULING = "slurm/scheduling"
 JOBS_CHECK = "slurm-jobs"
 SCHEDULING_SECONDS = 900
-MARKS = "/run/bringup"
-"""Folder of slurmd pods for the marks of prolog and epilog, `MARKS` of `steps.stages.slurm.contract`."""
+CONTAINER, SYSTEM = "alpine:3.19", "Alpine"
+"""Image of the job of check `pyxis`, and a word of the name of the system in it."""
 
 
 def job_checks(site: Site, members: Sequence[Machine], *, gpus: bool) -> Iterator[str]:
     """Yield the checks of gate slurm/scheduling that this spec allows, in the order in which they are judged."""
+    slurm = site.spec.slurm
     yield "batch"
     if len(members) > 1:
         yield "two"
@@ -31,8 +34,15 @@ def job_checks(site: Site, members: Sequence[Machine], *, gpus: bool) -> Iterato
     if gpus:
         yield "gpu"
     yield "exclusive"
-    if site.spec.slurm.login.replicas:
+    yield from (kind for kind, scripts in (("prolog", slurm.prolog), ("epilog", slurm.epilog)) if scripts)
+    if slurm.home is not None:
+        yield "home"
+    if slurm.pyxis != "none":
+        yield "pyxis"
+    if slurm.login.replicas:
         yield "login"
+    if slurm.login.test_user and slurm.kind == "sunk":
+        yield "user"
     yield "restart"
 
 
@@ -121,6 +131,9 @@ def scheduling(at: CheckSite) -> Step:
         "SECONDS_TO_RUN": str(SCHEDULING_SECONDS - 120),
         "MARKS": MARKS,
         "LOGIN": f"{service}.{at.cluster.namespace}",
+        **({"SHARED_HOME": "/home"} if "home" in checks else {}),
+        **({"CONTAINER": CONTAINER} if "pyxis" in checks else {}),
+        **({"USER_NAME": str(at.site.spec.slurm.login.test_user)} if "user" in checks else {}),
     }
     script = manifest_objects.packed_script("slurm_jobs.sh")
     if at.sunk:
@@ -146,6 +159,9 @@ def scheduling(at: CheckSite) -> Step:
 
 def _expectations(at: CheckSite, checks: Sequence[str]) -> Object:
     spec = at.site.spec
+    # SUNK leaves topology.conf to the site
+    has_tree = spec.slurm.topology == "tree" and not at.sunk
+    topology = {leaf: fold(names) for leaf, names in leaves(at.members).items()} if has_tree else {}
     groups = {partition.name: list(partition.groups) for partition in spec.slurm.partitions}
     if at.sunk and not groups:  # SUNK has a partition of the name of each group of nodes
         groups = {name.replace("_", "-"): [name] for name in slurm_groups(spec)}
@@ -154,4 +170,7 @@ def _expectations(at: CheckSite, checks: Sequence[str]) -> Object:
         "partitions": groups or {"all": list(slurm_groups(spec))},
         **({"gres": at.gres} if at.gres else {}),
         **({"accounting": True} if at.accounting else {}),
+        **({"qos": [qos.name for qos in spec.slurm.qos]} if spec.slurm.qos else {}),
+        **({"topology": topology} if topology else {}),
+        **({"container": SYSTEM} if "pyxis" in checks else {}),
     }

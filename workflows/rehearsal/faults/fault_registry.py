@@ -40,7 +40,7 @@ class Fault(Struct, frozen=True, kw_only=True):
     needs: str = ""
     """A setting that the spec must have so that the fault can show, as `path=value` (`sharing.mode=mig`); empty: any spec will do.
 
-    `*` stands for any key: `hosts.*.sharing.mode=mig`.
+    `*` stands for any key, and for any value: `hosts.*.sharing.mode=mig`, `slurm.prolog.*=*`.
     """
     source: str = ""
     """The public URL or upstream issue that describes the mechanism; empty if there is none."""
@@ -55,7 +55,8 @@ class Fault(Struct, frozen=True, kw_only=True):
         if not self.needs:
             return True
         path, _, wanted = self.needs.partition("=")
-        return wanted in map(str, _settings(spec, path.split(".")))
+        values = [str(value) for value in _settings(spec, path.split("."))]
+        return bool(values) if wanted == "*" else wanted in values
 
 
 def _settings(value: Any, path: Sequence[str]) -> Iterator[Any]:

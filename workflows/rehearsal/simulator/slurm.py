@@ -5,8 +5,12 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterator
 
+import yaml
+
+from steps.contract import host_ranges
 from workflows.rehearsal.simulator import simulated_pods, slurm_job_check, slurm_srun_check, slurm_sunk
 from workflows.rehearsal.simulator.api_kinds import (
+    CONFIG_MAPS,
     DEPLOYMENTS,
     NODES,
     PODS,
@@ -163,6 +167,7 @@ def cluster(world: World, release: ChartRelease) -> None:
     if release.value("accounting.enabled", False):
         storage = release.value("accounting.storageConfig", {})
         release.put(ACCOUNTINGS, {"metadata": {"name": name}, "spec": {"storageConfig": storage}})
+    release.put(CONFIG_MAPS, {"metadata": {"name": f"{name}-config"}, "data": dict(release.value("configFiles", {}))})
     for key, values in release.value("loginsets", {}).items():
         spec = {"controllerRef": {"name": name}, "replicas": values.get("replicas", 1)}
         release.put(LOGIN_SETS, {"metadata": {"name": f"{name}-login-{key}"}, "spec": spec})
@@ -441,6 +446,26 @@ def _around(world: World, namespace: str) -> SlurmSurroundings:
     return SlurmSurroundings(
         accounting=code == 0 and not lines.rstrip().endswith("|"),
         qos=("normal",),
+        topology=_topology(world, namespace),
+        topology_file=_topology_file(world, namespace),
+        home_shared=not world.fault("slurm_home_not_shared"),
         login=any(item["metadata"]["namespace"] == namespace for item in world.objects(LOGIN_SETS)),
         memory=slurm_job_check.machine_memory(world, hosts),
     )
+
+
+def _topology_file(world: World, namespace: str) -> str:
+    """Return topology.yaml in the ConfigMap that the chart writes for its configuration files; empty without one."""
+    maps = (item for item in world.objects(CONFIG_MAPS) if item["metadata"]["namespace"] == namespace)
+    return next((str(item["data"]["topology.yaml"]) for item in maps if "topology.yaml" in (item.get("data") or {})), "")
+
+
+def _topology(world: World, namespace: str) -> dict[str, tuple[str, ...]]:
+    """Return leaf switch → nodes as slurmctld has read topology.yaml; with the fault, as it was before the last change."""
+    trees = yaml.safe_load(_topology_file(world, namespace) or "[]")
+    switches = [switch for tree in trees for switch in tree.get("tree", {}).get("switches", ()) if switch.get("nodes")]
+    leaves = {str(switch["switch"]): tuple(host_ranges.expand(str(switch["nodes"]))) for switch in switches}
+    if world.fault("slurm_topology_outdated") and len(leaves) > 1:
+        names = list(leaves)
+        return dict(zip(names, [leaves[name] for name in (*names[1:], names[0])], strict=True))
+    return leaves

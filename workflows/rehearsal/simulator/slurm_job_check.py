@@ -113,17 +113,17 @@ def _submit_jobs(run: CheckRun, first: ControlledNode, second: ControlledNode) -
         run.submit(JobRequest(check="dependency", after=run.slurm.last()))
     run.submit(JobRequest(check="steps", steps=3))
     run.submit(JobRequest(check="gpu", gpus=1, program=lambda job: _seen_gpus(run, job) == 1))
-    for _ in range(2):
-        run.submit(JobRequest(check="exclusive", where=first.name, exclusive=True, seconds=3))
+    run.submit(JobRequest(check="exclusive", where=first.name, exclusive=True, seconds=3))
+    marked = run.slurm.last()
+    run.submit(JobRequest(check="exclusive", where=first.name, exclusive=True, seconds=3))
     for _ in range(2):
         run.submit(JobRequest(check="shared", where=second.name, cpus=second.cpus, seconds=5))
     run.submit(JobRequest(check="memory", where=first.name, memory=run.around.memory.get(first.host, 0) + MACHINE_MARGIN))
     if run.wants("het"):
         run.submit(JobRequest(check="het", het=True))
         run.submit(JobRequest(check="het", het=True))
-    if run.submit(JobRequest(check="prolog", where=first.name, program=_marked("prolog"))):
-        marked = run.slurm.last()
-        run.submit(JobRequest(check="epilog", where=first.name, after=marked, seconds=2, program=_marked("epilog", marked)))
+    run.submit(JobRequest(check="prolog", where=first.name, program=_marked("prolog")))
+    run.submit(JobRequest(check="epilog", where=first.name, after=marked, seconds=2, program=_marked("epilog", marked)))
     _submit_others(run, first, second)
 
 
@@ -194,5 +194,7 @@ def faults(world: World) -> SlurmFaults:
         shares_exclusive=bool(world.fault("slurm_exclusive_ignored")),
         all_gpus=bool(world.fault("slurm_gpus_unconstrained")),
         nodes_apart=bool(world.fault("slurm_nodes_apart")),
+        no_prolog=bool(world.fault("slurm_prolog_not_run")),
+        no_epilog=bool(world.fault("slurm_epilog_not_run")),
         drains_after=frozenset(host.name for host in world.fleet if world.fault("slurm_epilog_drains", host.name)),
     )

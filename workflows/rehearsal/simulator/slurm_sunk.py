@@ -292,6 +292,8 @@ def slurm_jobs(world: World, pod: Obj, variables: Mapping[str, str]) -> PlayedOu
     around = SlurmSurroundings(
         accounting=_accounting(world, space),
         qos=("normal",),
+        home_shared=not world.fault("slurm_home_not_shared"),
+        users=frozenset() if world.fault("slurm_user_unresolved") else frozenset({variables.get("USER_NAME", "")}),
         memory=slurm_job_check.machine_memory(world, {node.name: node.host for node in nodes}),
     )
     text = slurm_job_check.report(CheckRun(slurm=slurm, around=around, variables=variables))

@@ -47,7 +47,7 @@ if [ -n "$first" ]; then {
   submit steps -N 1 -n 1 --wrap 'srun --overlap -n1 true & a=$!; srun --overlap -n1 true & b=$!; srun --overlap -n1 true && wait $a && wait $b'
   submit gpu -N 1 -n 1 --gres=gpu:1 --wrap 'seen=$(nvidia-smi -L | grep -c ^GPU)
     case $CUDA_VISIBLE_DEVICES in *,*) false;; ?*) test "$seen" -ge 1;; *) test "$seen" = 1;; esac'
-  submit exclusive -N 1 -w "$first" -n 1 --exclusive --wrap 'sleep 3'
+  marked=$(submit exclusive -N 1 -w "$first" -n 1 --exclusive --wrap 'sleep 3')
   submit exclusive -N 1 -w "$first" -n 1 --exclusive --wrap 'sleep 3'
   cpus=$(sinfo -h -N -n "${second:-$first}" -o %c | head -n 1 | tr -d +)
   submit shared -N 1 -w "${second:-$first}" -n "${cpus:-1}" --wrap 'sleep 5'
@@ -59,7 +59,7 @@ if [ -n "$first" ]; then {
     printf '#!/bin/sh\nsrun --het-group=0,1 hostname\n' >"$work/het.sh"
     sbatch --parsable $(common het) -N 1 -n 1 : $(common het) -N 1 -n 1 "$work/het.sh" >/dev/null 2>"$work/last" || refused het
   fi
-  marked=$(submit prolog -N 1 -w "$first" -n 1 --wrap "test -f $MARKS/prolog.\$SLURM_JOB_ID")
+  submit prolog -N 1 -w "$first" -n 1 --wrap "test -f $MARKS/prolog.\$SLURM_JOB_ID"
   waits='for second in 1 2 3 4 5 6 7 8 9 10; do test -f "$mark" && exit 0; sleep 1; done; exit 1'
   [ -z "$marked" ] || submit epilog -N 1 -w "$first" -n 1 --dependency="afterany:$marked" --wrap "mark=$MARKS/epilog.$marked; $waits"
   if wants user; then

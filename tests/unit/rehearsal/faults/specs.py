@@ -47,10 +47,13 @@ ssh:
     },
     "slurm.accounting.port=3306": {
         "  login: {replicas: 1}\n": "  login: {replicas: 1}\n"
-        "  accounting: {host: mariadb.slurm.svc, password: {file: ./db_password}}\n",
+        "  accounting: {host: mariadb.slurm.svc, password: {file: ./db_password}}\n"
+        "  topology: tree\n  home: {server: 10.10.0.5, path: /export/home}\n"
+        '  prolog: {10-check.sh: "#!/bin/sh\\ntrue\\n"}\n  epilog: {10-clean.sh: "#!/bin/sh\\ntrue\\n"}\n',
     },
     "slurm.kind=sunk": {
         "  kind: slinky\n": "  kind: sunk\n  repo: oci://registry.example.org/sunk\n  version: 7.3.0\n",
+        "  login: {replicas: 1}\n": "  login: {replicas: 1, test_user: alice}\n",
     },
     "fabric.mode=macvlan": {
         "  kind: infiniband": "  kind: roce",
@@ -71,6 +74,10 @@ def spec_for(needs: str) -> ClusterSpec:
     return load(text + BESIDE[needs] if needs and needs not in WITHIN else text)
 
 
+FURNISHED = ("", "slurm.accounting.port=3306", "slurm.kind=sunk")
+"""Specs that have what several faults need, so that one sweep serves them."""
+
+
 def needed(fault: Fault) -> str:
-    """Empty where the example can have this fault."""
-    return "" if fault.fits(spec_for("")) else fault.needs
+    """The first of the furnished specs that can have this fault (empty: the example), else what it needs."""
+    return next((needs for needs in FURNISHED if fault.fits(spec_for(needs))), fault.needs)

@@ -23,7 +23,7 @@ from workflows.rehearsal.simulator.control_server import ControlApi, ControlServ
 from workflows.stages.stage import Site, Stage
 
 EXAMPLE = Path(__file__).parents[4] / "workflows/examples/h200-16.yaml"
-HOSTS = {
+HOSTS: dict[str, dict[str, Any]] = {
     "servers": {"role": "server", "ranges": "cp00"},
     "gpu": {"role": "agent", "ranges": "gpu[000-002]", "gpu": True},
 }

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.unit.rehearsal.simulator.harness import Make, User
-from tests.unit.rehearsal.simulator.stage_runner import NODES, run, stage
+from tests.unit.rehearsal.simulator.stage_runner import HOSTS, NODES, run, stage
 from workflows.rehearsal.faults import slurm as faults
 from workflows.rehearsal.faults.fault_registry import Fault
 from workflows.rehearsal.simulator import api_kinds, slurm_sunk
@@ -36,13 +36,26 @@ def made() -> Stage:
     return stage("slurm", **SLURM)
 
 
+SUNK_NEEDS = ("slurm.kind=sunk", "slurm.login.test_user=alice")
+SCRIPTS = {"prolog": {"10-check.sh": "#!/bin/sh\ntrue\n"}, "epilog": {"10-clean.sh": "#!/bin/sh\ntrue\n"}}
+HOSTS_ON_LEAVES = {**HOSTS, "gpu": HOSTS["gpu"] | {"topology": {"leaf": "leaf{block:2}"}}}
+
+
 def accounted() -> Stage:
-    accounting = {"host": "mariadb.slurm.svc", "password": {"file": "./db_password"}}
-    return stage("slurm", slurm={"kind": "slinky", "accounting": accounting}, approvals=[])
+    """Slinky with all that a site may ask for: accounting, topology, a shared home, prolog and epilog."""
+    further = {
+        "accounting": {"host": "mariadb.slurm.svc", "password": {"file": "./db_password"}},
+        "topology": "tree",
+        "home": {"server": "10.10.0.5", "path": "/export/home"},
+        **SCRIPTS,
+    }
+    return stage("slurm", hosts=HOSTS_ON_LEAVES, slurm={"kind": "slinky", **further}, approvals=[])
 
 
 def sunk() -> Stage:
-    return stage("slurm", slurm={"kind": "sunk", "repo": "oci://r.example.org/sunk", "version": "7.3.0"}, approvals=[])
+    login = {"test_user": "alice"}
+    slurm = {"kind": "sunk", "repo": "oci://r.example.org/sunk", "version": "7.3.0", "login": login, **SCRIPTS}
+    return stage("slurm", slurm=slurm, approvals=[])
 
 
 def test_a_healthy_cluster_passes_every_gate_of_sunk(make: Make) -> None:
@@ -70,7 +83,7 @@ def test_a_healthy_cluster_with_accounting_passes_every_gate(make: Make) -> None
 @pytest.mark.sampled_rows(2)
 @pytest.mark.parametrize("fault", faults.FAULTS, ids=lambda fault: fault.name)
 def test_a_fault_is_caught_by_its_gate_and_by_none_before(make: Make, fault: Fault) -> None:
-    planned = {"slurm.kind=sunk": sunk, "slurm.accounting.port=3306": accounted}.get(fault.needs, made)
+    planned = sunk if fault.needs in SUNK_NEEDS else accounted if fault.needs else made
     verdicts = list(run(cluster(make, fault.name), planned()).values())
     assert all(verdict.is_pass for verdict in verdicts[:-1])
     assert verdicts[-1].gate == fault.gate, verdicts[-1]
