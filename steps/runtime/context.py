@@ -160,7 +160,7 @@ class Context:
 
     def groups(self, nodes: Iterable[str]) -> dict[str, str]:
         """Return node → host group of some nodes, if the task's expectations differ between groups; else an empty dict."""
-        if not self.task.expectations.get("pools"):
+        if not any(self.task.expectations.get(key) for key in ("pools", "partitions")):
             return {}
         chosen = set(nodes)
         return {host.name: host.group for host in self.fleet.hosts() if host.name in chosen}

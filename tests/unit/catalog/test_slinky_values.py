@@ -48,8 +48,12 @@ def test_limits_are_enforced_where_there_is_a_qos() -> None:
 
 def test_scripts_and_job_metrics() -> None:
     made = values()
-    assert made["prologScripts"] == {"10-check.sh": "#!/bin/sh\ntrue\n"}
-    assert made["epilogScripts"] == {"10-clean.sh": "#!/bin/sh\ntrue\n"}
+    for kind, name in (("prolog", "10-check.sh"), ("epilog", "10-clean.sh")):
+        scripts = made[f"{kind}Scripts"]
+        # the last script leaves the mark by which a job sees that all ran
+        assert list(scripts) == sorted(scripts) == [name, "zz-bringup-mark.sh"]
+        assert scripts[name] == "#!/bin/sh\ntrue\n"
+        assert f"/run/bringup/{kind}.$SLURM_JOB_ID" in scripts["zz-bringup-mark.sh"]
     assert made["vendor"]["nvidia"]["dcgm"]["enabled"] is True
 
 
