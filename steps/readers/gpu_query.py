@@ -76,6 +76,9 @@ def read(text: str) -> GpuQuery:
                 break
             gpus.append((match[1], {}))
             stack = []
+        elif gpus and not line.startswith("    "):
+            # every line of a GPU's section is indented: this one is of another program
+            continue
         elif match := _FIELD.match(line):
             indent = len(match["indent"])
             stack = [entry for entry in stack if entry[0] < indent]

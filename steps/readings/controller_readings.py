@@ -37,6 +37,8 @@ def read_argo_cd(captured: CapturedText, _: SiteValues) -> ToolReading:
     kind = re.search(r"\b(ComparisonError|InvalidSpecError|SyncError|UnknownError)\b", text)
     if kind:
         figures["condition"] = kind[1]
+        # Argo CD cannot compare then, and keeps the last health
+        figures |= {"sync": "Unknown"} if kind[1] == "ComparisonError" else {}
         cause = causes.classify(causes.ARGO_CD, [(kind[1], line) for line in text.splitlines()])
         line = next((line for line in text.splitlines() if "error" in line.lower() and line.strip() != kind[1]), "")
         if "anifest generation error" in text:

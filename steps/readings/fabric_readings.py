@@ -7,6 +7,7 @@ from steps.contract.plain_text import count
 from steps.contract.verdict import FailureClass
 from steps.readers import fabric_ports, pci_listing, perftest_report
 from steps.readers.fabric_ports import FabricPort
+from steps.readers.pci_listing import PciDevice
 from steps.readers.perftest_report import PerftestReport
 from steps.readings.captured_text import CapturedText
 from steps.readings.gpu_readings import STATE_GPUS
@@ -144,11 +145,17 @@ def read_lspci(captured: CapturedText, site: SiteValues) -> ToolReading:
             return failed(LSPCI, _HARDWARE, f"{number} of {wanted} {words}es on the PCI bus".replace("GPUes", "GPUs"), figures)
         if wanted is not None and number != wanted:
             return undecided(LSPCI, f"{number} instead of {wanted} of {words}, or the output is cut", figures)
-    if devices and not (devices[-1].is_whole or captured.ends_with_line):
+    if not captured.ends_with_line and not _ends_with_device(captured.text, devices):
         return undecided(LSPCI, "the last line is cut", figures)
     if site.expected_gpus is None and site.expected_nvswitches is None:
         return undecided(LSPCI, f"{count(gpus, 'GPU')}, and no number is stated", figures, next_step=STATE_GPUS)
     return passed(LSPCI, figures, f"{count(gpus, 'GPU')}, no link with fewer lanes than it has")
+
+
+def _ends_with_device(text: str, devices: tuple[PciDevice, ...]) -> bool:
+    """Return True if the last line of a listing is the whole line of its last device."""
+    last = pci_listing.read(text.rstrip().rpartition("\n")[2])
+    return bool(last) and last[0].is_whole and last[0].slot == devices[-1].slot
 
 
 def is_perftest(text: str) -> bool:

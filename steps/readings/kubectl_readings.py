@@ -276,6 +276,11 @@ def _int(text: str) -> int:
 # ---- describe ------------------------------------------------------------------------------------------------------------------
 
 _CONTAINER = re.compile(r"^  (?P<name>[a-z0-9][\w.-]*):[ \t]*$")
+_HEADING = re.compile(
+    r"^(?:System Info|Non-terminated Pods|Allocated resources|Conditions|Events|Volumes|QoS Class|Node-Selectors|Tolerations|Status"
+    r"|PodCIDRs?|Addresses|Taints|Lease|IPs?|Controlled By):"
+)
+"""Headings of a description after the sections that are read; lines of other programs may stand between."""
 _CAPACITY = re.compile(r"^(?P<section>Capacity|Allocatable):[ \t]*$")
 _RESOURCE = re.compile(r"^[ \t]+nvidia\.com/(?:gpu|mig-[\w.]+)(?:\.shared)?:[ \t]+(?P<count>\d{1,6})[ \t]*$")
 
@@ -302,7 +307,7 @@ def _of_capacity(text: str, site: SiteValues) -> ToolReading:
     for line in text.splitlines():
         if match := _CAPACITY.match(line):
             section = match["section"].lower()
-        elif not line.startswith((" ", "\t")):
+        elif _HEADING.match(line):
             section = ""
         elif section and (match := _RESOURCE.match(line)):
             amounts[section] = amounts.get(section, 0) + int(match["count"])
@@ -375,7 +380,7 @@ def _containers(text: str) -> Iterator[tuple[str, str, str]]:
             is_state = not line.lstrip().startswith("Last")
         elif is_state and (match := re.match(r"^ +Reason:[ \t]+(\w+)", line)) and not reason:
             reason = match[1]
-        elif line and not line.startswith(" "):
+        elif _HEADING.match(line):
             if name:
                 yield kind, name, reason
             name = ""

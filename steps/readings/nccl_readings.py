@@ -98,7 +98,7 @@ def _judge(log: NcclLog, extras: _Extras, site: SiteValues, *, is_whole: bool) -
     figures = _figures(log, run) | extras.figures
     if problem is not None:
         return of_finding(TOOL, problem, figures, _cause(problem, log, run, site))
-    if not is_whole and not log.ended:
+    if not is_whole:
         return undecided(TOOL, "the last line has no end: the log is cut", figures, expected="a complete log")
     if not log.runs:
         return _of_network(log.transport, site, figures)

@@ -26,6 +26,8 @@ def parse(text: str) -> list[Any]:
 def _json(text: str) -> list[Any]:
     try:
         return [msgspec.json.decode(text.encode(errors="replace"))]
+    except RecursionError:
+        return []
     except msgspec.MsgspecError:
         return _json_lines(text)
 
@@ -37,7 +39,7 @@ def _json_lines(text: str) -> list[Any]:
         if line.startswith("{") and line.rstrip().endswith("}") and len(documents) < MOST_DOCUMENTS:
             try:
                 documents.append(msgspec.json.decode(line.encode(errors="replace")))
-            except msgspec.MsgspecError:
+            except (msgspec.MsgspecError, RecursionError):
                 continue
     return documents
 

@@ -104,7 +104,7 @@ TABLE: tuple[ToolRule, ...] = (
     ToolRule(tool=_GPU.DCGM, recognises=_GPU.is_dcgm, read=_GPU.read_dcgm, ends_itself=True),
     ToolRule(tool=_FABRIC.IBSTAT, recognises=_FABRIC.is_ibstat, read=_FABRIC.read_ibstat, ends_itself=True),
     ToolRule(tool=_FABRIC.IBDEV, recognises=_FABRIC.is_ibdev2netdev, read=_FABRIC.read_ibdev2netdev),
-    ToolRule(tool=_FABRIC.PERFTEST, recognises=_FABRIC.is_perftest, read=_FABRIC.read_perftest, ends_itself=True),
+    ToolRule(tool=_FABRIC.PERFTEST, recognises=_FABRIC.is_perftest, read=_FABRIC.read_perftest),
     ToolRule(
         tool=kernel_readings.FABRIC_MANAGER, recognises=kernel_readings.is_fabric_manager, read=kernel_readings.read_fabric_manager
     ),

@@ -323,7 +323,7 @@ def _accounted(header: str, body: str) -> list[tuple[str, str]]:
 
 
 _HOST_LINE = re.compile(r"^(?:\d+: )?(?=[\w.-]*[\d.-])[A-Za-z][\w-]{0,62}(?:\.[\w-]{1,63})*$")
-_SHARE = 0.6
+_SHARE = 0.5
 
 
 def is_hostnames(text: str) -> bool:

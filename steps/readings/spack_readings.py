@@ -35,8 +35,8 @@ def read_lock(_: CapturedText, documents: list[Any], site: SiteValues) -> ToolRe
     """Return the reading of a lock file: its version is supported, and every hash that it names is in it."""
     document = documents[0]
     meta, spack = document["_meta"], document.get("spack")
-    specs = {key: spec for key, spec in _specs(document.get("concrete_specs"))}
-    roots = [root for root in _maps(document.get("roots"))]
+    specs = dict(_specs(document.get("concrete_specs")))
+    roots = _maps(document.get("roots"))
     links = [link for spec in specs.values() for link in _dependencies(spec)]
     version = meta.get("lockfile-version")
     figures: dict[str, Any] = {
@@ -117,6 +117,9 @@ def read_environment(captured: CapturedText, documents: list[Any], _: SiteValues
     if not body or specs is None:
         return undecided(ENVIRONMENT, "the environment has no specs, or the file is cut", figures)
     last = next(reversed(body), "")
-    if not captured.ends_with_line and last in ("specs", "definitions"):
-        return undecided(ENVIRONMENT, "the last line has no end, in a list of specs: the file may be cut", figures)
+    if any(value is None for value in body.values()):
+        return undecided(ENVIRONMENT, "a section is empty: the file may be cut", figures)
+    # half a name of a repository fails in Spack, half of anything else may be another thing
+    if not captured.ends_with_line and last not in ("repos", "include"):
+        return undecided(ENVIRONMENT, "the last line has no end: the file may be cut", figures)
     return passed(ENVIRONMENT, figures, f"{count(len(specs), 'spec')}, known keys")

@@ -111,7 +111,7 @@ def read_rest_nodes(text: str) -> tuple[tuple[SlurmNode, ...], tuple[str, ...]]:
     """Return nodes and errors in an answer of slurmrestd's `/slurm/vN/nodes` or `/node/NAME`, of any version."""
     try:
         document = msgspec.json.decode(text[:MAX_TEXT].encode(errors="replace"))
-    except msgspec.MsgspecError:
+    except (msgspec.MsgspecError, RecursionError):
         return (), ("no JSON",)
     if not isinstance(document, dict):
         return (), ("no JSON object",)

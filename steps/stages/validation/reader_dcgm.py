@@ -38,7 +38,7 @@ def read(text: str) -> DcgmRun | None:
 def _from_json(text: str) -> DcgmRun | None:
     try:
         document = msgspec.json.decode(text[: text.rfind("}") + 1].encode(errors="replace"))
-    except msgspec.MsgspecError:
+    except (msgspec.MsgspecError, RecursionError):
         return None
     if not isinstance(document, dict):
         return None
@@ -139,7 +139,8 @@ def _cells(text: str) -> Iterator[tuple[str, str, str]]:
     parts: list[str] = []
     for line in text.splitlines():
         section, cell = _SECTION.match(line), _CELL.match(line)
-        if section or cell is None or cell["name"]:
+        # lines of other programs may stand within a table
+        if section or (cell is None and line[:2] in ("+-", "|-", "+=", "|=")) or (cell and cell["name"]):
             if parts:
                 yield category, name, _joined(parts)
             parts = []

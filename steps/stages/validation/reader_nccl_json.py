@@ -65,7 +65,7 @@ def read(text: str) -> NcclRun | None:
     """Return the run in a JSON file; None if the text is no such file or is cut in the middle."""
     try:
         document = msgspec.json.decode(text.encode(errors="replace"), type=_Document)
-    except msgspec.MsgspecError:
+    except (msgspec.MsgspecError, RecursionError):
         return None
     rows = [_row(result) for result in document.results]
     devices = document.config.devices
