@@ -230,7 +230,7 @@ def render(
 
     A run installs all of these in the home cluster but target-rbac.yaml, which is never installed. It lists the rights that each
     task needs on the target, for review and for sites that make their own kubeconfigs. Tasks act as the user of the kubeconfig that
-    they are given.
+    they are given. With --out and Slurm, two records lie beside them: slurm-contract and workload-placement, as Markdown and YAML.
     """
     if gitops is not None:
         options = {"--only": bool(only), "--until": bool(until), "--out": out is not None, "--image": bool(image)}
@@ -243,11 +243,13 @@ def render(
     own_pipeline = pipeline_of(spec)
     build = manifests.builder(spec, own_pipeline.kind, pipeline)
     settings = manifests.installation(namespace, image, os.environ, builder)
-    files = manifests.rendered(own_pipeline.plan_of(spec, tuple(only or ()), until), build, settings).files()
+    plan = own_pipeline.plan_of(spec, tuple(only or ()), until)
+    files = manifests.rendered(plan, build, settings).files()
     if out is None:
         output.lines("---\n" + text.removeprefix("---\n") for text in files.values())
         return ExitCode.OK
     out.mkdir(parents=True, exist_ok=True)
+    files |= plan.records
     for name, text in files.items():
         (out / name).write_text(text)
     output.lines([f"wrote {', '.join(sorted(files))} to {out}"])

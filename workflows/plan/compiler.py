@@ -17,7 +17,7 @@ from steps.contract.operation import BRINGUP, NEED_RUNNING_CLUSTER, Operation, O
 from steps.contract.run_records import LEASE_SECONDS
 from steps.contract.task import Task, Verb
 from workflows import catalog as catalogs
-from workflows.plan import approvals, run_folders
+from workflows.plan import approvals, run_folders, slurm_records
 from workflows.plan.model import Plan, PlanError, Starts
 from workflows.spec import Issue, announcement_rule
 from workflows.spec.cluster_spec import ClusterSpec
@@ -110,6 +110,7 @@ def plan_site(site: Site, issues: tuple[Issue, ...], *, order: Sequence[str], on
         announce_tasks=announce_tasks,
         end_tasks=END_TASKS,
         tree=site.tree if any(step.task.verb is Verb.PUBLISH for stage in stages for step in stage.steps) else {},
+        records=slurm_records.record_files(spec, stages),
         archives={**site_roles.archives(spec.roles, stages), **_files(stages)},
         # a narrowed plan must not replace the schedule of the whole plan
         starts=None if only or until or operation != BRINGUP else starts,

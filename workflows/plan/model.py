@@ -64,6 +64,8 @@ class Plan:
     """Names of files among `secrets` that anybody may read, such as known hosts; on Argo a ConfigMap holds them, no Secret."""
     proxies: Mapping[str, str] = field(default_factory=dict)
     """Proxy variables for tasks that reach outside networks; outside the digest, because they change nothing of the work."""
+    records: Mapping[str, str] = field(default_factory=dict)
+    """File name → text of the records that `bringup render` writes for people; outside the digest."""
     untested: tuple[UntestedPart, ...] = ()
     """Tests of the planned stages that the spec rules out; the report's headline names them."""
     starts: Starts | None = None
