@@ -88,7 +88,8 @@ class _Extras:
         if "algbw" in text and _OLD_COLUMN.search(text):
             self.figures["wrong_column"] = "error (floating point), not #wrong"
         # NCCL itself ends several of its lines with three dots
-        self.is_excerpt = self.is_excerpt or _ELISION.search(text) is not None
+        if not self.is_excerpt and ("...\n" in text or "…\n" in text or text.endswith(("...", "…"))):
+            self.is_excerpt = _ELISION.search(text) is not None
 
 
 def _judge(log: NcclLog, extras: _Extras, site: SiteValues, *, is_whole: bool) -> ToolReading:

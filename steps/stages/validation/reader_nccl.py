@@ -37,6 +37,7 @@ _LINE = re.compile(
 MOST_ROWS = 100_000
 """Most rows and runs of one log that are kept, far more than any test prints."""
 _CHATTER = " NCCL INFO "
+_WORRYING = ("rror", "ailed", "ailure", "No space", "refused", "timed out", "imeout", "unreachable", "fallen", "memlock", "Xid")
 _ROW_WIDTH = 60
 """Fewest characters of a table's row; a row can end in a line of NCCL that another process wrote into it."""
 
@@ -72,10 +73,12 @@ class NcclLogReader:
     def feed(self, text: str) -> None:
         """Read one part of the log."""
         self._transport.feed(text)
-        self._errors.feed(text)
         self._end = (self._end + text)[-LAST_CHARACTERS:]
-        quiet = [line for line in text.split("\n") if not -1 < line.find(_CHATTER) < _ROW_WIDTH]
-        for match in _LINE.finditer("\n".join(quiet)):
+        quiet = "\n".join(line for line in text.split("\n") if not -1 < line.find(_CHATTER) < _ROW_WIDTH)
+        # NCCL says what goes wrong at level WARN; its other lines are most of a log and are searched only if they hold such a word
+        self._errors.learn_hosts(text)
+        self._errors.feed(text if any(word in text for word in _WORRYING) else quiet)
+        for match in _LINE.finditer(quiet):
             if self._rows < MOST_ROWS:
                 self._take(match)
 

@@ -6,8 +6,9 @@ process exited or there was a network error'`) only says that some rank ended, s
 `steps/docs/facts/acceptance.md`, Errors of NCCL.
 """
 
+import itertools
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 import msgspec
 
@@ -255,6 +256,7 @@ def read(text: str) -> tuple[ToolError, ...]:
     A peer that the log names by address only gets its host's name added, if the log has the line in which that host gives it.
     """
     search = NcclErrorSearch()
+    search.learn_hosts(text)
     search.feed(text)
     return search.errors()
 
@@ -269,15 +271,26 @@ class NcclErrorSearch:
     def feed(self, text: str) -> None:
         """Read one part of the log."""
         self._search.feed(text)
-        # every rank repeats its host's address, so most parts have no such line
-        if len(self._hosts) < MOST_ADDRESSES and ("Bootstrap" in text or " OOB " in text):
-            lines = (line for line in text.splitlines() if "Bootstrap" in line or " OOB " in line)
+
+    def learn_hosts(self, text: str) -> None:
+        """Read the lines of one part of the log in which hosts give their addresses."""
+        for needle in (" Bootstrap", " OOB "):
+            lines = itertools.islice(_lines_with(text, needle), MOST_ADDRESSES - len(self._hosts))
             matches = filter(None, map(_ADDRESS.search, lines))
             self._hosts.update((match["address"], match["host"]) for match in matches)
 
     def errors(self) -> tuple[ToolError, ...]:
         """Return the errors of all parts, the first cause first, with the names of peers."""
         return tuple(_named(error, self._hosts.get(error.peer, "")) for error in self._search.errors())
+
+
+def _lines_with(text: str, needle: str) -> Iterator[str]:
+    at = text.find(needle)
+    while at >= 0:
+        end = text.find("\n", at)
+        end = end if end >= 0 else len(text)
+        yield text[text.rfind("\n", 0, at) + 1 : end]
+        at = text.find(needle, end)
 
 
 def _named(error: ToolError, host: str) -> ToolError:
