@@ -4,14 +4,18 @@ The layer is written as a stream from the lists of files, and each file's bytes 
 exported is what was published. Owners, times and modes are fixed, so equal versions give equal bytes, with one version of zstd.
 """
 
+import fcntl
+import glob
 import hashlib
 import os
 import re
+import shutil
 import stat
 import tarfile
 import tempfile
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
 from typing import IO, Any, Final
@@ -72,8 +76,7 @@ def export(root: Path, tree: ReleaseTree, version: str, signers: tuple[str, ...]
     signed by one of `signers`; BadTask if zstd is not installed.
     """
     manifest = _verified(root, tree, version, signers)
-    with tempfile.TemporaryDirectory(prefix=f".{target.name}.", dir=target.parent) as name:
-        work = Path(name)
+    with _workspace(target) as work:
         layer = VersionLayer(root, tree, version, manifest)
         blob = oci_blobs.pack_layer(work / "layer", f"bringup stack export {manifest.name} {version}", layer.write)
         settings = _settings(manifest, tree, version)
@@ -95,6 +98,31 @@ def export(root: Path, tree: ReleaseTree, version: str, signers: tuple[str, ...]
         unpacked=layer.size,
         size=blob.size,
     )
+
+
+@contextmanager
+def _workspace(target: Path) -> Iterator[Path]:
+    """Return a hidden folder beside the target for this context, and remove those that killed exports to it left.
+
+    An export holds a lock on its folder, which ends with its process.
+    """
+    prefix = f".{target.name}.export-"
+    for left in target.parent.glob(f"{glob.escape(prefix)}*"):
+        with suppress(OSError), _locked(left):
+            shutil.rmtree(left)
+    with tempfile.TemporaryDirectory(prefix=prefix, dir=target.parent) as name, _locked(Path(name)):
+        yield Path(name)
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """Hold the lock of a folder in this context. Raises OSError if another process holds it."""
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    finally:
+        os.close(handle)
 
 
 def _verified(root: Path, tree: ReleaseTree, version: str, signers: tuple[str, ...]) -> StackManifest:

@@ -160,7 +160,7 @@ def gates() -> dict[str, str]:
 
 def words() -> tuple[str, ...]:
     """Return everything that `explain` knows: rule ids, stages, faults, gates, and the fields of all kinds of specs."""
-    faults = (fault.name for fault in (*fault_registry.faults(), *stack_faults.FAULTS))
+    faults = (*(fault.name for fault in fault_registry.faults()), *(fault.name for fault in stack_faults.FAULTS))
     paths = dict.fromkeys(entry.path for kind in KINDS for entry in fields(kind))
     return (*RULES, *EVERY, *faults, *gates(), *paths)
 
@@ -235,7 +235,8 @@ def _gate(word: str) -> list[str]:
     if word not in gates():
         return []
     stage = word.partition("/")[0]
-    faults = [fault.name for fault in (*fault_registry.faults(), *stack_faults.FAULTS) if fault.gate == word]
+    faults = [fault.name for fault in fault_registry.faults() if fault.gate == word]
+    faults += [fault.name for fault in stack_faults.FAULTS if fault.gate == word]
     lines = [f"gate {word}: {gates()[word]}", f"code: steps/stages/{stage}/gate.py, cases: tests/gates/{stage}/"]
     return lines + ([f"catches the faults {', '.join(faults)}"] if faults else [])
 

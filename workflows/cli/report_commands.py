@@ -110,7 +110,7 @@ def faults(form: Output = Format.TABLE) -> int:
         {name: getattr(fault, name, "") for name in names} | {"simulated": fault in simulated}
         for fault in (*simulated, *stack_faults.FAULTS)
     ]
-    cells = [(fault.name, fault.gate, fault.summary) for fault in (*simulated, *stack_faults.FAULTS)]
+    cells = [(str(value["name"]), str(value["gate"]), str(value["summary"])) for value in values]
     output.listing(("fault", "caught by", "what it does"), cells, values, form)
     return ExitCode.OK
 

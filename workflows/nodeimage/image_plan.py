@@ -11,15 +11,15 @@ from steps.contract.canonical import canonical, digest
 from steps.contract.task import Task, Verb
 from steps.nodeimage.contract import boot_tree, resolved_recipe, script_links
 from steps.nodeimage.contract.boot_tests import UNBOOTED, Firmware, why_not_booted
-from steps.nodeimage.contract.boot_tree import BootGroup, PublishTarget
 from steps.nodeimage.contract.resolved_recipe import MAX_BYTES, Recipe
 from steps.stages.image_standing import contract as image_standing
-from workflows.nodeimage.image_spec import SIGN_KEY, ImageSpec
+from workflows.nodeimage.image_spec import ImageSpec
+from workflows.nodeimage.publish_targets import publish_target
 from workflows.plan import approvals
 from workflows.plan.compiler import END_TASKS, OPEN_SECONDS
 from workflows.plan.model import Plan, PlanError, Starts
 from workflows.spec import announcement_rule, proxy
-from workflows.spec.publish_access import PUBLISH_KEY, PUBLISH_KNOWN_HOSTS
+from workflows.spec.publish_access import PUBLISH_KNOWN_HOSTS
 from workflows.stages import IMAGE_ORDER, image_boot, image_publish
 from workflows.stages.host_access import SecretFile, secret_file
 from workflows.stages.image_site import ImageSite
@@ -97,28 +97,6 @@ def _refuse_external_urls(site: ImageSite) -> None:
         if urls := script_links.fetched_elsewhere(kernel_arguments, url):
             problem = f"kernel arguments of {origin} have nodes fetch {', '.join(urls)}, which is not below publish.url {url}"
             raise PlanError(f"{problem}; a published tree leads nowhere else: let a service of the image fetch it")
-
-
-def publish_target(spec: ImageSpec) -> PublishTarget:
-    """Return the publish target of an image spec in the form that tasks get: folder, URL, groups, keys, SSH access."""
-    publish, ssh = spec.publish, spec.publish.ssh
-    groups = (
-        BootGroup(name=name, kernel_arguments=group.kernel_arguments, nodes=dict(group.nodes))
-        for name, group in publish.groups.items()
-    )
-    target = PublishTarget(
-        root=publish.root,
-        url=publish.url,
-        keep=publish.keep,
-        groups=tuple(groups),
-        key=SIGN_KEY if publish.sign else "",
-        signers=publish.signers,
-        report=publish.report or "",
-    )
-    if ssh is None:
-        return target
-    access = {"host": ssh.host, "user": ssh.user, "port": ssh.port, "ssh_key": PUBLISH_KEY, "known_hosts": PUBLISH_KNOWN_HOSTS}
-    return msgspec.structs.replace(target, **access)
 
 
 def _secrets(spec: ImageSpec) -> tuple[SecretFile, ...]:

@@ -14,6 +14,7 @@ from workflows.spec.fields import (
     DnsLabel,
     Duration,
     Listed,
+    PublicKey,
     SecretRef,
     Section,
     SnakeId,
@@ -24,7 +25,7 @@ from workflows.spec.governance import ApprovalPoint, ApprovalRequest
 from workflows.spec.loading import load_as
 from workflows.spec.pipeline_specs import PipelineSpec, RelativePath, stays_below
 from workflows.spec.proxy import Proxies
-from workflows.spec.publish_access import PUBLISH_KEY, PUBLISH_KNOWN_HOSTS, PublicKey, PublishSsh
+from workflows.spec.publish_access import PUBLISH_KEY, PUBLISH_KNOWN_HOSTS, PublishSsh
 from workflows.stage_names import StageName
 
 PUBLISHED: Final = "image_publish"

@@ -13,7 +13,7 @@ from typing import Final
 from msgspec.structs import replace as with_fields
 
 from steps.contract.canonical import digest_bytes
-from steps.contract.detachment import NO_FACTORY
+from steps.contract.detachment import NO_FACTORY, Factory
 from steps.softwarestack.contract import stack_input
 from steps.softwarestack.contract.stack_input import (
     BuildCacheLocation,
@@ -30,8 +30,6 @@ from workflows.softwarestack.build_graph import BuildGraph, LockError
 from workflows.softwarestack.easybuild_lock import EasyBuildLock, LockedEasyconfig
 from workflows.softwarestack.stack_plan import StackPlan
 from workflows.softwarestack.stack_spec import PACKAGE_KEY, EasyBuildSection, StackSpec
-from workflows.spec.factory_addresses import addresses
-from workflows.spec.factory_spec import load_factory
 
 EASYBUILD, SPACK = "easybuild", "spack"
 """Names of the backends."""
@@ -59,7 +57,7 @@ def resolve(spec: StackSpec, folder: Path, origin: str = "") -> ResolvedStack:
 
     Raises `LockError` for a lock or a file that cannot be used, and `SpecErrors` for the spec of a factory.
     """
-    factory = addresses(load_factory(folder / spec.factory)) if spec.factory else NO_FACTORY
+    factory = _factory(folder / spec.factory) if spec.factory else NO_FACTORY
     if spec.spack is not None:
         made = spack_resolution.resolve(spec, spec.spack, folder)
         tests, test_files = _test_files(spec, folder)
@@ -85,6 +83,14 @@ def resolve(spec: StackSpec, folder: Path, origin: str = "") -> ResolvedStack:
     stack = _input(spec, EASYBUILD, lock.easybuild, packages, lock.roots)
     stack = with_fields(stack, naming=lock.naming, reframe=tests, lock=digest_bytes(content), origin=origin, factory=factory)
     return ResolvedStack(stack=stack, graph=graph, files=_ordered(files, test_files))
+
+
+def _factory(path: Path) -> Factory:
+    """Return the hosts and folders of the factory that a spec describes. Raises `SpecErrors`."""
+    from workflows.spec.factory_addresses import addresses  # only stacks that name a factory need its models
+    from workflows.spec.factory_spec import load_factory
+
+    return addresses(load_factory(path))
 
 
 def _test_files(spec: StackSpec, folder: Path) -> tuple[tuple[StackTestFile, ...], Mapping[str, bytes]]:

@@ -14,6 +14,7 @@ from workflows.spec.fields import (
     Argument,
     Duration,
     Listed,
+    PublicKey,
     SecretRef,
     Section,
     SnakeId,
@@ -25,7 +26,6 @@ from workflows.spec.governance import ApprovalPoint, ApprovalRequest
 from workflows.spec.loading import load_as
 from workflows.spec.pipeline_specs import PipelineSpec, RelativePath
 from workflows.spec.proxy import Proxies
-from workflows.spec.publish_access import PublicKey
 from workflows.stage_names import StageName
 
 PUBLISHED: Final = "stack_publish"
@@ -225,7 +225,7 @@ class StackSpec(PipelineSpec):
     @property
     def lock_path(self) -> str:
         """Path of the lock, relative to the folder of the spec."""
-        return self.lock or ("spack.lock" if self.spack is not None else "stack.lock.json")
+        return self.lock or lock_name(is_spack=self.spack is not None)
 
     @property
     def approvals(self) -> tuple[ApprovalPoint, ...]:
@@ -275,6 +275,11 @@ class StackSpec(PipelineSpec):
         if self.sources:
             return "they have none of the folders of sources", "leave sources out: what is fetched stays in the run store"
         return None
+
+
+def lock_name(*, is_spack: bool) -> str:
+    """Return the name of a lock beside its spec if the spec names none."""
+    return "spack.lock" if is_spack else "stack.lock.json"
 
 
 def load_stack(source: Path | str) -> StackSpec:

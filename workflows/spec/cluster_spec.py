@@ -14,10 +14,10 @@ from pydantic import Field
 
 from workflows.spec.argocd_delivery import Delivery
 from workflows.spec.fields import ClusterName, DnsLabel, Listed, SecretRef, Section, SnakeId, Text
-from workflows.spec.governance import Airgap, ApprovalPoint, Override, Quorum
+from workflows.spec.governance import ApprovalPoint, Override, Quorum
 from workflows.spec.gpus import Accelerator, GpuSharing
 from workflows.spec.hosts import Hosts
-from workflows.spec.infrastructure import OsSettings, Rke2Settings, SshSettings, TargetCluster
+from workflows.spec.infrastructure import Airgap, OsSettings, Rke2Settings, SshSettings, TargetCluster
 from workflows.spec.machines import Machine, expand_groups
 from workflows.spec.platform import Fabric, SchedulerSettings
 from workflows.spec.proxy import Proxy

@@ -177,6 +177,11 @@ No part of the URL can be taken for a command option or for an Argo template.
 """
 
 GitRef = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._/+-]{0,199}$")]
+PublicKey = Annotated[
+    str,
+    StringConstraints(pattern=r"^(ssh-ed25519|ecdsa-sha2-\S+|ssh-rsa|sk-\S+) [A-Za-z0-9+/=]+( [^\n]{0,200})?$", max_length=2000),
+]
+"""An SSH public key in the form of a line of authorized_keys without options."""
 
 
 def over_ssh(url: str) -> bool:

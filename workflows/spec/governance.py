@@ -15,11 +15,9 @@ from workflows.spec.fields import (
     Listed,
     SecretRef,
     Section,
-    SnakeId,
     Url,
     problem,
 )
-from workflows.spec.infrastructure import Registry
 from workflows.stage_names import StageName
 
 _SHARE = re.compile(r"(?:(all)|([1-9]\d{0,5})|([1-9]\d{0,5})/([1-9]\d{0,5})|(\d{1,3}(?:\.\d{1,2})?)%)\Z")
@@ -203,26 +201,3 @@ class Override(Section):
     values: Mapping[str, Any] = Field(
         default={}, description="Helm values, merged over those of the catalog.", examples=[{"dcgm": {"enabled": True}}]
     )
-
-
-class Airgap(Section):
-    """Section `airgap` of a spec: mirrors of images and charts for a site without internet."""
-
-    registry: Registry = Field(description="Registry that holds every image.", examples=["registry.example.org:5000"])
-    charts: Url = Field(description="Repository that holds every chart.", examples=["oci://registry.example.org:5000/charts"])
-    digests: Mapping[SnakeId, Digest] = Field(
-        default={},
-        description="Chart digest by component; every chart needs one here or in overrides.",
-        examples=[{"gpu_operator": "sha256:" + "0" * 64}],
-    )
-
-    @model_validator(mode="before")
-    @classmethod
-    def _no_ca(cls, data: Any) -> Any:
-        if isinstance(data, Mapping) and "ca" in data:
-            raise problem(
-                "nothing that pulls charts or images from the mirror reads ca",
-                "remove it, and have a CA that hosts and pods trust sign the mirror's certificate; where Argo CD delivers, "
-                "the charts' server may be given in overrides: {argo_cd: {values: {configs: {tls: {certificates: {HOST: PEM}}}}}}",
-            )
-        return data

@@ -1,12 +1,12 @@
 """The infrastructure sections of a spec: target cluster, SSH access, operating system and RKE2."""
 
 from collections.abc import Mapping
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, StringConstraints, model_validator
 
 from workflows.spec import rke2_parts
-from workflows.spec.fields import AbsolutePath, Argument, Listed, OneOrMore, SecretRef, Section, Url, problem
+from workflows.spec.fields import AbsolutePath, Argument, Digest, Listed, OneOrMore, SecretRef, Section, SnakeId, Url, problem
 from workflows.spec.hosts import Address, ApiServer, Cidr4, JumpHosts, SshPort, SshProxy, SshUser
 from workflows.spec.node import (
     Dns,
@@ -323,3 +323,26 @@ class Rke2Settings(Section):
         description="Folder on each machine with the release files, for machines without internet; default: files are downloaded.",
         examples=["/srv/rke2"],
     )
+
+
+class Airgap(Section):
+    """Section `airgap` of a spec: mirrors of images and charts for a site without internet."""
+
+    registry: Registry = Field(description="Registry that holds every image.", examples=["registry.example.org:5000"])
+    charts: Url = Field(description="Repository that holds every chart.", examples=["oci://registry.example.org:5000/charts"])
+    digests: Mapping[SnakeId, Digest] = Field(
+        default={},
+        description="Chart digest by component; every chart needs one here or in overrides.",
+        examples=[{"gpu_operator": "sha256:" + "0" * 64}],
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _no_ca(cls, data: Any) -> Any:
+        if isinstance(data, Mapping) and "ca" in data:
+            raise problem(
+                "nothing that pulls charts or images from the mirror reads ca",
+                "remove it, and have a CA that hosts and pods trust sign the mirror's certificate; where Argo CD delivers, "
+                "the charts' server may be given in overrides: {argo_cd: {values: {configs: {tls: {certificates: {HOST: PEM}}}}}}",
+            )
+        return data

@@ -1,19 +1,12 @@
-"""Access of a spec to the host that serves its published results, and public keys whose signatures count."""
+"""Access of a spec to the host that serves its published results."""
 
-from typing import Annotated
-
-from pydantic import Field, StringConstraints
+from pydantic import Field
 
 from workflows.spec.fields import Argument, SecretRef, Section
 from workflows.spec.hosts import Address, SshPort, SshUser
 
 PUBLISH_KEY, PUBLISH_KNOWN_HOSTS = "publish_ssh_key", "publish_known_hosts"
 """Names of files in the secrets folder: the SSH key for the host of published results, and that host's public key."""
-
-PublicKey = Annotated[
-    str,
-    StringConstraints(pattern=r"^(ssh-ed25519|ecdsa-sha2-\S+|ssh-rsa|sk-\S+) [A-Za-z0-9+/=]+( [^\n]{0,200})?$", max_length=2000),
-]
 
 
 class PublishSsh(Section):

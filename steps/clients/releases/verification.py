@@ -16,7 +16,7 @@ def tree_problems(kind: ReleaseKind, tree: ReleaseTree, signers: tuple[str, ...]
 
     With `signers` every version must be signed by one of these public keys.
     """
-    problems = [*_pointer(tree), *_history(tree)]
+    problems = [*pointer_problems(tree), *_history(tree)]
     problems += pointer_statement.problems(kind, tree, signers, required=bool(signers and tree.versions))
     problems += [*kind.tree_problems(tree), *_strays(tree)]
     for version in tree.versions:
@@ -122,7 +122,8 @@ def _modes(tree: ReleaseTree, version: str) -> Iterator[TreeProblem]:
             yield TreeProblem(place=place, why=f"has mode {mode:04o}: a web server cannot read it")
 
 
-def _pointer(tree: ReleaseTree) -> Iterator[TreeProblem]:
+def pointer_problems(tree: ReleaseTree) -> Iterator[TreeProblem]:
+    """Yield the problem of a tree whose pointer is missing, is no link, or leads to no version that is there."""
     place = tree.path(tree.layout.pointer)
     entry = tree.entries.get(place)
     if entry is None:

@@ -17,8 +17,8 @@ from steps.nodeimage.publishing.image_kind import local_tree
 from tests.unit.cli.test_ci_snippets import IMAGES
 from tests.unit.clients.published import published_trees
 from workflows.nodeimage import recipe_resolution
-from workflows.nodeimage.image_plan import publish_target
 from workflows.nodeimage.image_spec import load_image
+from workflows.nodeimage.publish_targets import publish_target
 from workflows.stages import IMAGE_ORDER
 
 SSH = '#!/bin/sh\nfor last; do :; done\nexec sh -c "$last"\n'

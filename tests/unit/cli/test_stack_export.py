@@ -1,5 +1,6 @@
 """`bringup stack export`: a published version as an OCI image of the right form, equal bytes, nothing unverified."""
 
+import fcntl
 import hashlib
 import io
 import json
@@ -244,3 +245,18 @@ def test_unusable_arguments_are_one_sentence(machine: Machine, root: Path, words
     assert (done.code, done.out) == (64, "")
     assert sentence in done.err
     assert not (machine.folder / "image.tar").exists()
+
+
+def test_what_killed_exports_left_is_removed_and_what_others_write_stays(machine: Machine, root: Path) -> None:
+    left, other, busy = (machine.folder / f".{name}" for name in ("a.tar.export-x1", "b.tar.export-x2", "a.tar.export-x3"))
+    for folder in (left, other, busy):
+        folder.mkdir()
+        (folder / "layer").write_bytes(b"a part")
+    handle = os.open(busy, os.O_RDONLY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)  # as an export at work does
+        assert machine.call("stack", "export", root, "--to", machine.folder / "a.tar").code == 0
+    finally:
+        os.close(handle)
+    assert [folder.exists() for folder in (left, other, busy)] == [False, True, True]
+    assert [path.name for path in machine.folder.iterdir() if path.name.startswith(".a.tar.export")] == [busy.name]

@@ -46,6 +46,15 @@ def test_list_says_what_is_there(machine: Machine, root: Path) -> None:
     assert done.out.count("(current)") == done.out.count("(not whole)") == 1
 
 
+def test_list_tells_a_pointer_that_leads_nowhere(machine: Machine, root: Path) -> None:
+    shutil.rmtree(root / "tools" / os.readlink(root / "tools/current"))
+    done = machine.call("stack", "list", root)
+    assert done.code == 0
+    assert "(current)" not in done.out
+    assert "warning: tools/current leads to 0002-" in done.err
+    assert "which is not there; `bringup stack rollback` to a version of the list mends it" in done.err
+
+
 def test_verify_reads_every_byte_of_versions_and_packages(machine: Machine, root: Path) -> None:
     done = machine.call("stack", "verify", root)
     assert (done.code, done.out) == (0, f"{root}: 2 versions of 1 stack with 3 packages are whole\n")

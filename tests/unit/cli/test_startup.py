@@ -11,7 +11,7 @@ import yaml
 from steps.nodeimage.contract import build_keys
 from tests.unit.clients.published.published_trees import RESULTS, image, published
 from workflows.app.images import image_specs
-from workflows.nodeimage.image_plan import publish_target
+from workflows.nodeimage.publish_targets import publish_target
 
 HEAVY = {"hera", "pydantic", "rich", "yaml", "jinja2", "urllib3", "kubernetes", "ansible_runner", "aiohttp"}
 

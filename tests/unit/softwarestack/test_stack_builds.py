@@ -1,7 +1,10 @@
 """`bringup stack build` before a run: nothing changed, nothing to build, and what cannot be built from here; `init --stack`."""
 
 import json
+import os
 import re
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,6 +13,7 @@ import yaml
 
 from steps.contract import release_layout
 from steps.contract.canonical import digest_bytes
+from steps.contract.release_layout import Switch
 from steps.softwarestack.contract import stack_input, stack_release
 from steps.softwarestack.contract.stack_input import PACKAGES, package_folder
 from steps.softwarestack.contract.stack_release import PackageContent, StackManifest
@@ -114,6 +118,73 @@ def test_other_tests_or_a_key_to_sign_with_are_a_change(machine: Machine, monkey
     signing = {"root": root, "sign": {"file": "./key"}, "signers": [KEY]}
     small_stack.write(machine.folder, publish=signing, cache=cache)
     assert not stack_builds.prepare(str(spec), StartOptions(), Wish(), 0).unchanged
+
+
+def test_a_stack_that_a_person_rolled_back_from_is_refused_before_anything_is_built(machine: Machine) -> None:
+    version = published(machine.folder)
+    other = version.with_name("0002-bbbbbbbbbbbb")
+    other.mkdir()
+    current = version.parents[1] / release_layout.CURRENT
+    current.unlink()
+    current.symlink_to(f"{release_layout.VERSIONS}/{other.name}")
+    switches = (
+        Switch(to=version.name, before=other.name, at=1.0, by="run r1"),
+        Switch(to=other.name, before=version.name, at=2.0, by="rollback by ada", rollback=True),
+    )
+    history = version.parents[1] / release_layout.HISTORY
+    history.write_bytes(b"".join(map(release_layout.history_line, switches)))
+    done = machine.call("stack", "build")
+    assert (done.code, done.out) == (64, "")
+    assert f"{version.name} was left by a rollback (by ada, 1970-01-01 00:00:02 UTC)" in done.err
+    assert "bringup stack build --again" in done.err
+    assert not machine.runs
+    switches = (*switches, Switch(to=version.name, before=other.name, at=3.0, by="rollback by ada", rollback=True))
+    history.write_bytes(b"".join(map(release_layout.history_line, switches)))
+    assert "was left by a rollback" not in machine.call("stack", "build", "--jobs-at-once", "0", "--until", "stack_view").err
+
+
+def test_a_plan_says_that_its_lock_is_stale(machine: Machine) -> None:
+    spec = machine.folder / "stack.yaml"
+    assert json.loads(machine.call("stack", "plan", "-o", "json").out)["stale"] == ""
+    spec.write_text(spec.read_text().replace("- easyconfigs/lz4-1.0.eb", "- easyconfigs/zlib-1.0.eb"))
+    done = machine.call("stack", "plan")
+    assert done.code == 0
+    sentence = "the lock is stale, and a build would refuse it: "
+    assert f"{sentence}{machine.folder}/stack.lock.json: it was made without easyconfigs/zlib-1.0.eb" in " ".join(done.out.split())
+    assert "`bringup stack lock` makes the lock again" in " ".join(done.out.split())
+    assert json.loads(machine.call("stack", "plan", "-o", "json").out)["stale"].startswith(f"{machine.folder}/stack.lock.json: ")
+
+
+def test_missing_files_and_programs_are_told_with_all_other_errors(machine: Machine) -> None:
+    (machine.folder / "stack.lock.json").unlink()
+    (machine.folder / "easyconfigs/lz4-1.0.eb").unlink()
+    without = {"PATH": str(machine.folder)}
+    done = machine.call("validate", "stack.yaml", "-o", "json", **without)
+    issues = {issue["path"]: issue["problem"] for issue in json.loads(done.out)["issues"] if issue["severity"] == "error"}
+    assert issues.keys() == {"lock", "easybuild.easyconfigs[1]"}
+    programs = [issue["problem"] for issue in json.loads(done.out)["issues"] if issue["rule"] == "programs"]
+    assert [problem.split()[4].rstrip(",") for problem in programs] == ["zstd", "bwrap"]
+    spec = machine.folder / "stack.yaml"
+    spec.write_text(spec.read_text() + "jobs: 0\n")
+    done = machine.call("validate", "stack.yaml", "-o", "json")
+    assert {issue["path"] for issue in json.loads(done.out)["issues"]} >= {"jobs", "lock"}
+    assert done.code == 64
+
+
+def test_an_unchanged_stack_needs_no_models_of_clusters_and_nothing_that_renders(machine: Machine) -> None:
+    published(machine.folder)
+    code = """
+import sys
+from workflows.cli.main import run
+assert run(["stack", "build"]) == 0
+heavy = {"workflows.spec.cluster_spec", "workflows.catalog", "workflows.plan", "workflows.render", "hera", "jinja2", "ansible"}
+print(*sorted(heavy & set(sys.modules)), file=sys.stderr)
+"""
+    home = {**os.environ, "BRINGUP_HOME": str(machine.home), "PYTHONPATH": os.getcwd()}
+    words = [sys.executable, "-c", code]
+    done = subprocess.run(words, capture_output=True, text=True, check=True, cwd=machine.folder, env=home)
+    assert done.stdout.startswith("nothing changed: 0001-")
+    assert done.stderr.split() == []
 
 
 def test_nothing_is_built_if_the_cache_has_everything(machine: Machine) -> None:

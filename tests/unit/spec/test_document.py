@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from workflows import spec
 from workflows.spec.document import BadDocument, parse
+from workflows.spec.starter import starter
 
 
 def test_scalars_follow_yaml_1_2() -> None:
@@ -102,7 +103,7 @@ def test_a_file_that_cannot_be_read_is_an_error_of_the_spec(tmp_path: Path) -> N
 
 def test_a_byte_order_mark_is_accepted(tmp_path: Path) -> None:
     file = tmp_path / "bom.yaml"
-    file.write_bytes(b"\xef\xbb\xbf" + spec.starter().encode())
+    file.write_bytes(b"\xef\xbb\xbf" + starter().encode())
     assert spec.load(file).name == "my-cluster"
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from workflows import catalog, examples, spec
+from workflows.spec.starter import starter
 
 README = Path(examples.__file__).with_name("README.md").read_text(encoding="utf-8")
 
@@ -28,16 +29,16 @@ def test_an_example_has_the_documented_warnings_and_no_error(name: str) -> None:
 
 
 def test_the_starter_works_as_it_stands() -> None:
-    cluster = spec.load(spec.starter())
+    cluster = spec.load(starter())
     assert len(cluster.gpu_machines) == 4
     assert [issue.severity for issue in catalog.check(cluster, catalog.load())] == ["warning", "warning"]
 
 
 def test_every_line_of_the_starter_that_can_be_turned_on_works() -> None:
-    lines = spec.starter().splitlines()
+    lines = starter().splitlines()
     turned_on = [re.sub(r"^# ((?:proxy|sharing|delivery|approvals|schedule|events):| {2,})", r"\1", line) for line in lines]
     text = "\n".join(re.sub(r"^  # (registration_address|http_proxy\w*):", r"  \1:", line) for line in turned_on) + "\n"
-    assert text.count("#") < spec.starter().count("#")
+    assert text.count("#") < starter().count("#")
     cluster = spec.load(text)
     assert cluster.proxy is not None
     assert (cluster.proxy.user, cluster.ssh.http_proxy_user) == ("bringup", "bringup")

@@ -6,6 +6,7 @@ from workflows import spec
 from workflows.nodeimage import image_spec
 from workflows.softwarestack import stack_spec
 from workflows.spec.out_of_scope import find
+from workflows.spec.starter import starter
 
 FACTORY = """
 apiVersion: bringup/v1
@@ -100,4 +101,4 @@ def test_what_is_out_of_scope_is_said_in_one_sentence_each() -> None:
 @pytest.mark.parametrize("key", [key for entry in spec.OUT_OF_SCOPE for key in entry.keys])
 def test_no_key_of_ours_is_out_of_scope(key: str) -> None:
     with pytest.raises(spec.SpecErrors, match="out of scope"):
-        spec.load(spec.starter() + f"{key}: {{}}\n")
+        spec.load(starter() + f"{key}: {{}}\n")

@@ -9,6 +9,7 @@ import yaml
 
 from workflows import examples, spec
 from workflows.spec.editor_schema import KINDS
+from workflows.spec.starter import starter
 
 
 def _properties(schema: Any, here: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
@@ -49,7 +50,7 @@ def test_every_example_is_valid(name: str) -> None:
 
 
 def test_the_starter_is_valid_and_a_typo_is_not() -> None:
-    data = yaml.safe_load(spec.starter())
+    data = yaml.safe_load(starter())
     validator = jsonschema.Draft202012Validator(spec.json_schema())
     assert validator.is_valid(data)
     assert not validator.is_valid(data | {"ownr": "x"})

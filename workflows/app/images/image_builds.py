@@ -17,8 +17,8 @@ from workflows.app.images.published_trees import TreeLogin
 from workflows.app.run_options import LOCAL, Pipeline, StartOptions, UsageError, Wish
 from workflows.engines.folders import StateFolder
 from workflows.engines.run_secrets import SecretMissing
-from workflows.nodeimage.image_plan import publish_target
 from workflows.nodeimage.image_spec import PUBLISHED, ImageSpec
+from workflows.nodeimage.publish_targets import publish_target
 from workflows.plan.model import Plan
 from workflows.stages import image_boot
 

@@ -1,8 +1,11 @@
 """The pipeline of node images: load the spec, resolve the recipe, plan the run, and tell if a retry may mend a failed build."""
 
+from __future__ import annotations
+
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -11,10 +14,11 @@ from workflows.app.run_options import Pipeline, Wish
 from workflows.app.runs import build_retries
 from workflows.app.specs import sources
 from workflows.nodeimage import recipe_resolution
-from workflows.nodeimage.image_plan import compile_image
 from workflows.nodeimage.image_spec import ImageSpec
 from workflows.nodeimage.recipe_resolution import Resolved
-from workflows.plan.model import Plan
+
+if TYPE_CHECKING:
+    from workflows.plan.model import Plan
 
 
 def _read(spec: str) -> tuple[Path, ImageSpec]:
@@ -23,6 +27,8 @@ def _read(spec: str) -> tuple[Path, ImageSpec]:
 
 
 def _plan(path: Path, loaded: ImageSpec, wish: Wish, *, resolved: Resolved | None = None) -> Plan:
+    from workflows.nodeimage.image_plan import compile_image  # an image that has not changed needs no plan
+
     request = image_specs.asked(path, loaded)
     resolved = resolved or recipe_resolution.resolve(request)
     origin = recipe_origins.of(path, request, wish.source)

@@ -15,7 +15,7 @@ from workflows.app import release_trees
 from workflows.app.images import image_specs
 from workflows.app.release_trees import NoTree, OpenedTree
 from workflows.engines import run_secrets
-from workflows.nodeimage import image_plan
+from workflows.nodeimage import publish_targets
 from workflows.nodeimage.image_spec import SIGN_KEY, ImageSpec
 from workflows.spec.publish_access import PUBLISH_KEY, PUBLISH_KNOWN_HOSTS, PublishSsh
 from workflows.stages.host_access import SecretFile, secret_file
@@ -69,7 +69,7 @@ def _sign_key(path: Path) -> SecretFile | None:
 @contextmanager
 def _of_spec(path: Path, image: str, login: TreeLogin) -> Iterator[OpenedTree[PublishTarget]]:
     spec = image_specs.load(path)
-    place = replace(image_plan.publish_target(spec), key="")
+    place = replace(publish_targets.publish_target(spec), key="")
     place = replace(place, user=login.ssh_user) if place.host and login.ssh_user else place
     with tempfile.TemporaryDirectory(prefix="bringup-") as folder:
         for name, data in _secrets(spec, path.parent, login).items():

@@ -1,13 +1,19 @@
 """Find and read the file of a command's SPEC argument (a file, or the name of an example), and tell its kind."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from workflows import examples
 from workflows.nodeimage import recipe_files
-from workflows.spec import ClusterSpec, SpecError, SpecErrors, load
+from workflows.spec import SpecError, SpecErrors
 from workflows.spec.loading import read as read_document
 from workflows.spec.validation_errors import line_of
+
+if TYPE_CHECKING:
+    from workflows.spec import ClusterSpec
 
 IMAGE_SPEC, FACTORY_SPEC, STACK_SPEC = "Image", "Factory", "Stack"
 _OTHERS = {
@@ -51,6 +57,8 @@ def read(source: str) -> tuple[Path, ClusterSpec]:
 
     Raises NoSpec, or SpecErrors, with a single error for another kind.
     """
+    from workflows.spec.cluster_loading import load  # other kinds of specs need no models of clusters
+
     path = find(source)
     try:
         return path, load(path)

@@ -1,13 +1,14 @@
 """Checks before a software stack is built: no run starts if it is published already, or if it cannot be built from here."""
 
+import contextlib
 import os
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from steps.clients.releases import local_transport
 from steps.contract import release_layout
 from steps.contract.canonical import digest_bytes
 from steps.contract.exit import ExitCode
+from steps.errors import StepError
 from steps.softwarestack.contract import stack_release
 from steps.softwarestack.contract.stack_input import PACKAGES
 from steps.softwarestack.contract.stack_release import StackManifest, StackManifestError
@@ -15,7 +16,9 @@ from workflows.app.run_options import LOCAL, Pipeline, StartOptions, UsageError,
 from workflows.app.stacks import stack_pipeline
 from workflows.softwarestack.stack_resolution import ResolvedStack
 from workflows.softwarestack.stack_spec import PUBLISHED, StackSpec
-from workflows.stages import STACK_ORDER, stack_build, stack_test
+from workflows.stages import STACK_ORDER
+
+BUILD, _, TEST, _ = STACK_ORDER
 
 
 class NotBuildable(ValueError):
@@ -63,12 +66,14 @@ def prepare(spec: str, options: StartOptions, wish: Wish, at_once: int) -> Prepa
     cached = stack_pipeline.cached_here(loaded) if is_local else frozenset[str]()
     pipeline = stack_pipeline.of_stack(path, loaded, resolved, cached, at_once)
     prepared = PreparedStack(loaded=loaded, resolved=resolved, wish=wish, pipeline=pipeline)
-    if wish.until == stack_build.ID and not resolved.planned(cached).builds:
+    if wish.until == BUILD and not resolved.planned(cached).builds:
         return replace(prepared, unchanged=f"nothing to build: the build cache has all packages of {loaded.name}")
     if is_local:
         _require_cache(loaded)
     if is_local and publishes:
         _require_writable(loaded)
+        if not wish.again:
+            _require_wanted(loaded, resolved)
     return prepared
 
 
@@ -76,19 +81,35 @@ def _require_pods(path: Path, loaded: StackSpec, publishes: bool) -> None:
     """Raise NotBuildable if pods lack a folder of this machine that the spec names."""
     if publishes:
         problem = f"{path} cannot be published by pods: they have none of the folder publish.root"
-        raise NotBuildable(problem, f"build and test it there with --until {stack_test.ID}, or leave out --engine argo")
+        raise NotBuildable(problem, f"build and test it there with --until {TEST}, or leave out --engine argo")
     if reason := loaded.bound_to_machine:
         raise NotBuildable(f"{path} cannot be built in pods: {reason[0]}", reason[1])
 
 
 def _require_writable(loaded: StackSpec) -> None:
     """Raise NotBuildable if the folder that the spec publishes to is missing or may not be written."""
+    from steps.clients.releases import local_transport
+
     root = Path(loaded.publish.root)
     if not root.is_dir():
         raise NotBuildable(f"publish.root {root} is no folder of this machine", "make it, or mount what it should be")
     if folders := local_transport.unwritable(root, loaded.name, PACKAGES):
         problem = f"this user may not write to publish.root {root} ({', '.join(folders)})"
         raise NotBuildable(problem, "give this user these folders, or build as the user that has them")
+
+
+def _require_wanted(loaded: StackSpec, resolved: ResolvedStack) -> None:
+    """Raise NotBuildable if a person rolled back from this very stack: its publication would be refused after all builds."""
+    from steps.softwarestack import stack_kind
+
+    with contextlib.suppress(StepError):  # an unreadable tree is the publication's to report
+        tree = stack_kind.local_tree(Path(loaded.publish.root)).look(loaded.name)
+        manifests = {version: stack_kind.manifest_of(tree, version) for version in tree.versions}
+        alike = [version for version, manifest in manifests.items() if manifest and manifest.key == resolved.stack.key]
+        rollback = None if tree.current in alike else release_layout.abandoning_rollback(tree.history, alike)
+        if rollback is not None:
+            problem = f"{release_layout.rolled_back_sentence(rollback)}, and this lock and these settings would publish it again"
+            raise NotBuildable(problem, "correct the stack and lock again, or publish it on purpose: bringup stack build --again")
 
 
 def _require_cache(loaded: StackSpec) -> None:

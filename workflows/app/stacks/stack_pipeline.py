@@ -1,9 +1,12 @@
 """The pipeline of software stacks: load the spec, read lock and build cache, and plan the run."""
 
+from __future__ import annotations
+
 from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace as with_fields
 
@@ -11,16 +14,16 @@ from steps import __version__
 from steps.contract.revision import SpecSource
 from workflows.app.run_options import Pipeline, Wish
 from workflows.app.runs import build_retries
-from workflows.app.specs import file_origins, sources
-from workflows.app.specs.sources import NoSpec
+from workflows.app.specs import file_origins
 from workflows.app.stacks import build_durations
 from workflows.engines.folders import StateFolder
-from workflows.plan.model import Plan
 from workflows.softwarestack import stack_resolution
-from workflows.softwarestack.stack_build_plan import compile_stack
 from workflows.softwarestack.stack_resolution import ResolvedStack
 from workflows.softwarestack.stack_spec import StackSpec, load_stack
 from workflows.spec import SpecErrors
+
+if TYPE_CHECKING:
+    from workflows.plan.model import Plan
 
 CACHE = "stacks/cache"
 """Folder of the run store with the build cache of stacks whose spec names none."""
@@ -38,10 +41,14 @@ def read(spec: str) -> tuple[Path, StackSpec]:
     """Return path and content of the stack spec that an argument names. Raises NoSpec and SpecErrors."""
     path = Path(spec)
     if not path.exists():
+        from workflows.app.specs.sources import NoSpec
+
         raise NoSpec(f"{spec!r} is no file", hint="give the path of a stack spec, or write one with `bringup init --stack`")
     try:
         return path, load_stack(path)
     except SpecErrors:
+        from workflows.app.specs import sources
+
         sources.refuse_kinds(path, _OTHERS)
         raise
 
@@ -68,6 +75,8 @@ def _plan(
     cached: Iterable[str] | None = None,
     at_once: int = 0,
 ) -> Plan:
+    from workflows.softwarestack.stack_build_plan import compile_stack  # a stack that has not changed needs no plan
+
     stack = resolved or resolve(path, loaded, wish.source)
     builds = stack.planned(cached_here(loaded) if cached is None else cached, build_durations.measured_here())
     return compile_stack(loaded, stack, builds, wish.until, again=wish.again, at_once=at_once)

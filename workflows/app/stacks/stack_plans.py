@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -25,16 +25,21 @@ _KIND_BYTES: Final = 200
 
 @dataclass(frozen=True)
 class PlannedStack:
-    """A plan, and the numbers of slots for which its duration is wanted."""
+    """A plan, and the numbers of slots for which its duration is wanted.
+
+    `stale` says why a build would refuse the lock that the spec names; empty if it would not, or if only a lock was given.
+    """
 
     plan: StackPlan
     slots: tuple[int, ...]
+    stale: str = ""
 
     def summary(self) -> dict[str, Any]:
         """Return numbers of packages by what becomes of them, times in seconds, and the size of the rendered workflow in bytes."""
         plan, schedule = self.plan, self.plan.schedule
         return {
             "lock": plan.graph.source,
+            "stale": self.stale,
             "packages": len(plan.graph.nodes),
             "builds": len(plan.builds),
             "cached": len(plan.cached),
@@ -88,6 +93,8 @@ class PlannedStack:
     def sentences(self) -> Iterator[str]:
         """Yield the summary as sentences for a person."""
         facts = self.summary()
+        if self.stale:
+            yield f"the lock is stale, and a build would refuse it: {self.stale}"
         yield (
             f"{facts['builds']} builds of {facts['packages']} packages: {facts['cached']} are in the cache, {facts['externals']}"
             f" come with the system, {facts['unneeded']} are not needed"
@@ -122,7 +129,21 @@ def prepare(source: str, cache: Path | None, durations: Path | None, slots: Sequ
     name, which wins over what earlier runs on this machine measured. Raises `LockError` for unusable files, `SpecErrors` for an
     unusable spec.
     """
-    return planned(*_planned_source(Path(source)), cache, durations, slots)
+    path = Path(source)
+    graph, spec = _planned_source(path)
+    made = planned(graph, spec, cache, durations, slots)
+    return made if spec is None else replace(made, stale=_stale(spec, path))
+
+
+def _stale(spec: "StackSpec", path: Path) -> str:
+    """Return why a build of the spec would refuse its lock, with the next step; empty if it would not."""
+    from workflows.softwarestack import stack_resolution
+
+    try:
+        stack_resolution.resolve(spec, path.absolute().parent)
+    except LockError as error:
+        return f"{error}; {error.hint}"
+    return ""
 
 
 def planned(

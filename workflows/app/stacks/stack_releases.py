@@ -6,7 +6,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from steps.clients.releases import release_signatures, usage
+from steps.clients.releases import release_signatures, usage, verification
 from steps.clients.releases.release_rollback import RollbackResult
 from steps.clients.releases.release_signatures import UNKNOWN
 from steps.clients.releases.release_tree import ReleaseTree
@@ -67,11 +67,21 @@ class StackDetachment(Struct, frozen=True, kw_only=True):
     summary: str
 
 
-def versions(tree: str, stack: str) -> list[StackVersion]:
-    """Return the versions of each chosen stack, the newest first."""
+class StackList(Struct, frozen=True, kw_only=True):
+    """The versions of all chosen stacks, the newest of each first, and (place, reason) of each pointer that leads nowhere."""
+
+    versions: list[StackVersion]
+    pointers: list[tuple[str, str]]
+
+
+def listed(tree: str, stack: str) -> StackList:
+    """Return the versions of each chosen stack, and the pointers by which users find none of them."""
     with stack_trees.opened(tree, stack) as opened_tree:
+        looks = list(opened_tree.looks())
         checks = PackageChecks(Path(opened_tree.place.root), package_checks.LISTS)
-        return [row for look in opened_tree.looks() for row in _rows(look, opened_tree.place.signers, checks)]
+        rows = [row for look in looks for row in _rows(look, opened_tree.place.signers, checks)]
+    wrong = [(problem.place, problem.why) for look in looks for problem in verification.pointer_problems(look)]
+    return StackList(versions=rows, pointers=wrong)
 
 
 def verify(tree: str, stack: str, signers: tuple[str, ...]) -> StackVerification:

@@ -63,7 +63,7 @@ def show(tree: RootOf = SPEC, stack: Stack = "", form: Output = Format.TABLE) ->
     """List the published versions of stacks: which is current, since when and by whom, their packages and signatures."""
     from workflows.app.stacks import stack_releases
 
-    listed = stack_releases.versions(tree, stack)
+    listed = stack_releases.listed(tree, stack)
     cells = [
         (
             row.stack,
@@ -76,10 +76,12 @@ def show(tree: RootOf = SPEC, stack: Stack = "", form: Output = Format.TABLE) ->
             short(row.origin),
             row.signature,
         )
-        for row in listed
+        for row in listed.versions
     ]
     columns = ("stack", "version", "digest", "packages", "size", "switched to", "by", "spec", "signature")
-    output.listing(columns, cells, msgspec.to_builtins(listed), form)
+    output.listing(columns, cells, msgspec.to_builtins(listed.versions), form)
+    for place, why in listed.pointers:
+        output.note(f"warning: {place} {why}; `bringup stack rollback` to a version of the list mends it")
     return ExitCode.OK
 
 
