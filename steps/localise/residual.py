@@ -7,6 +7,7 @@ the pair are in it. Candidates are then tested directly, because a direct test n
 import itertools
 import math
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 
 from msgspec import Struct
 
@@ -14,7 +15,7 @@ from steps.localise import propagation
 from steps.localise.fabric_belief import NODE, PAIR, PAIR_FAULTS, PATH, SCALE_FAULTS, Beliefs, Variable
 from steps.localise.trials import Trial
 
-BEAM = 400
+BEAM = 3000
 """So many sets of pairs are kept while their hypotheses are halved."""
 SURE = 0.9
 """Groups alone never make a hypothesis more probable than this: they assume that there is a single fault."""
@@ -94,10 +95,12 @@ class Residual:
     def __init__(self, beliefs: Beliefs, shown: Sequence[Trial], known: Known) -> None:
         self.beliefs, self.fabric, self.known = beliefs, beliefs.fabric, known
         self.groups = [trial for trial in shown if trial.kind == "group" and not self.explains(trial.mask)]
-        self.scores = [beliefs.weight(trial) for trial in self.groups]
+        # rounded, so that a new round does not change what earlier ones halved
+        self.scores = [round(beliefs.weight(trial) * 4) / 4 for trial in self.groups]
         self.covers = self._covers()
         self.blocks = self._blocks() if "pair" in beliefs.policy.kinds else []
-        self.pairs = [self._pair(block) for block in self.blocks if block.pairs == 1]
+        pairs = [self._pair(block) for block in self.blocks if block.pairs == 1]
+        self.pairs = [pair for pair in pairs if pair.direct > beliefs.limits.cleared]
         self.others = [*self._nodes(), *self._paths(), *self._scales()]
         # weights are relative to the heaviest, because exponentials of long histories overflow
         self.shift = max([0.0, *(block.score for block in self.blocks), *(part.level for part in self.hypotheses)])
@@ -164,11 +167,8 @@ class Residual:
             fresh, common = second & ~first, second & first
             blocks += [Block(left=fresh, right=fresh, score=prior), Block(left=fresh, right=common, score=prior)]
         blocks = [block for block in blocks if block.left and block.right and block.pairs]
-        for trial, score in zip(self.groups, self.scores, strict=True):
-            blocks = [part for block in blocks for part in block.split(trial.mask, score)]
-            if len(blocks) > BEAM:
-                blocks = sorted(blocks, key=lambda block: (-block.score, block.left, block.right))[:BEAM]
-        return blocks
+        groups = tuple((trial.mask, score) for trial, score in zip(self.groups, self.scores, strict=True))
+        return list(_halved(tuple(blocks), groups))
 
     def _pair(self, block: Block) -> Hypothesis:
         nodes = tuple(sorted(trailing(part) for part in _single(block)))
@@ -207,6 +207,18 @@ class Residual:
             large = [trial.mask.bit_count() >= upto for trial in self.groups]
             field = sum(score for score, covered in zip(self.scores, large, strict=True) if covered)
             yield Hypothesis(variable=SCALE, odds=prior + field, above=above, upto=upto)
+
+
+@lru_cache(maxsize=512)
+def _halved(blocks: tuple[Block, ...], groups: tuple[tuple[int, float], ...]) -> tuple[Block, ...]:
+    """Return the most probable pairs after the outcomes of groups, each with its score. Results of earlier rounds are remembered."""
+    if not groups:
+        return blocks
+    *before, (mask, score) = groups
+    halves = [part for block in _halved(blocks, tuple(before)) for part in block.split(mask, score)]
+    if len(halves) > BEAM:
+        halves = sorted(halves, key=lambda block: (-block.score, block.left, block.right))[:BEAM]
+    return tuple(halves)
 
 
 def trailing(mask: int) -> int:

@@ -7,6 +7,7 @@ from steps.localise.fabric_belief import NODE, PAIR, PATH, RAIL, Variable
 from steps.localise.idle_rounds import IdleRound, uncleared
 from steps.localise.propagation import probability
 from steps.localise.residual import SCALE
+from steps.localise.serial_splitting import serial_round, serial_verdict
 from steps.localise.standing import Standing
 
 LIMIT = "limit of rounds or tests reached"
@@ -18,6 +19,8 @@ def next_round(history: History) -> Round:
 
     HistoryError is raised for a history that contradicts itself.
     """
+    if history.policy.mode == "serial":
+        return _limited(serial_round(history), history)
     return _planned(Standing(history), history)
 
 
@@ -26,6 +29,8 @@ def verdict(history: History) -> FaultDiagnosis:
 
     HistoryError is raised for a history that contradicts itself.
     """
+    if history.policy.mode == "serial":
+        return serial_verdict(history)
     standing = Standing(history)
     planned = _planned(standing, history)
     suspects = tuple(_suspects(standing))
@@ -56,8 +61,12 @@ def begin(layout: FabricMap, policy: Policy | None = None) -> History:
 
 
 def _planned(standing: Standing, history: History) -> Round:
+    return _limited(IdleRound(standing).plan(), history)
+
+
+def _limited(planned: Round, history: History) -> Round:
+    """Return the planned round, or an empty one if the policy's limits are reached."""
     policy, tests = history.policy, sum(len(part.tests) for part in history.rounds)
-    planned = IdleRound(standing).plan()
     if planned.tests and (len(history.rounds) >= policy.most_rounds or tests >= policy.most_tests):
         return Round(number=planned.number, purpose=LIMIT)
     return planned
