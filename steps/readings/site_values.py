@@ -39,7 +39,6 @@ class SiteValues(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     latency_ceiling_us: float | None = None
     powered_down_ok: bool | None = None
     lockfile_versions: tuple[int, ...] | None = None
-    exit: int | None = None
 
 
 class WrongSiteValue(ValueError):

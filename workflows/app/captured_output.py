@@ -78,7 +78,7 @@ def sentences(entry: ReadFile) -> Iterator[str]:
     if reading.next_step:
         yield f"  next      {reading.next_step}"
     if reading.figures:
-        yield f"  figures   {', '.join(f'{name} {_figure(value)}' for name, value in reading.figures.items())}"
+        yield f"  figures   {', '.join(f'{name} {_figure(value)}' for name, value in reading.figures.items() if value is not None)}"
 
 
 _MOST_ITEMS = 8

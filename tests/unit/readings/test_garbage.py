@@ -14,7 +14,7 @@ from tests.unit.readings.recorded_outputs import all_recorded
 SEED = random.randrange(1 << 30)
 LAVISH = site_values.parse(
     (
-        *("nodes=2", "gpu_nodes=2", "expected_gpus=8", "expected_ports=1", "expected_nvlinks=1", "busbw_floor_gbps=1", "exit=0"),
+        *("nodes=2", "gpu_nodes=2", "expected_gpus=8", "expected_ports=1", "expected_nvlinks=1", "busbw_floor_gbps=1"),
         *("bw_floor_gbit=1", "bw_floor_mbs=1", "latency_ceiling_us=1000000", "rdma_expected=true", "powered_down_ok=true"),
     )
 )
