@@ -6,7 +6,7 @@ from msgspec import Struct
 
 from steps.contract.exit import ExitCode
 from steps.contract.verdict import Verdict
-from steps.runtime import delivery_inputs, gating, trust, watching
+from steps.runtime import delivery_inputs, gating, reuse, trust, watching
 from steps.runtime.context import Context, log_line
 from steps.runtime.diagnose import diagnose
 from steps.stages.shared.kube_reader import Scope
@@ -15,7 +15,8 @@ from steps.stages.shared.kube_reader import Scope
 class Arguments(Struct, frozen=True, kw_only=True):
     """Arguments of verb wait.
 
-    `select` names the expected hosts. `decides`: a verdict that is no pass ends the task with exit code 65 (a control-plane gate),
+    `select` names the expected hosts. `stable_seconds`: a pass must have lasted so long, unless an earlier run's pass of the same
+    task still holds and this run has changed nothing. `decides`: a verdict that is no pass ends the task with exit code 65 (a control-plane gate),
     else the verdict is data for the judge. `namespaces` are searched for causes if the verdict is no pass. `passed` are tasks of
     the stage: nodes that did not pass one of them are judged, but not waited for.
     """
@@ -48,9 +49,17 @@ def run(context: Context) -> ExitCode:
         context.log_change(log_line(verdict))
         return seen, verdict
 
-    watched = watching.watch_until_decided(look, context.clock, context.task.deadline_seconds, arguments.stable_seconds)
+    stable_seconds = _stable_seconds(context, arguments, nodes)
+    watched = watching.watch_until_decided(look, context.clock, context.task.deadline_seconds, stable_seconds)
     verdict = watched.verdict
     diagnosis = () if verdict.is_pass else diagnose(context.kube, arguments.namespaces, verdict)
     context.record(verdict, observation=watched.observation, diagnosis=diagnosis)
     context.output("verdict", verdict.status.value)
     return ExitCode.OK if verdict.is_pass or not arguments.decides else ExitCode.GATE_FAILED
+
+
+def _stable_seconds(context: Context, arguments: Arguments, nodes: tuple[str, ...]) -> float:
+    """Return how long a pass must last; 0 if an earlier run's pass still holds, because nothing restarts after no change."""
+    earlier = reuse.earlier(context) if arguments.stable_seconds else None
+    is_unchanged = earlier is not None and not reuse.reason_to_repeat(context, earlier, nodes, arguments.select)
+    return 0.0 if is_unchanged else arguments.stable_seconds

@@ -53,6 +53,9 @@ def _play(lab: Lab, plan: Plan, folder: Path, done: threading.Event) -> None:
         cluster: SimulatedCluster | None = None
         while not done.wait(LOOK_SECONDS):
             shown = {host: state for host, look in looks.items() if (state := look.state()) is not None}
+            if cluster is not None and not shown:  # taken back: the next cluster has other certificates and tokens
+                stack.close()
+                cluster, known = None, {}
             if cluster is None and (kubeconfig := _kubeconfig(shown, folder)) is not None:
                 existing = ExistingServer(kubeconfig=kubeconfig)
                 cluster = stack.enter_context(simulated_cluster(folder, write_fleet(folder, plan), QUICK, existing))

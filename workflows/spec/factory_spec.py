@@ -210,6 +210,11 @@ class Rebuild(Section):
         description="Longest time of a reinstallation, all machines at once.",
         examples=["45m"],
     )
+    drain: Duration | None = Field(
+        default=None,
+        description="How long a rebuild waits for builds that run, while schedules start none; default: builds refuse it.",
+        examples=["2h"],
+    )
     copies: Annotated[tuple[SurvivingCopy, ...], Listed] = Field(
         default=(), description="Copies without which nothing is rebuilt; default: nothing in the factory must survive."
     )
@@ -221,6 +226,36 @@ class Rebuild(Section):
         description="Folder outside the factory for what is saved before it is removed.",
         examples=["/srv/bringup/diagnostics"],
     )
+
+
+class Drill(Section):
+    """Section `drill` of `factory.yaml`: hosts of production, and what must work on them without the factory."""
+
+    platform: RelativePath = Field(
+        description="Cluster spec of production, by which its hosts are reached.", examples=["clusters/h200.yaml"]
+    )
+    hosts: Annotated[tuple[DnsLabel, ...], Listed, Field(min_length=1, max_length=20)] = Field(
+        description="Hosts of that spec that are cut off.", examples=[["login01"]]
+    )
+    commands: Annotated[tuple[Text, ...], Listed, Field(max_length=50)] = Field(
+        default=(),
+        description="Lines for a login shell that must work then: they load modules and run programs.",
+        examples=[["module load gcc/14 && gcc --version"]],
+    )
+    user: Annotated[str, StringConstraints(pattern=r"^[a-z_][a-z0-9_-]{0,31}$")] = Field(
+        default="nobody", description="User of those hosts who runs the commands.", examples=["nobody"]
+    )
+    boot: Annotated[tuple[Url, ...], Listed, Field(max_length=20)] = Field(
+        default=(),
+        description="Boot scripts whose kernels and images must answer then.",
+        examples=[["http://boot.example.org/images/boot/default.ipxe"]],
+    )
+    published: Annotated[tuple[AbsolutePath, ...], Listed, Field(max_length=20)] = Field(
+        default=(),
+        description="Folders of those hosts whose files must be the same after a rebuild.",
+        examples=[["/srv/bringup/stacks"]],
+    )
+    timeout: Duration = Field(default="60s", validate_default=True, description="Time limit of one command.", examples=["60s"])
 
 
 class FactorySpec(PipelineSpec):
@@ -252,6 +287,9 @@ class FactorySpec(PipelineSpec):
         default=(), description="Released pipelines; default: none."
     )
     rebuild: Rebuild = Field(default=Rebuild(), description="How the factory is rebuilt.")
+    drill: Drill | None = Field(
+        default=None, description="What `bringup factory drill` tries on production while it is cut off; default: no drill."
+    )
 
     @model_validator(mode="after")
     def _servers(self) -> FactorySpec:

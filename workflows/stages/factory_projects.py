@@ -37,6 +37,7 @@ def build(site: FactorySite) -> Stage:
         {"projects": wanted},
         _reads(site),
         after=tuple(step.name for step in applies),
+        stable_seconds=0,
         projects=wanted,
         namespaces=list(projects),
     )

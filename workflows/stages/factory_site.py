@@ -50,16 +50,20 @@ def control_step(
     rules: tuple[Rule, ...],
     *,
     after: tuple[str, ...] = ("apply",),
+    stable_seconds: int = 10,
     **arguments: object,
 ) -> Step:
-    """Return the task that waits for gate STAGE/control after the tasks that apply; `deadline` is in seconds."""
+    """Return the task that waits for gate STAGE/control after the tasks that apply; `deadline` is in seconds.
+
+    A pass must last for `stable_seconds`: 0 for a stage without pods, whose objects do not restart.
+    """
     return Step(
         task=task(
             stage,
             "control",
             Verb.WAIT,
             deadline=deadline,
-            arguments={"gate": f"{stage}/control", "stable_seconds": 10, **arguments},
+            arguments={"gate": f"{stage}/control", "stable_seconds": stable_seconds, **arguments},
             expectations=expectations,
         ),
         after=after,

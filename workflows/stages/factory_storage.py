@@ -27,7 +27,8 @@ def build(site: FactorySite) -> Stage | None:
         Rule(groups=("",), resources=("persistentvolumeclaims",), verbs=("get",), namespaces=projects),
         *rights.DIAGNOSE,
     )
-    control = control_step(ID, DEADLINE, {"claims": claims}, reads, after=tuple(step.name for step in applies), claims=list(claims))
+    after = tuple(step.name for step in applies)
+    control = control_step(ID, DEADLINE, {"claims": claims}, reads, after=after, stable_seconds=0, claims=list(claims))
     return Stage(
         id=ID,
         title="Shared storage",

@@ -35,7 +35,7 @@ PACKAGES = (
 """Packages of a machine after its installer: enough for SSH and Python, and the two init programs."""
 
 OFFERED = ("apparmor", "chrony", "conntrack", "curl", "ethtool", "open-iscsi", "nfs-common", "pciutils", "socat")
-OFFERED += ("dnf", "firewalld", "network-manager", "rpm", "udev", "ufw")
+OFFERED += ("dnf", "firewalld", "lmod", "network-manager", "rpm", "udev", "ufw")
 """Packages that the hosts can install with apt, from a repository inside the root: they have no way to the mirror."""
 
 PROFILE = ("apparmor", "chrony", "conntrack", "curl", "ethtool", "pciutils", "socat")

@@ -7,7 +7,7 @@ import pytest
 
 from steps.contract.host_play import HostOutcome, HostStatus
 from tests.unit.factories.conftest import STARTER
-from workflows.app.factories import foreign_processes
+from workflows.app.factories import foreign_processes, host_plays
 from workflows.spec import load_factory
 
 
@@ -42,7 +42,7 @@ def test_the_play_reaches_machines_as_their_spec_says(tmp_path: Path) -> None:
     assert text.count("jump_host") == 1
     cluster = load_factory(text).cluster
     (tmp_path / "known_hosts").write_text("")
-    request = foreign_processes.request(cluster, tmp_path)
+    request = host_plays.request(cluster, tmp_path, foreign_processes.PLAYBOOK, foreign_processes.SECONDS)
     assert [host.name for host in request.hosts] == ["factory01", "factory02", "factory03", "factory04"]
     first = request.hosts[0]
     assert (first.address, first.port, first.user, first.key_path) == ("10.20.0.11", 2222, "root", str(tmp_path / "ssh_key"))

@@ -2,12 +2,13 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from steps.clients.kube.client import Kube
 from tests.unit.factories.conftest import STARTER
-from workflows.app.factories import factory_rebuild, rebuild_refusals
+from workflows.app.factories import build_drain, factory_rebuild, rebuild_refusals
 from workflows.rehearsal.apiserver.emulated_server import serve_in_thread
 from workflows.rehearsal.simulator.api_kinds import definitions
 from workflows.spec import FactorySpec, load_factory
@@ -74,3 +75,46 @@ def test_machines_are_reinstalled_by_the_sites_command(tmp_path: Path) -> None:
         factory_rebuild.reinstall(spec)
     done = sorted(path.name for path in tmp_path.glob("factory*"))
     assert done == [f"factory0{number}-10.20.0.1{number}" for number in range(1, 5)]
+
+
+def scheduled(kube: Kube, name: str, **spec: bool) -> None:
+    meta = {"name": name, "namespace": "software"}
+    kube.create({"apiVersion": API, "kind": "CronWorkflow", "metadata": meta, "spec": {"schedules": ["0 2 * * *"], **spec}})
+
+
+def suspended(kube: Kube) -> dict[str, bool]:
+    """Return name → whether it is suspended of each CronWorkflow."""
+    objects = kube.list("/apis/argoproj.io/v1alpha1/cronworkflows", dict[str, Any]) or ()
+    return {item["metadata"]["name"]: item["spec"].get("suspend", False) for item in objects}
+
+
+def test_a_drain_waits_for_builds_while_schedules_start_none(live: tuple[Path, Kube]) -> None:
+    path, kube = live
+    scheduled(kube, "nightly")
+    meta = {"name": "busy", "namespace": "software"}
+    kube.create({"apiVersion": API, "kind": "Workflow", "metadata": meta, "spec": {}, "status": {"phase": "Running"}})
+    lines: list[str] = []
+
+    def pause(_: float) -> None:
+        assert suspended(kube) == {"nightly": True}
+        kube.merge("/apis/argoproj.io/v1alpha1/namespaces/software/workflows/busy", {"status": {"phase": "Succeeded"}})
+
+    assert build_drain.drain(path, 60, lines.append, pause) == ()
+    assert lines == ["draining: 1 build run, first software/busy"]
+    assert suspended(kube) == {"nightly": True}, "the factory is removed next"
+
+
+def test_schedules_act_again_if_builds_outlast_the_drain(live: tuple[Path, Kube]) -> None:
+    path, kube = live
+    scheduled(kube, "nightly")
+    scheduled(kube, "off", suspend=True)
+    meta = {"name": "busy", "namespace": "software"}
+    kube.create({"apiVersion": API, "kind": "Workflow", "metadata": meta, "spec": {}})
+    assert build_drain.drain(path, 0, lambda _: None) == ("software/busy",)
+
+    def interrupt(_: float) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        build_drain.drain(path, 60, lambda _: None, interrupt)
+    assert suspended(kube) == {"nightly": False, "off": True}

@@ -14,7 +14,7 @@ from steps.clients.kube.client import Kube
 from steps.contract.exit import ExitCode
 from steps.contract.plain_text import count
 from steps.errors import StepError
-from workflows.app.factories import factory_pipeline, factory_runs, foreign_processes
+from workflows.app.factories import build_drain, factory_pipeline, factory_runs, foreign_processes
 from workflows.app.factories.rebuild_refusals import Refusal, refusals
 from workflows.app.run_options import StartOptions, Wish
 from workflows.app.runs.screen import Screen
@@ -73,13 +73,14 @@ class PreparedRebuild:
 def prepare(source: str, force: str, until: str = "") -> PreparedRebuild:
     """Check if a factory may be rebuilt now. `force` is the reason to end builds that run; `until` is the last stage.
 
-    Raises RebuildRefused, and PlanError for an unknown stage.
+    Builds that run are no reason if a rebuild waits for them (`rebuild.drain`). Raises RebuildRefused, and PlanError for an unknown
+    stage.
     """
     path, spec = factory_pipeline.read(source)
     factory_pipeline.plan_of(path, spec, until)  # a spec that cannot be built again must not end what there is
     kubeconfig = _kubeconfig(source)
     reasons = [reason for reason in refusals(spec, path.parent, kubeconfig) if not (force and reason.forcible)]
-    if reasons:
+    if reasons := [reason for reason in reasons if not (spec.rebuild.drain and reason.ends)]:
         raise RebuildRefused(_sentences(spec, reasons))
     return PreparedRebuild(path=path, spec=spec, kubeconfig=kubeconfig, until=until)
 
@@ -92,6 +93,21 @@ def require_idle(prepared: PreparedRebuild, force: str) -> None:
     reasons = foreign_processes.ask(prepared.spec.cluster, prepared.path.absolute().parent)
     if remaining := [reason for reason in reasons if not (force and reason.forcible)]:
         raise RebuildRefused(_sentences(prepared.spec, remaining))
+
+
+def drain(screen: Screen, prepared: PreparedRebuild, force: str) -> None:
+    """Wait until no build of the live factory runs, as long as its spec says; its schedules start none meanwhile.
+
+    With a reason to `force` nothing is waited for. Raises RebuildRefused if builds still run.
+    """
+    if prepared.kubeconfig is None or prepared.spec.rebuild.drain is None or force:
+        return
+    seconds = prepared.spec.rebuild.drain.total_seconds()
+    running = build_drain.drain(prepared.kubeconfig, seconds, lambda line: screen.lines([line]))
+    if running:
+        problem = f"{count(len(running), 'build')} still run after {seconds:.0f} s: {', '.join(running[:5])}"
+        fix = 'give rebuild.drain more time, or add --force "REASON", which ends them'
+        raise RebuildRefused(_sentences(prepared.spec, [Refusal(problem=problem, fix=fix)]))
 
 
 def _sentences(spec: FactorySpec, reasons: Sequence[Refusal]) -> str:
@@ -140,6 +156,12 @@ def save_diagnostics(spec: FactorySpec, kubeconfig: Path | None, stamp: str) -> 
         if name in _FROM_GIT:
             lines += _not_from_git(spec, name, objects)
     return lines
+
+
+def only_in_cluster(spec: FactorySpec, kubeconfig: Path) -> list[str]:
+    """Return sentences about objects of projects that the live factory has and its spec lacks. Raises StepError."""
+    kube = Kube.from_file(kubeconfig, who="factory drill")
+    return [line for kind in _FROM_GIT for line in _not_from_git(spec, kind, kube.list(SAVED[kind], dict[str, Any]) or ())]
 
 
 def _not_from_git(spec: FactorySpec, kind: str, objects: Sequence[dict[str, Any]]) -> Iterator[str]:

@@ -1,16 +1,20 @@
 """Runs of a factory from an admin's machine: build it, tell where it is, and take it down."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from msgspec import Struct
+
+from steps.clients.kube.client import Kube
 from steps.clients.store import Store
 from steps.contract import run_records
 from steps.contract.operation import Operation, OperationKind
+from steps.errors import StepError
 from steps.report import factory_phases
 from steps.report.timeline import stamp
 from workflows.app.factories.factory_pipeline import FACTORY, read
-from workflows.app.run_options import Pipeline, StartOptions, Wish
+from workflows.app.run_options import LOCAL, Pipeline, StartOptions, Wish
 from workflows.app.runs import report_assembly, run_start
 from workflows.app.runs.screen import Screen
 from workflows.engines.folders import RunFolder, StateFolder
@@ -20,6 +24,17 @@ from workflows.plan.model import Plan
 from workflows.spec import FactorySpec
 
 KUBECONFIG = "kubeconfig"
+NEWEST = "newest"
+"""Name in place of a run: the newest run of this machine that built the factory, if the same cluster answers now."""
+_KUBE_SYSTEM = "/api/v1/namespaces/kube-system"
+
+
+class _LiveIdentity(Struct, frozen=True):
+    uid: str = ""
+
+
+class _LiveNamespace(Struct, frozen=True):
+    metadata: _LiveIdentity = _LiveIdentity()
 
 
 class NoFactoryRun(ValueError):
@@ -47,7 +62,26 @@ class FactoryStatus:
 
 def up(screen: Screen, source: str, options: StartOptions, wish: Wish) -> int:
     """Build a factory from its spec, or bring it up to the spec if it exists; return the exit code."""
+    if wish.reuse == NEWEST:
+        wish = replace(wish, reuse=(_proven_run(source) if options.engine == LOCAL else "") or Wish().reuse)
     return run_start.start(screen, source, options, wish, FACTORY)
+
+
+def _proven_run(source: str) -> str:
+    """Return the newest run that built the factory, whose records hold for its cluster; empty if that cluster does not answer.
+
+    The cluster is asked here, because a run refuses to reuse records about another one: a second machine may have rebuilt it.
+    """
+    folder = _newest_run(source, real=True)
+    kubeconfig = folder.stored / "secrets" / KUBECONFIG if folder else None
+    if folder is None or kubeconfig is None or not kubeconfig.exists():
+        return ""
+    known = run_records.target_uid(folder.name, Store(folder.home.store).read)
+    try:
+        live = Kube.from_file(kubeconfig, who="factory up").get(_KUBE_SYSTEM, _LiveNamespace)
+    except StepError:
+        return ""
+    return folder.name if live is not None and known and live.metadata.uid == known else ""
 
 
 def down(screen: Screen, source: str, options: StartOptions) -> int:
@@ -62,11 +96,16 @@ def _reset_plan(_: Path, spec: FactorySpec, wish: Wish) -> Plan:
 
 def status(source: str, *, real: bool = False) -> FactoryStatus:
     """Return where a factory is, from the newest run here that built it, with `real` no rehearsal. Raises NoFactoryRun."""
-    spec, home = read(source)[1], StateFolder.of_environment()
-    folder = next((home.run(name) for name in reversed(home.runs()) if _builds(home, name, spec.name, real=real)), None)
+    folder = _newest_run(source, real=real)
     if folder is None:
-        raise NoFactoryRun(f"no run of this machine has built factory {spec.name}: bringup factory up {source}")
+        raise NoFactoryRun(f"no run of this machine has built factory {read(source)[1].name}: bringup factory up {source}")
     return _status(folder)
+
+
+def _newest_run(source: str, *, real: bool) -> RunFolder | None:
+    """Return the newest run of this machine that built the factory of a spec, with `real` no rehearsal; None if there is none."""
+    spec, home = read(source)[1], StateFolder.of_environment()
+    return next((home.run(name) for name in reversed(home.runs()) if _builds(home, name, spec.name, real=real)), None)
 
 
 def _builds(home: StateFolder, run: str, name: str, *, real: bool) -> bool:

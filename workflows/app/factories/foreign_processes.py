@@ -1,28 +1,21 @@
 """Machines of a factory on which somebody works: a slurmd, or processes of users, because of which it is not rebuilt."""
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
 from msgspec import Struct
 
-from steps.clients.ansible import playing
-from steps.clients.private_folder import private_folder
 from steps.contract import plain_text
-from steps.contract.fleet import Host
-from steps.contract.host_play import PYTHON, HostKeys, HostOutcome, HttpProxy, Jump, PlayHost, PlayRequest, through
+from steps.contract.host_play import HostOutcome
+from workflows.app.factories import host_plays
 from workflows.app.factories.rebuild_refusals import Refusal
-from workflows.engines.run_secrets import read_secrets
-from workflows.plan import run_folders
 from workflows.spec import ClusterSpec
-from workflows.stages import host_access
 
 PLAYBOOK = "host_processes"
 SECONDS = 120
 """Time limit to ask all machines; one answers within seconds."""
 _MOST_USERS = 5
-_NEEDED = (host_access.SSH_KEY, host_access.KNOWN_HOSTS, host_access.SUDO_PASSWORD, host_access.SSH_PROXY_PASSWORD)
 
 
 class HostProcesses(Struct, frozen=True):
@@ -37,50 +30,8 @@ def ask(spec: ClusterSpec, folder: Path) -> list[Refusal]:
 
     Raises SecretMissing without the SSH key, and BadTask without known host keys.
     """
-    files = [file for file in host_access.secret_files(spec) if file.name in _NEEDED]
-    with private_folder() as secrets:
-        for name, data in read_secrets(files, folder, os.environ).items():
-            (secrets / name).write_bytes(data)
-            (secrets / name).chmod(0o600)
-        (secrets / "met").mkdir()
-        return [reason for outcome in playing.play(request(spec, secrets)).hosts for reason in refusals_of(outcome)]
-
-
-def request(spec: ClusterSpec, secrets: Path) -> PlayRequest:
-    """Return the play that asks the machines of a spec; `secrets` is the folder with the files that SSH needs."""
-    password = secrets / host_access.SUDO_PASSWORD
-    known = secrets / host_access.KNOWN_HOSTS
-    return PlayRequest(
-        playbook=PLAYBOOK,
-        hosts=tuple(_play_host(spec, host, secrets) for host in run_folders.hosts(spec.machines)),
-        secret_variables={"ansible_become_password": str(password)} if spec.ssh.sudo_password else {},
-        known_hosts=str(known) if known.exists() else "",
-        host_keys=HostKeys(spec.ssh.host_key_policy.replace("_", "-")),
-        met=str(secrets / "met"),
-        post_quantum=spec.ssh.post_quantum,
-        timeout_seconds=SECONDS,
-        idle_timeout_seconds=SECONDS,
-    )
-
-
-def _play_host(spec: ClusterSpec, host: Host, secrets: Path) -> PlayHost:
-    """Return the way to a machine; its group may have a login, jump hosts and a proxy of its own."""
-    ssh, own = spec.ssh, host.variables
-    key = str(secrets / host_access.SSH_KEY) if ssh.key else ""
-    chain, url = own.get("ssh_jump") or ssh.jump_host, own.get("ssh_http_proxy") or ssh.http_proxy
-    password = str(secrets / host_access.SSH_PROXY_PASSWORD) if ssh.http_proxy_password else ""
-    proxy = HttpProxy.of(url, ssh.http_proxy_user or "", password) if url else None
-    jump, proxy = through(Jump.of(chain, key) if chain else None, proxy)
-    return PlayHost(
-        name=host.name,
-        address=host.address,
-        port=int(own.get("ssh_port", ssh.port)),
-        user=own.get("ssh_user", ssh.user),
-        key_path=key,
-        jump=jump,
-        proxy=proxy,
-        python=own.get("python", PYTHON),
-    )
+    outcomes = host_plays.play(spec, folder, PLAYBOOK, SECONDS)
+    return [reason for outcome in outcomes for reason in refusals_of(outcome)]
 
 
 def refusals_of(outcome: HostOutcome) -> Iterator[Refusal]:

@@ -23,11 +23,12 @@ _WORKFLOWS = "/apis/argoproj.io/v1alpha1/workflows"
 
 @dataclass(frozen=True, kw_only=True)
 class Refusal:
-    """A reason not to rebuild, and what to do. `forcible`: an admin with a reason may go on."""
+    """A reason not to rebuild, and what to do. `forcible`: an admin with a reason may go on. `ends`: it goes away by waiting."""
 
     problem: str
     fix: str
     forcible: bool = False
+    ends: bool = False
 
 
 class _LiveMeta(Struct, frozen=True):
@@ -92,7 +93,8 @@ def _newest(path: Path) -> float | None:
 
 def _platforms(spec: FactorySpec, folder: Path) -> Iterator[Refusal]:
     mine = {key: machine.name for machine in spec.cluster.machines for key in (machine.name, machine.address)}
-    for path in spec.rebuild.platforms:
+    drilled = (spec.drill.platform,) if spec.drill else ()
+    for path in dict.fromkeys((*spec.rebuild.platforms, *drilled)):
         platform = load(folder / path)
         shared = {mine[key] for machine in platform.machines for key in (machine.name, machine.address) if key in mine}
         if shared:
@@ -126,15 +128,19 @@ def _is_local(address: str) -> bool:
 
 def running_builds(kubeconfig: Path) -> Iterator[Refusal]:
     """Yield a refusal for Workflows that have not ended; also if the factory does not say, because it may only be cut off."""
-    fix = 'wait for their end, or add --force "REASON", which ends them'
+    fix = 'wait for their end, which rebuild.drain of the spec does, or add --force "REASON", which ends them'
     try:
-        workflows = Kube.from_file(kubeconfig, who="factory rebuild").list(_WORKFLOWS, LiveWorkflow)
+        running = unfinished(Kube.from_file(kubeconfig, who="factory rebuild"))
     except StepError as error:
+        fix = 'repair it, or add --force "REASON"'
         yield Refusal(problem=f"the factory does not say if builds run: {error}", fix=fix, forcible=True)
         return
-    running = sorted(
-        f"{item.metadata.namespace}/{item.metadata.name}" for item in workflows or () if item.status.phase not in ENDED
-    )
     if running:
         listed = ", ".join(running[:5])
-        yield Refusal(problem=f"{count(len(running), 'build')} run: {listed}", fix=fix, forcible=True)
+        yield Refusal(problem=f"{count(len(running), 'build')} run: {listed}", fix=fix, forcible=True, ends=True)
+
+
+def unfinished(kube: Kube) -> list[str]:
+    """Return the Workflows that have not ended, NAMESPACE/NAME, in order. Raises StepError."""
+    workflows = kube.list(_WORKFLOWS, LiveWorkflow) or ()
+    return sorted(f"{item.metadata.namespace}/{item.metadata.name}" for item in workflows if item.status.phase not in ENDED)

@@ -18,6 +18,10 @@ from workflows.engines.folders import StateFolder
 FactoryFile = Annotated[
     str, typer.Argument(metavar="FACTORY", help="Factory spec (factory.yaml).", autocompletion=completion.specs)
 ]
+Force = Annotated[
+    str,
+    typer.Option("--force", metavar="REASON", help="Rebuild though builds run, which end, or though a machine does not answer."),
+]
 
 
 def register(app: typer.Typer) -> None:
@@ -27,6 +31,7 @@ def register(app: typer.Typer) -> None:
     factory.command(name="status")(status)
     factory.command(name="down")(placed(down, RunOptions))
     factory.command(name="rebuild")(placed(rebuild, RunOptions))
+    factory.command(name="drill")(placed(drill, RunOptions))
     factory.command(name="timer")(timer)
     factory.command(name="detach-check")(detach_check)
     app.add_typer(factory, name="factory", help="Build, show and remove a disposable Kubernetes for builds.")
@@ -36,8 +41,13 @@ def up(
     spec: FactoryFile = "factory.yaml",
     until: Until = "",
     reuse: Annotated[
-        str, typer.Option("--reuse", help="Reuse what this earlier run proved and still holds.", autocompletion=completion.runs)
-    ] = "none",
+        str,
+        typer.Option(
+            "--reuse",
+            help="Reuse what this earlier run proved and still holds: a run, newest, or none.",
+            autocompletion=completion.runs,
+        ),
+    ] = "newest",
     *,
     place: RunOptions,
 ) -> int:
@@ -81,12 +91,7 @@ def down(
 
 def rebuild(
     spec: FactoryFile = "factory.yaml",
-    force: Annotated[
-        str,
-        typer.Option(
-            "--force", metavar="REASON", help="Rebuild though builds run, which end, or though a machine does not answer."
-        ),
-    ] = "",
+    force: Force = "",
     until: Until = "",
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
     *,
@@ -103,9 +108,42 @@ def rebuild(
     if not yes:
         _ask(prepared.question, prepared.spec.name)
     factory_rebuild.require_idle(prepared, force)
+    factory_rebuild.drain(output, prepared, force)
     if force:
         output.lines([f"forced: {force}"])
     return factory_rebuild.rebuild(output, prepared, place)
+
+
+def drill(
+    spec: FactoryFile = "factory.yaml",
+    force: Force = "",
+    until: Until = "",
+    cut_only: Annotated[bool, typer.Option("--cut-only", help="Only cut production off; nothing is rebuilt.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    *,
+    place: RunOptions,
+) -> int:
+    """Prove that production needs no factory: cut hosts off from it, try what they run, rebuild it, and report what was lost.
+
+    The section `drill` of the spec names the hosts and what must work on them. The factory is rebuilt only if all of that works.
+    """
+    from workflows.app.factories import factory_drill, factory_pipeline, factory_rebuild, production_cut
+
+    section = production_cut.drill_of(factory_pipeline.read(spec)[1])
+    if cut_only:
+        if not yes:
+            _confirm(f"drill cuts {', '.join(section.hosts)} off from the factory for some seconds")
+        return factory_drill.cut(output, spec)
+    prepared = factory_rebuild.prepare(spec, force, until)
+    if not yes:
+        _ask(
+            f"drill cuts {', '.join(section.hosts)} off from the factory for some seconds; {prepared.question}", prepared.spec.name
+        )
+    factory_rebuild.require_idle(prepared, force)
+    factory_rebuild.drain(output, prepared, force)
+    if force:
+        output.lines([f"forced: {force}"])
+    return factory_drill.drill(output, prepared, place)
 
 
 def timer(
@@ -146,6 +184,14 @@ def detach_check(
         output.lines([f"not read: {place}" for place in result.unread])
         output.lines([result.summary] if not (result.links or result.unread) else [])
     return ExitCode.GATE_FAILED if result.links or result.unread else ExitCode.OK
+
+
+def _confirm(question: str) -> None:
+    """Ask before production is touched. Raises BadParameter without a terminal, or for any answer but yes."""
+    if not sys.stdin.isatty():
+        raise typer.BadParameter(f"{question}, and nobody is here to ask: add --yes")
+    if not typer.confirm(question):
+        raise typer.BadParameter("nothing was changed")
 
 
 def _ask(question: str, name: str) -> None:

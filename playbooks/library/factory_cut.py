@@ -1,0 +1,208 @@
+#!/usr/bin/python
+"""Ansible module that cuts its host off from the machines of a factory for a trial, and reports what works meanwhile."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import socket
+import subprocess
+import time
+import urllib.request
+
+from ansible.module_utils.basic import AnsibleModule
+
+DOCUMENTATION = r"""
+module: factory_cut
+short_description: Cuts a host off from a factory, runs commands, and joins it again
+description:
+  - Adds one routing rule for each address, by which packets to it are dropped. The rules are removed at the end, and by a process
+    of its own after a while if the module is killed. Routes and firewalls of the host stay as they are.
+  - Without C(addresses) nothing is cut, and only the folders are read.
+author: [bringup]
+options:
+  addresses: {description: IP addresses of the factory., type: list, elements: str, default: []}
+  ports: {description: TCP ports by which the cut is proven., type: list, elements: int, default: []}
+  commands: {description: Lines for a login shell., type: list, elements: str, default: []}
+  user: {description: User who runs the commands., type: str, default: nobody}
+  boot: {description: URLs of boot scripts., type: list, elements: str, default: []}
+  folders: {description: Published folders whose content is told., type: list, elements: str, default: []}
+  seconds: {description: Time limit of one command., type: int, default: 60}
+"""
+
+RETURN = r"""
+observation:
+  description: 'reached: addresses with ports that answer under the cut; remaining: addresses whose rule is still there; commands,
+    boot: what failed, by command or URL, empty if it works; folders: digest of the names, sizes and links of each, empty if it is
+    missing; resolved: number of boot files that answer; took: seconds.'
+  type: dict
+"""
+
+PREFERENCE = "9877"
+"""Preference of the routing rules, before the main table at 32766; it tells which rules are ours."""
+MARGIN_SECONDS, CONNECT_SECONDS, FETCH_SECONDS = 60, 3, 20
+LARGEST_SCRIPT, MOST_SCRIPTS = 262144, 20
+URL = re.compile(r"https?://[^\s'\"|]+")
+
+
+class Cut:
+    """The routing rules that drop packets to a factory, while the context lasts."""
+
+    def __init__(self, ip: str, addresses: list[str], seconds: int) -> None:
+        self.ip, self.addresses, self.seconds = ip, addresses, seconds
+        self.watchdog = None
+
+    def __enter__(self) -> Cut:
+        """Start the process that ends the cut if this one is killed, then cut."""
+        delete = 'case "$at" in *:*) kind=-6;; *) kind=-4;; esac; "$ip" "$kind" rule del pref %s to "$at"' % PREFERENCE
+        script = 'sleep "$1"; shift; ip=$1; shift; for at; do %s; done' % delete
+        quiet = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+        words = ["/bin/sh", "-c", script, "sh", str(self.seconds), self.ip, *self.addresses]
+        self.watchdog = subprocess.Popen(words, start_new_session=True, **quiet)
+        try:
+            for address in self.addresses:
+                self._rule("add", address, "unreachable")
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Remove the rules, then end the watching process."""
+        for address in self.remaining():
+            self._rule("del", address)
+        os.killpg(self.watchdog.pid, 9)
+        self.watchdog.wait()
+
+    def remaining(self) -> list[str]:
+        """Return the addresses whose rules are there."""
+        return [address for address in self.addresses if address in self._listed(address)]
+
+    def _listed(self, address: str) -> list[str]:
+        done = subprocess.run([*self._command(address), "show", "pref", PREFERENCE], capture_output=True, text=True, check=False)
+        return done.stdout.split()
+
+    def _command(self, address: str) -> list[str]:
+        return [self.ip, "-6" if ":" in address else "-4", "rule"]
+
+    def _rule(self, verb: str, address: str, *action: str) -> None:
+        words = [*self._command(address), verb, "pref", PREFERENCE, "to", address, *action]
+        done = subprocess.run(words, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise OSError("%s: %s" % (" ".join(words), done.stderr.strip() or "no reason given"))
+
+
+def reached(addresses: list[str], ports: list[int]) -> list[str]:
+    """Return the addresses with ports to which a connection can be made."""
+    answered = []
+    for address in addresses:
+        for port in ports:
+            try:
+                socket.create_connection((address, port), CONNECT_SECONDS).close()
+            except OSError:
+                continue
+            answered.append("%s:%d" % (address, port))
+    return answered
+
+
+def failure(command: str, user: str, seconds: int) -> str:
+    """Run a line in a login shell of a user; return why it failed, empty if it did not."""
+    words = ["runuser", "-u", user, "--", "bash", "--login", "-c", command]
+    environment = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/", "LANG": "C"}
+    process = subprocess.Popen(
+        words,
+        cwd="/",
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,
+    )
+    try:
+        output = process.communicate(timeout=seconds)[0]
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, 9)
+        return "did not end within %d s" % seconds
+    lines = output.decode(errors="replace").strip().splitlines() or ["no output"]
+    return "ended with %d: %s" % (process.returncode, lines[-1][:200]) if process.returncode else ""
+
+
+def resolve(start: str) -> tuple[str, int]:
+    """Follow a boot script to the files that it loads; return what does not answer (empty: all does), and how many files do."""
+    waiting, seen, answered = [start], set(), 0
+    while waiting:
+        url = waiting.pop(0)
+        if url in seen or "${" in url:  # what the machine fills in cannot be asked for here
+            continue
+        seen.add(url)
+        is_script = url == start or url.endswith(".ipxe")
+        try:
+            request = urllib.request.Request(url, method="GET" if is_script else "HEAD")
+            with urllib.request.urlopen(request, timeout=FETCH_SECONDS) as answer:
+                text = answer.read(LARGEST_SCRIPT).decode(errors="replace") if is_script else ""
+        except (OSError, ValueError) as error:
+            return "%s: %s" % (url, error), answered
+        answered += 1
+        if is_script and len(seen) < MOST_SCRIPTS:
+            waiting += [found for line in text.splitlines() if not line.startswith("#") for found in URL.findall(line)]
+    return "", answered
+
+
+def content(folder: str) -> str:
+    """Return a digest of the names, sizes and links of a folder; empty if it is missing."""
+    if not os.path.isdir(folder):
+        return ""
+    summary = hashlib.sha256()
+    for path, folders, names in os.walk(folder):
+        folders.sort()
+        for name in sorted([*folders, *names]):
+            full = os.path.join(path, name)
+            try:
+                size = 0 if os.path.isdir(full) else os.lstat(full).st_size
+                link = os.readlink(full) if os.path.islink(full) else ""
+            except OSError:
+                size, link = -1, ""
+            summary.update(("%s\0%d\0%s\n" % (os.path.relpath(full, folder), size, link)).encode(errors="surrogateescape"))
+    return "sha256:" + summary.hexdigest()
+
+
+def observe(values: dict, ip: str) -> dict:
+    """Cut the host off, try what must work without the factory, and join it again."""
+    seen = {"reached": [], "remaining": [], "commands": {}, "boot": {}, "resolved": 0}
+    if values["addresses"]:
+        seconds = (len(values["commands"]) + len(values["boot"])) * values["seconds"] + MARGIN_SECONDS
+        with Cut(ip, values["addresses"], seconds) as cut:
+            seen["reached"] = reached(values["addresses"], values["ports"])
+            for command in values["commands"]:
+                seen["commands"][command] = failure(command, values["user"], values["seconds"])
+            for url in values["boot"]:
+                seen["boot"][url], answered = resolve(url)
+                seen["resolved"] += answered
+        seen["remaining"] = cut.remaining()
+    seen["folders"] = {folder: content(folder) for folder in values["folders"]}
+    return seen
+
+
+def main() -> None:
+    """Exit with the observation of the trial."""
+    words = {"type": "list", "elements": "str", "default": []}
+    module = AnsibleModule(
+        argument_spec={
+            **dict.fromkeys(("addresses", "commands", "boot", "folders"), words),
+            "ports": {"type": "list", "elements": "int", "default": []},
+            "user": {"type": "str", "default": "nobody"},
+            "seconds": {"type": "int", "default": 60},
+        }
+    )
+    ip = module.get_bin_path("ip", required=bool(module.params["addresses"]), opt_dirs=["/usr/sbin", "/sbin"])
+    started = time.time()
+    try:
+        observation = observe(module.params, ip)
+    except OSError as error:
+        module.fail_json(msg="the host is not cut off from the factory, and nothing was tried: %s" % error)
+    module.exit_json(changed=False, observation={**observation, "took": round(time.time() - started, 1)})
+
+
+if __name__ == "__main__":
+    main()

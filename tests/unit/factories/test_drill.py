@@ -1,0 +1,99 @@
+"""Parts of a drill: which hosts it takes, what a host's trial shows, and what a rebuild lost."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from steps.contract.host_play import HostOutcome, HostStatus
+from tests.unit.factories.conftest import STARTER
+from workflows.app.factories import factory_drill, production_cut
+from workflows.app.factories.factory_drill import Holdings
+from workflows.spec import SpecErrors, load_factory
+from workflows.spec.starter import starter
+
+HEALTHY: dict[str, Any] = {
+    "reached": [],
+    "remaining": [],
+    "commands": {"module load gcc": ""},
+    "boot": {"http://boot/gpu.ipxe": ""},
+    "resolved": 4,
+    "folders": {"/srv/stacks": "sha256:1"},
+    "took": 2.5,
+}
+
+
+def outcome(facts: dict[str, Any], message: str = "") -> production_cut.TrialOutcome:
+    status = HostStatus.FAILED if message else HostStatus.OK
+    return production_cut.outcome_of(HostOutcome(host="login01", status=status, facts=facts, message=message), is_cut=True)
+
+
+def test_a_trial_names_what_works() -> None:
+    assert outcome(HEALTHY).works == (
+        "login01: cut off from the factory for 2.5 s",
+        "login01: works without the factory: module load gcc",
+        "login01: boots without the factory: http://boot/gpu.ipxe",
+        "login01: 4 boot files answered",
+    )
+    assert outcome(HEALTHY).broken == ()
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({"reached": ["10.20.0.11:22"]}, "login01: reached 10.20.0.11:22 while it was cut off, so the trial proves nothing"),
+        ({"remaining": ["10.20.0.11"]}, "login01: is still cut off from 10.20.0.11"),
+        ({"commands": {"gcc": "ended with 127"}}, "login01: does not work without the factory: gcc: ended with 127"),
+        ({"boot": {"http://boot/x": "no route"}}, "login01: does not boot without the factory: http://boot/x: no route"),
+        ({"folders": {"/srv/stacks": ""}}, "login01: there is no folder /srv/stacks"),
+    ],
+)
+def test_a_trial_names_what_does_not_work(change: dict[str, Any], sentence: str) -> None:
+    (line,) = outcome({**HEALTHY, **change}).broken
+    assert line.startswith(sentence)
+
+
+@pytest.mark.parametrize("facts", [{}, {**HEALTHY, "resolved": "many"}])
+def test_a_host_that_does_not_say_proves_nothing(facts: dict[str, Any]) -> None:
+    assert outcome(facts, "Connection timed out").broken == ("login01: the trial has no result: Connection timed out",)
+
+
+def test_losses_are_named() -> None:
+    before = Holdings(
+        copies={"/copies": frozenset({"a", "b"})},
+        published={"login01:/srv/stacks": "sha256:1", "login01:/srv/images": "sha256:2"},
+        only_live=("only in the cluster: cronworkflows software/own",),
+    )
+    kept = Holdings(copies={"/copies": frozenset({"a", "b", "c"})}, published=before.published)
+    assert list(factory_drill.losses(before, kept)) == list(before.only_live)
+    emptied = Holdings(copies={"/copies": frozenset({"b"})}, published={"login01:/srv/stacks": "sha256:9"})
+    assert list(factory_drill.losses(before, emptied))[:3] == [
+        "1 of 2 files of /copies, first a",
+        "login01:/srv/stacks is not as it was before the rebuild",
+        "login01:/srv/images is not as it was before the rebuild",
+    ]
+
+
+def test_a_drill_needs_its_section_and_hosts_of_the_platform(tmp_path: Path) -> None:
+    with pytest.raises(production_cut.NoDrill, match="no section drill"):
+        production_cut.drill_of(load_factory(STARTER))
+    (tmp_path / "platform.yaml").write_text(starter())
+    spec = load_factory(STARTER.read_text() + "drill: {platform: platform.yaml, hosts: [nowhere01]}\n")
+    with pytest.raises(production_cut.NoDrill, match=r"names nowhere01, which platform \S+ \(platform.yaml\) does not have"):
+        production_cut.cut_off(spec, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("section", "path"),
+    [
+        ("{platform: p.yaml}", "drill.hosts"),
+        ("{platform: p.yaml, hosts: []}", "drill.hosts"),
+        ("{platform: p.yaml, hosts: [a], user: 'root; id'}", "drill.user"),
+        ("{platform: p.yaml, hosts: [a], boot: [file:///etc/passwd]}", "drill.boot"),
+        ("{platform: /etc/p.yaml, hosts: [a]}", "drill.platform"),
+    ],
+)
+def test_wrong_drills_are_refused_by_their_path(section: str, path: str) -> None:
+    with pytest.raises(SpecErrors) as refused:
+        load_factory(STARTER.read_text() + f"drill: {section}\n")
+    assert path in str(refused.value)

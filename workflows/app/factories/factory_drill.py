@@ -1,0 +1,143 @@
+"""A drill of a factory: production is cut off from it, it is thrown away and built again, and the report says what was lost."""
+
+import os
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from steps.contract.exit import ExitCode
+from steps.errors import StepError
+from workflows.app.factories import factory_pipeline, factory_rebuild, production_cut
+from workflows.app.factories.factory_rebuild import PreparedRebuild
+from workflows.app.factories.production_cut import TrialOutcome
+from workflows.app.factories.rebuild_refusals import MOST_FILES
+from workflows.app.run_options import StartOptions
+from workflows.app.runs.screen import Screen
+from workflows.spec import FactorySpec
+
+
+class DrillReport(Struct, frozen=True, kw_only=True):
+    """Report of a drill: sentences about what worked without the factory, what did not, and what was lost; times in UTC seconds."""
+
+    factory: str
+    began: float
+    ended: float
+    rebuilt: bool
+    works: tuple[str, ...]
+    broken: tuple[str, ...]
+    lost: tuple[str, ...]
+
+    @property
+    def passed(self) -> bool:
+        """Return True if production went on and nothing was lost."""
+        return not self.broken and not self.lost
+
+
+@dataclass(frozen=True, kw_only=True)
+class Holdings:
+    """What must survive a rebuild: copies (path → names of files), and folders of production (host and folder → digest).
+
+    `only_live` are sentences about objects that only the live factory has.
+    """
+
+    copies: Mapping[str, frozenset[str]]
+    published: Mapping[str, str]
+    only_live: tuple[str, ...] = ()
+
+
+def cut(screen: Screen, source: str) -> int:
+    """Cut production off from a factory that stays as it is, and return the exit code. Raises the errors of `cut_off`."""
+    path, spec = factory_pipeline.read(source)
+    began = time.time()
+    trial = production_cut.cut_off(spec, path.parent)
+    return _conclude(screen, spec, _report(spec, began, trial, rebuilt=False))
+
+
+def drill(screen: Screen, prepared: PreparedRebuild, options: StartOptions) -> int:
+    """Cut production off, rebuild the factory if production works without it, and return the exit code."""
+    spec, folder, began = prepared.spec, prepared.path.parent, time.time()
+    trial = production_cut.cut_off(spec, folder)
+    tried = _report(spec, began, trial, rebuilt=False)
+    if not tried.passed:
+        return _conclude(screen, spec, tried)
+    screen.lines(tried.works)
+    before = _holdings(prepared, trial)
+    if code := factory_rebuild.rebuild(screen, prepared, options):
+        return code
+    after = _holdings(prepared, production_cut.look(spec, folder))
+    return _conclude(screen, spec, _report(spec, began, trial, rebuilt=True, lost=tuple(losses(before, after))))
+
+
+def _report(
+    spec: FactorySpec, began: float, trial: list[TrialOutcome], *, rebuilt: bool, lost: tuple[str, ...] = ()
+) -> DrillReport:
+    return DrillReport(
+        factory=spec.name,
+        began=began,
+        ended=time.time(),
+        rebuilt=rebuilt,
+        works=tuple(line for outcome in trial for line in outcome.works),
+        broken=tuple(line for outcome in trial for line in outcome.broken),
+        lost=lost,
+    )
+
+
+def _holdings(prepared: PreparedRebuild, trial: list[TrialOutcome]) -> Holdings:
+    only_live: tuple[str, ...] = ()
+    if prepared.kubeconfig is not None and prepared.kubeconfig.exists():
+        try:
+            only_live = tuple(factory_rebuild.only_in_cluster(prepared.spec, prepared.kubeconfig))
+        except StepError:
+            only_live = ()  # a factory that does not answer is rebuilt by force, and has nothing to tell
+    return Holdings(
+        copies={copy.path: frozenset(_files(Path(copy.path))) for copy in prepared.spec.rebuild.copies},
+        published={f"{outcome.host}:{folder}": digest for outcome in trial for folder, digest in outcome.folders},
+        only_live=only_live,
+    )
+
+
+def _files(path: Path) -> Iterator[str]:
+    """Yield the names of the files of a folder, at most as many as a rebuild looks at; of a file its own."""
+    if path.is_file():
+        yield path.name
+        return
+    seen = 0
+    for folder, _, names in os.walk(path):
+        for name in names:
+            if (seen := seen + 1) > MOST_FILES:
+                return
+            yield os.path.relpath(os.path.join(folder, name), path)
+
+
+def losses(before: Holdings, after: Holdings) -> Iterator[str]:
+    """Yield what a rebuild lost: files of copies, published folders that differ, and objects that only the old factory had."""
+    for path, names in before.copies.items():
+        if gone := sorted(names - after.copies.get(path, frozenset())):
+            yield f"{len(gone)} of {len(names)} files of {path}, first {gone[0]}"
+    for place, digest in before.published.items():
+        if after.published.get(place) != digest:
+            yield f"{place} is not as it was before the rebuild"
+    yield from before.only_live
+
+
+def _conclude(screen: Screen, spec: FactorySpec, report: DrillReport) -> int:
+    """Print a report, keep it outside of the factory, and return the exit code."""
+    folder = Path(spec.rebuild.diagnostics)
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    stamp = time.strftime("%Y%m%d-%H%M%S", time.gmtime(report.began))
+    file = folder / f"{spec.name}-drill-{stamp}.json"
+    file.write_bytes(msgspec.json.format(msgspec.json.encode(report)))
+    screen.lines(report.works if not report.rebuilt else ())
+    screen.lines(f"broken: {line}" for line in report.broken)
+    screen.lines(f"lost: {line}" for line in report.lost)
+    after = "its rebuild lost nothing" if report.rebuilt else "nothing was removed"
+    if report.passed:
+        screen.lines([f"drill of factory {spec.name}: production works without it, and {after}"])
+    else:
+        screen.lines([f"drill of factory {spec.name} failed: {'see what was lost' if report.rebuilt else 'nothing was removed'}"])
+    screen.lines([f"report {file}"])
+    return ExitCode.OK if report.passed else ExitCode.GATE_FAILED

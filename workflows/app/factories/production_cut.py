@@ -1,0 +1,143 @@
+"""The trial of a drill: hosts of production are cut off from a factory, and what they run must work all the same."""
+
+import socket
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from steps.contract import plain_text
+from steps.contract.host_play import HostOutcome
+from steps.contract.plain_text import count
+from workflows.app.factories import host_plays
+from workflows.spec import ClusterSpec, FactorySpec, load
+from workflows.spec.factory_spec import Drill
+
+PLAYBOOK = "factory_cut"
+MARGIN_SECONDS = 180
+"""Time limit of the play beyond the commands' own limits."""
+_API_PORT, _SSH_PORT = 6443, 22
+
+
+class NoDrill(ValueError):
+    """Error for a spec without a drill, or with hosts that its platform does not have, or with a name that has no address."""
+
+    hint = "see `bringup explain factory.drill`"
+
+
+class CutTrial(Struct, frozen=True):
+    """Observation of module factory_cut on one host; see the module's documentation for the fields."""
+
+    reached: tuple[str, ...]
+    remaining: tuple[str, ...]
+    commands: dict[str, str]
+    boot: dict[str, str]
+    resolved: int
+    folders: dict[str, str]
+    took: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrialOutcome:
+    """Result of one host: sentences about what works and about what does not, and folder → digest of its files."""
+
+    host: str
+    works: tuple[str, ...] = ()
+    broken: tuple[str, ...] = ()
+    folders: tuple[tuple[str, str], ...] = ()
+
+
+def drill_of(spec: FactorySpec) -> Drill:
+    """Return the drill of a spec. Raises NoDrill."""
+    if spec.drill is None:
+        raise NoDrill("the spec has no section drill, so nothing says which hosts of production are cut off")
+    return spec.drill
+
+
+def cut_off(spec: FactorySpec, folder: Path) -> list[TrialOutcome]:
+    """Cut the hosts of production off, try the commands and boot scripts, and join the hosts again.
+
+    Paths of the spec start from `folder`. Raises NoDrill, SpecErrors for the platform's spec, SecretMissing and BadTask.
+    """
+    return _play(spec, folder, _addresses(spec))
+
+
+def look(spec: FactorySpec, folder: Path) -> list[TrialOutcome]:
+    """Read the published folders on the hosts of production, which stay connected. Raises as `cut_off` does."""
+    return _play(spec, folder, ())
+
+
+def _play(spec: FactorySpec, folder: Path, addresses: tuple[str, ...]) -> list[TrialOutcome]:
+    drill = drill_of(spec)
+    path = folder / drill.platform
+    platform = load(path)
+    _require_hosts(drill, platform)
+    seconds = int(drill.timeout.total_seconds())
+    variables = {
+        "factory_addresses": list(addresses),
+        "factory_ports": [_SSH_PORT, _API_PORT, spec.registry.node_port],
+        "factory_commands": list(drill.commands),
+        "factory_user": drill.user,
+        "factory_boot": list(drill.boot),
+        "factory_folders": list(drill.published),
+        "factory_seconds": seconds,
+    }
+    longest = (len(drill.commands) + len(drill.boot)) * seconds + MARGIN_SECONDS
+    outcomes = host_plays.play(platform, path.absolute().parent, PLAYBOOK, longest, drill.hosts, variables)
+    return [outcome_of(outcome, is_cut=bool(addresses)) for outcome in outcomes]
+
+
+def _require_hosts(drill: Drill, platform: ClusterSpec) -> None:
+    known = {machine.name for machine in platform.machines}
+    if unknown := sorted(set(drill.hosts) - known):
+        raise NoDrill(f"drill.hosts names {', '.join(unknown)}, which platform {platform.name} ({drill.platform}) does not have")
+
+
+def _addresses(spec: FactorySpec) -> tuple[str, ...]:
+    """Return the IP addresses of a factory's machines and of its API. Raises NoDrill for a name that cannot be resolved."""
+    names = dict.fromkeys((*(machine.address for machine in spec.cluster.machines), spec.cluster.registration_address))
+    addresses: dict[str, None] = {}
+    for name in filter(None, names):
+        try:
+            answers = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
+        except OSError as error:
+            raise NoDrill(f"{name}, an address of the factory, has no IP address here: {error}") from error
+        addresses |= dict.fromkeys(str(answer[4][0]) for answer in answers)
+    return tuple(addresses)
+
+
+def outcome_of(outcome: HostOutcome, *, is_cut: bool) -> TrialOutcome:
+    """Return what a host's trial shows. A host without an observation proves nothing. `is_cut`: the host was cut off."""
+    try:
+        seen = msgspec.convert(outcome.facts, CutTrial)
+    except msgspec.ValidationError:
+        message = plain_text.line(outcome.message or "it has not answered")
+        return TrialOutcome(host=outcome.host, broken=(f"{outcome.host}: the trial has no result: {message}",))
+    folders = tuple(sorted(seen.folders.items()))
+    broken = tuple(f"{outcome.host}: {plain_text.line(text)}" for text in _broken(seen))
+    if not is_cut or broken:
+        return TrialOutcome(host=outcome.host, broken=broken, folders=folders)
+    works = [f"{outcome.host}: cut off from the factory for {seen.took:.1f} s"]
+    works += [f"{outcome.host}: works without the factory: {plain_text.line(command)}" for command in seen.commands]
+    works += [f"{outcome.host}: boots without the factory: {url}" for url in seen.boot]
+    works += [f"{outcome.host}: {count(seen.resolved, 'boot file')} answered"] if seen.boot else []
+    return TrialOutcome(host=outcome.host, works=tuple(works), folders=folders)
+
+
+def _broken(seen: CutTrial) -> Iterator[str]:
+    """Yield what failed on a host: a cut that was none, commands, boot scripts, folders, and rules that remain."""
+    if seen.reached:
+        yield f"reached {', '.join(seen.reached)} while it was cut off, so the trial proves nothing"
+    for command, why in seen.commands.items():
+        if why:
+            yield f"does not work without the factory: {command}: {why}"
+    for url, why in seen.boot.items():
+        if why:
+            yield f"does not boot without the factory: {url}: {why}"
+    for folder, digest in seen.folders.items():
+        if not digest:
+            yield f"there is no folder {folder}"
+    if seen.remaining:
+        yield f"is still cut off from {', '.join(seen.remaining)}: remove each by `ip rule del pref 9877 to ADDRESS`"
