@@ -50,7 +50,7 @@ def build(site: Site) -> Stage | None:
     cluster = next(release for release in releases if release.id in CLUSTER)
     slinky = site.spec.slurm.kind == "slinky"
     by_jobs = runs_jobs(site)
-    gates = {"charts": CHARTS, "control": CONTROL, "nodes": NODES}
+    gates = {"charts": CHARTS, "control": CONTROL, "nodes": NODES, "placement": slurm_checks.PLACEMENT}
     gates |= {"functional": FUNCTIONAL, "scheduling": slurm_checks.SCHEDULING} if by_jobs else {}
     crds = [name for release in operator for name in release.crds]
     charts: Object = {"releases": _expected(site, operator), **({"crds": crds} if crds else {})}
@@ -75,7 +75,9 @@ def build(site: Site) -> Stage | None:
                 site, STAGE, (cluster,), CONTROL, control, rules, name="configure", after=("charts",), **further
             ),
         ]
+    steps += [] if slinky or not any(gpus_of(site).values()) else [_gres(site, cluster, steps[-1].name)]
     steps += [_control(site, releases, cluster, control, steps[-1].name), _nodes(site, cluster)]
+    steps.append(slurm_checks.placement(_checks(site, cluster)))
     steps += [_functional(site, cluster), slurm_checks.scheduling(_checks(site, cluster))] if by_jobs else []
     steps.append(manifest_objects.judge(site, STAGE, gates, members=node_selector(site)))
     return Stage(
@@ -86,7 +88,7 @@ def build(site: Site) -> Stage | None:
         changes=(
             *manifest_objects.installs(releases),
             Change(what="run slurmd, which holds the node's GPUs", where=f"{len(machines(site))} nodes"),
-            *(() if slinky else _by_hand(site)),
+            *(() if slinky else _corrections(site)),
         ),
         rollback=cluster.rollback,
         releases=tuple(release.id for release in releases),
@@ -106,15 +108,42 @@ def _writes_beside(namespace: str, objects: Iterable[Object]) -> tuple[Rule, ...
     return (Rule(groups=("",), resources=resources, verbs=verbs, namespaces=(namespace,)),) if resources else ()
 
 
-def _by_hand(site: Site) -> tuple[Change, ...]:
-    """Return what a person must do between SUNK's installation and its gates; no value of its charts does it.
-
-    The chart's gres.conf has `AutoDetect=nvml`, and the images lack NVML (`steps/docs/facts/slurm.md`, SUNK).
-    """
+def _corrections(site: Site) -> tuple[Change, ...]:
+    """Return what the run changes of SUNK's installation before its gates, since no value of its charts does it."""
     if not any(gpus_of(site).values()):
         return ()
-    what = "wait until a person has corrected gres.conf (AutoDetect=off, a File= line for each node) and restarted the slurmd pods"
-    return (Change(what=what, where="ConfigMap slurm-slurm-conf"),)
+    what = "correct gres.conf (AutoDetect=off, a File= line for each node), restart pods of slurmd, resume their nodes"
+    by_hand = (
+        ()
+        if site.spec.slurm.login.replicas
+        else (Change(what="resume drained nodes (a person, without login pods)", where="Slurm"),)
+    )
+    return (Change(what=what, where="ConfigMap slurm-slurm-conf"), *by_hand)
+
+
+def _gres(site: Site, cluster: PlannedRelease, after: str) -> Step:
+    """Return the task that corrects SUNK's gres.conf after every install and upgrade (`steps/docs/facts/slurm.md`, SUNK)."""
+    groups: Mapping[str, Object] = cluster.values.get("compute", {}).get("nodes", {})
+    types = {name: group["gresGpu"].partition(":")[0] for name, group in groups.items() if group.get("gresGpu")}
+    wanted: Object = {
+        "namespace": cluster.namespace,
+        "types": types,
+        "pods": sum(bool(count) for count in gpus_of(site).values()),
+        "script": manifest_objects.script("resume_gres.sh"),
+        **({} if site.spec.slurm.login.replicas else {"login": ""}),
+    }
+    space = (cluster.namespace,)
+    return Step(
+        task=task(STAGE, "gres", Verb.APPLY, deadline=CONTROL_SECONDS, arguments={"gres_conf": wanted}),
+        after=(after,),
+        rules=(
+            *rights.CLAIM,
+            Rule(groups=("",), resources=("configmaps",), verbs=("get", "patch"), namespaces=space),
+            Rule(groups=("",), resources=("pods",), verbs=("list", "delete"), namespaces=space),
+            Rule(groups=("",), resources=("pods/exec",), verbs=("get", "create"), namespaces=space),
+            *rights.DIAGNOSE,
+        ),
+    )
 
 
 def _secrets(site: Site, cluster: PlannedRelease) -> Object:

@@ -6,7 +6,7 @@ Facts: `steps/docs/facts/slurm.md`.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from steps.contract.host_ranges import fold
 from steps.contract.task import Verb
@@ -17,9 +17,12 @@ from workflows.spec.machines import Machine
 from workflows.stages import manifest_objects, rights
 from workflows.stages.stage import Object, Rule, Site, Step, task
 
-SCHEDULING = "slurm/scheduling"
+SCHEDULING, PLACEMENT = "slurm/scheduling", "slurm/placement"
 JOBS_CHECK = "slurm-jobs"
 SCHEDULING_SECONDS = 900
+PLACEMENT_SECONDS = 600
+MAY_LEAVE = ("kube-system/rke2-ingress-nginx-controller",)
+"""DaemonSets that SUNK's lock may evict from Slurm's nodes: the ingress runs on the others (`ingress_groups` of the spec)."""
 CONTAINER, SYSTEM = "alpine:3.19", "Alpine"
 """Image of the job of check `pyxis`, and a word of the name of the system in it."""
 
@@ -120,6 +123,43 @@ def check_job(at: CheckSite, check: str, pod: Object, seconds: int) -> Object:
     job = manifest_objects.single_job("slurm", check, pod, seconds=seconds - 30)
     objects = [{**job, "metadata": {**job["metadata"], "namespace": at.cluster.namespace}}]
     return {"objects": objects, "checks": [check], "namespace": at.cluster.namespace}
+
+
+def placement(at: CheckSite) -> Step:
+    """Return the task that looks for foreign pods on Slurm's nodes, and for pods that SUNK's lock would evict."""
+    images = sorted(planned_images(at))
+    arguments: Object = {
+        "gate": PLACEMENT,
+        "select": at.select,
+        # verdicts about nodes are only recorded here: the judge applies the quorum
+        "decides": False,
+        "stable_seconds": 10,
+        "namespaces": [at.cluster.namespace],
+        **at.place,
+    }
+    expectations: Object = {"images": images} if images else {}
+    if at.sunk:
+        elsewhere = len(at.members) < len(at.site.machines)
+        expectations |= {"lock": True, "elsewhere": elsewhere, "may_leave": list(MAY_LEAVE) if elsewhere else []}
+    return Step(
+        task=task("slurm", "placement", Verb.WAIT, deadline=PLACEMENT_SECONDS, arguments=arguments, expectations=expectations),
+        after=("nodes",),
+        rules=at.reads,
+    )
+
+
+def planned_images(at: CheckSite) -> set[str]:
+    """Return the images of slurmd that the values name; empty where a group of nodes takes the chart's own."""
+    groups: Mapping[str, Object] = at.cluster.values.get("compute", {}).get("nodes", {})
+    groups = groups or {key: nodeset.get("slurmd", {}) for key, nodeset in at.cluster.values.get("nodesets", {}).items()}
+    images = {_image(group.get("image")) for group in groups.values()}
+    return set() if "" in images else images
+
+
+def _image(value: Any) -> str:
+    if not isinstance(value, Mapping):
+        return ""
+    return f"{value['repository']}:{value['tag']}" if value.get("repository") and value.get("tag") else ""
 
 
 def scheduling(at: CheckSite) -> Step:

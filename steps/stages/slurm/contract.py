@@ -276,7 +276,7 @@ class SchedulingExpectation(Struct, frozen=True, kw_only=True, omit_defaults=Tru
 
 
 class ForeignPod(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A pod on a Slurm node that requests GPUs without being slurmd, as `NAMESPACE/NAME`."""
+    """A pod on a Slurm node that has GPUs without being slurmd, as `NAMESPACE/NAME`; `gpus` 0: by the runtime class alone."""
 
     name: str
     node: str
@@ -284,7 +284,10 @@ class ForeignPod(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class StayingWorkload(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A DaemonSet, Deployment or StatefulSet with a pod on a Slurm node; `tolerates`: its template tolerates SUNK's lock taint."""
+    """A DaemonSet, Deployment or other owner of pods on Slurm nodes, as `NAMESPACE/NAME`.
+
+    `tolerates`: all these pods tolerate SUNK's lock taint.
+    """
 
     kind: str
     name: str
@@ -292,7 +295,7 @@ class StayingWorkload(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class SlurmdRevision(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Image and revision (label `controller-revision-hash`) of a slurmd pod."""
+    """Image and revision (label `controller-revision-hash`) of a slurmd pod; `nodeset` owns it."""
 
     node: str
     nodeset: str = ""
@@ -301,13 +304,9 @@ class SlurmdRevision(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class PlacementObservation(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Observation of gate slurm/placement.
-
-    `slurmd` are the slurmd pods with their image and revision; `revisions` maps a NodeSet to the revision that its pods must have.
-    """
+    """Observation of gate slurm/placement: slurmd pods, other pods with GPUs, and the owners of all pods on the Slurm nodes."""
 
     slurmd: tuple[SlurmdRevision, ...] = ()
-    revisions: dict[str, str] = {}
     foreign: tuple[ForeignPod, ...] = ()
     workloads: tuple[StayingWorkload, ...] = ()
 
@@ -315,14 +314,16 @@ class PlacementObservation(Struct, frozen=True, kw_only=True, omit_defaults=True
 class PlacementExpectation(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
     """Expectation of the gate slurm/placement.
 
-    `image`: image of every slurmd pod; empty: not compared. `revisions`: pods must have their NodeSet's revision. `lock`: workloads
-    with pods on Slurm nodes must tolerate SUNK's lock taint, which evicts all others.
+    `images` are the images that slurmd pods may have; empty: not compared. `lock`: workloads with pods on Slurm nodes must tolerate
+    SUNK's lock taint, which evicts all others, but those in `may_leave` (`NAMESPACE/NAME`). `elsewhere`: there are nodes that Slurm
+    does not have, on which all but DaemonSets can start anew.
     """
 
     nodes: tuple[str, ...] = ()
-    image: str = ""
-    revisions: bool = True
+    images: tuple[str, ...] = ()
     lock: bool = False
+    may_leave: tuple[str, ...] = ()
+    elsewhere: bool = False
 
 
 # ---- drain in both directions ----------------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from steps.contract.verdict import FailureClass, NodeVerdict, Verdict, of_nodes,
 from steps.stages.shared import gate_charts
 from steps.stages.shared.causes import RUNTIME_REASONS
 from steps.stages.shared.finding import Finding, fail, node_verdict, unknown
-from steps.stages.slurm import gate_scheduling, gate_srun, gate_states
+from steps.stages.slurm import gate_placement, gate_scheduling, gate_srun, gate_states
 from steps.stages.slurm.contract import (
     ControlExpectation,
     ControlObservation,
@@ -19,6 +19,8 @@ from steps.stages.slurm.contract import (
     NodeSet,
     NodesExpectation,
     NodesObservation,
+    PlacementExpectation,
+    PlacementObservation,
     SchedulingExpectation,
     SchedulingObservation,
     SlurmPod,
@@ -26,6 +28,7 @@ from steps.stages.slurm.contract import (
 
 CHARTS, CONTROL = "slurm/charts", "slurm/control"
 NODES, FUNCTIONAL, SCHEDULING = "slurm/nodes", "slurm/functional", "slurm/scheduling"
+PLACEMENT = "slurm/placement"
 
 
 def charts(seen: ChartsObservation, want: ChartsExpectation) -> Verdict:
@@ -218,6 +221,11 @@ def _promise(
         both = f"{gpus} GPUs in both" if installed == gpus else f"{gpus} in Slurm, {installed} in Kubernetes"
         return fail(failure_class, numbers, both, step)
     return None
+
+
+def placement(seen: PlacementObservation, want: PlacementExpectation) -> Verdict:
+    """Check that slurmd pods are those of the plan, that no other pod has GPUs there, and that the lock evicts nothing needed."""
+    return gate_placement.judge(PLACEMENT, seen, want)
 
 
 # ---- functional ----------------------------------------------------------------------------------------------------------------

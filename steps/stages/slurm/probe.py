@@ -14,13 +14,14 @@ from steps.contract.checks import CheckPod
 from steps.stages.shared import probe_charts, probe_checks, probe_workloads
 from steps.stages.shared.kube_reader import KubeReader, Scope
 from steps.stages.shared.probe_workloads import Condition, Conditioned
-from steps.stages.slurm import reader, reader_jobs, reader_slurm_errors
+from steps.stages.slurm import probe_placement, reader, reader_jobs, reader_slurm_errors
 from steps.stages.slurm.contract import (
     ControlObservation,
     FunctionalObservation,
     NodeSet,
     NodesObservation,
     Part,
+    PlacementObservation,
     SchedulingObservation,
     SlurmPod,
     Srun,
@@ -117,6 +118,11 @@ def nodes(kube: KubeReader, scope: Scope) -> NodesObservation:
         nodesets=() if _is_sunk(scope) else _nodesets(kube, space) or (),
         allocatable={raw.metadata.name: _gpus(raw.status.allocatable) for raw in probe_workloads.nodes(kube)},
     )
+
+
+def placement(kube: KubeReader, scope: Scope) -> PlacementObservation:
+    """Return the slurmd pods, and who else is on their nodes."""
+    return probe_placement.read(kube, scope, _namespace(scope))
 
 
 def functional(kube: KubeReader, scope: Scope) -> FunctionalObservation:

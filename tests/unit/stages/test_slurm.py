@@ -47,7 +47,14 @@ def test_slinky() -> None:
         "scheduling",
         "judge",
     ]
-    assert built.gates == ("slurm/charts", "slurm/control", "slurm/nodes", "slurm/functional", "slurm/scheduling")
+    assert built.gates == (
+        "slurm/charts",
+        "slurm/control",
+        "slurm/nodes",
+        "slurm/placement",
+        "slurm/functional",
+        "slurm/scheduling",
+    )
     control = next(step.task for step in built.steps if step.name == "control")
     assert control.expectations["parts"] == ["Controller", "RestApi", "LoginSet"]
     assert (control.expectations["nodes_desired"], control.expectations["spare"]) == (16, 1)
@@ -92,7 +99,7 @@ def test_sunk_runs_jobs_from_its_login_pod() -> None:
     built = stage.build(site(slurm=SUNK))
     assert built is not None
     names = [step.name for step in built.steps]
-    assert names == ["apply", "charts", "configure", "control", "nodes", "functional", "scheduling", "judge"]
+    assert names == ["apply", "charts", "configure", "control", "nodes", "placement", "functional", "scheduling", "judge"]
     for step in built.steps[-3:-1]:
         assert (step.task.arguments["command"]["pod"], step.task.arguments["command"]["container"]) == ("slurm-login-0", "sshd")
         assert any("pods/exec" in rule.resources and rule.namespaces == ("tenant-slurm",) for rule in step.rules)
@@ -110,7 +117,7 @@ def test_sunk_runs_jobs_from_its_login_pod() -> None:
 def test_sunk_without_login_pods_runs_no_jobs() -> None:
     built = stage.build(site(slurm=SUNK | {"login": {"replicas": 0}}))
     assert built is not None
-    assert built.gates == ("slurm/charts", "slurm/control", "slurm/nodes")
+    assert built.gates == ("slurm/charts", "slurm/control", "slurm/nodes", "slurm/placement")
 
 
 def test_no_slurm_no_stage() -> None:

@@ -182,6 +182,10 @@ def _partition_lines(partitions: Obj) -> Iterator[str]:
             yield f"PartitionName={name} Nodes={','.join(values.get('nodesets') or ())} State=UP"
 
 
+_OF_PODS: Obj = {"nodeSelector": {}, "tolerations": [], "volumes": []}
+"""Fields of a NodeSet's pods that values set, and their values by default."""
+
+
 def _nodeset(world: World, name: str, values: Obj) -> Obj:
     configured = values.get("extraConfMap") or {}
     conf = {key: ",".join(map(str, value if isinstance(value, list) else [value])) for key, value in configured.items()}
@@ -193,7 +197,7 @@ def _nodeset(world: World, name: str, values: Obj) -> Obj:
         "scalingMode": values.get("scalingMode", "StatefulSet"),
         "extraConf": " ".join(f"{key}={value}" for key, value in conf.items()),
         "slurmd": {"resources": values.get("slurmd", {}).get("resources", {})},
-        "template": {"spec": {"nodeSelector": pod.get("nodeSelector", {}), "tolerations": pod.get("tolerations", [])}},
+        "template": {"spec": {key: pod.get(key, empty) for key, empty in _OF_PODS.items()}},
     }
 
 
@@ -211,6 +215,7 @@ class Slinky:
         if not world.served(NODE_SETS) or not has_ready_pod(world, OPERATOR, "slurm-operator"):
             return
         _parts(world)
+        _foreign_pods(world)
         sets = list(world.objects(NODE_SETS))
         every = changed.concern(NODE_SETS, DEPLOYMENTS)
         names = [node["metadata"]["name"] for node in world.objects(NODES)] if every else [at.name for at in changed.refs(NODES)]
@@ -224,6 +229,16 @@ class Slinky:
         for nodeset in sets:
             at = ref(nodeset)
             world.later(f"slinky/{at.namespace}/{at.name}/status", 5, 10, functools.partial(_status, world, at))
+
+
+def _foreign_pods(world: World) -> None:
+    """Create pods of a user that get GPUs by the runtime class alone, on the victims of fault `slurm_foreign_pods`."""
+    for host in world.fleet:
+        name = f"notebook-{host.name}"
+        if world.fault("slurm_foreign_pods", host.name) and world.find(PODS, name, "default") is None:
+            container = {"name": "notebook", "image": "simulated/notebook"}
+            spec = {"runtimeClassName": "nvidia", "containers": [container], "affinity": _pinned(host.name)}
+            world.create_soon(PODS, {"metadata": {"name": name, "namespace": "default"}, "spec": spec})
 
 
 def _parts(world: World) -> None:
@@ -269,6 +284,7 @@ def _ensure_slurmd(world: World, nodeset: Obj, node_name: str) -> None:
     spec = {
         "hostname": node_name,
         "tolerations": template.get("tolerations") or [],
+        "volumes": template.get("volumes") or [],
         "affinity": _pinned(node_name),
         "containers": [{"name": "slurmd", "image": "simulated/slurmd:26.05", "resources": resources}],
     }

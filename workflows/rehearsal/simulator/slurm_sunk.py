@@ -11,7 +11,7 @@ from collections.abc import Mapping
 import msgspec
 
 from workflows.rehearsal.simulator import simulated_pods, slurm_job_check, slurm_srun_check
-from workflows.rehearsal.simulator.api_kinds import DEPLOYMENTS, NODES, PODS, STATEFUL_SETS, Obj, Ref, custom, ref
+from workflows.rehearsal.simulator.api_kinds import DAEMON_SETS, DEPLOYMENTS, NODES, PODS, STATEFUL_SETS, Obj, Ref, custom, ref
 from workflows.rehearsal.simulator.chart_installers import ChartError, ChartRelease, chart, workload_spec
 from workflows.rehearsal.simulator.container_commands import PlayedOutput, container_command
 from workflows.rehearsal.simulator.operators import has_ready_pod
@@ -102,11 +102,14 @@ def install_cluster(release: ChartRelease) -> None:
 
 def _node_set(release: ChartRelease, name: str, group: Obj) -> Obj:
     pod = {key: group.get(key) for key in ("nodeSelector", "affinity", "tolerations") if group.get(key)}
+    pod |= {"volumes": release.value("global.volumes", [])}
     if not pod.get("affinity") and not pod.get("nodeSelector"):
         pod["affinity"] = _affinity(release, "global.nodeSelector.affinity")
     labels = {NODE_SET: f"slurm-{name}", ROLE: "compute", GRES: str(group.get("gresGpu") or "").partition(":")[0]}
     resources = {} if release.world.fault("sunk_gpus_not_requested") else group.get("resources") or {}
-    container = {"name": "slurmd", "image": "simulated/slurmd", "resources": resources}
+    image = group.get("image") or {}
+    name_of_image = f"{image.get('repository', 'simulated/slurmd')}:{image.get('tag', 'chart')}"
+    container = {"name": "slurmd", "image": name_of_image, "resources": resources}
     if release.value("compute.securityContext.privileged", False):
         container["securityContext"] = {"privileged": True}
     template = {"metadata": {"labels": labels}, "spec": pod | {"containers": [container]}}
@@ -139,6 +142,9 @@ class Sunk:
         """Create missing slurmd pods on feasible nodes; schedule the state of each ready one, and the status of NodeSets."""
         if not world.served(NODE_SETS) or not has_ready_pod(world, NAMESPACE, "sunk-operator"):
             return
+        if world.fault("sunk_lock_not_tolerated"):
+            spec = workload_spec("log-agent", {}, "simulated/log-agent", {})
+            world.ensure(DAEMON_SETS, {"metadata": {"name": "log-agent", "namespace": "default"}, "spec": spec})
         every = changed.everything or changed.concern(NODE_SETS, DEPLOYMENTS)
         names = [node["metadata"]["name"] for node in world.objects(NODES)] if every else [at.name for at in changed.refs(NODES)]
         for node_set in list(world.objects(NODE_SETS)):
