@@ -23,7 +23,7 @@ _COMMENT: Final = re.compile(r"bringup (?P<run>[\w.-]+) on (?P<host>[\w.-]+) by 
 _NOT_INSTALLED: Final = 127
 
 
-class QueuedJob(Struct, frozen=True, kw_only=True):
+class AcceptanceJob(Struct, frozen=True, kw_only=True):
     """Job of this user in the queue, with the run in its comment. `alive`: the process that started it may still wait for it."""
 
     id: str
@@ -32,7 +32,7 @@ class QueuedJob(Struct, frozen=True, kw_only=True):
 
 
 class JobPlace(Struct, frozen=True, kw_only=True):
-    """Where jobs run: partition and account (empty: the user's defaults), the folder that is their working directory, and limits.
+    """Place of a run's jobs: partition and account (empty: the user's defaults), their working directory, and limits.
 
     `minutes` is the time limit of a job, `patience` how many seconds it may wait in the queue.
     """
@@ -67,7 +67,7 @@ def comment(run: str) -> str:
     return f"bringup {run} on {socket.gethostname()} by {os.getpid()}/{_start_time(os.getpid())}"
 
 
-def queued() -> tuple[QueuedJob, ...] | None:
+def queued() -> tuple[AcceptanceJob, ...] | None:
     """Return this user's jobs that an acceptance started; None if the queue cannot be read."""
     done = ask("squeue", "--me", "--noheader", f"--name={JOB_NAME}", "--format=%i|%k")
     if done.code:
@@ -77,7 +77,7 @@ def queued() -> tuple[QueuedJob, ...] | None:
         job, _, text = line.strip().partition("|")
         match = _COMMENT.fullmatch(text.strip())
         if match is not None and re.fullmatch(r"[\d_\[\]%+-]+", job):
-            jobs.append(QueuedJob(id=job, run=match["run"], alive=_is_alive(match)))
+            jobs.append(AcceptanceJob(id=job, run=match["run"], alive=_is_alive(match)))
     return tuple(jobs)
 
 

@@ -53,6 +53,15 @@ printf 'bringup-node %s looked ok\\n' "$SLURMD_NODENAME"
 """Script that looks for the marks of an ended job on each node."""
 
 
+def run_on_all(place: JobPlace, nodes: Sequence[str], script: str, *arguments: str, gpus: int = 0) -> Done:
+    """Run a script on every node in one job, one task each, and return what srun printed."""
+    words = ["srun", *place.options(), f"--nodes={len(nodes)}", f"--nodelist={fold(nodes)}", "--ntasks-per-node=1"]
+    words += ["--mem=0", "--exclusive", "--kill-on-bad-exit=0", f"--immediate={place.patience}"]
+    words += [f"--gpus-per-node={gpus}"] if gpus else []
+    limit = place.minutes * 60 + place.patience + timeouts.SLURM_START
+    return slurm_tools.ask(*words, "sh", "-c", script, "sh", *arguments, seconds=limit)
+
+
 class JobChecks:
     """The jobs of one acceptance on some nodes; `errors` are those of srun and other tools."""
 
@@ -85,12 +94,7 @@ class JobChecks:
         )
 
     def _on_all(self, script: str, *arguments: str, gpus: int = 0) -> Done:
-        """Run a script on every node, one task each."""
-        words = ["srun", *self._place.options(), f"--nodes={len(self._nodes)}", f"--nodelist={fold(self._nodes)}"]
-        words += ["--ntasks-per-node=1", "--mem=0", "--exclusive", "--kill-on-bad-exit=0", f"--immediate={self._place.patience}"]
-        words += [f"--gpus-per-node={gpus}"] if gpus else []
-        limit = self._place.minutes * 60 + self._place.patience + timeouts.SLURM_START
-        done = slurm_tools.ask(*words, "sh", "-c", script, "sh", *arguments, seconds=limit)
+        done = run_on_all(self._place, self._nodes, script, *arguments, gpus=gpus)
         if done.code:
             self.errors.append(slurm_output.tool_error("srun", done.code, done.err))
         return done

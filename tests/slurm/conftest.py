@@ -33,3 +33,12 @@ def cluster(session_cluster: SlurmCluster) -> Iterator[SlurmCluster]:
     session_cluster.wait_idle()
     yield session_cluster
     session_cluster.wait_idle()
+
+
+@pytest.fixture
+def faulty(cluster: SlurmCluster) -> Iterator[SlurmCluster]:
+    """The cluster for a test that makes faults; they are all taken back afterwards."""
+    try:
+        yield cluster
+    finally:
+        cluster.heal()

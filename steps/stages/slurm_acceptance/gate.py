@@ -145,10 +145,10 @@ def _node(node: ListedNode | None, seen: ControlObservation, want: ControlExpect
 
 
 def _unusable(node: ListedNode, seen: ControlObservation) -> Finding:
-    """Return the finding about a node that takes no jobs: the cause in the controller's log, else in Slurm's own reason."""
+    """Return the finding about a node that takes no jobs, by Slurm's own reason; if that is silence, by the controller's log."""
     state = "+".join(node.states)
     cause = seen.causes.get(node.name)
-    if cause is not None:
+    if cause is not None and (not node.reason or _word(node.reason) == "not responding"):
         step = cause.next_step or "correct it on the node, and restart slurmd there"
         return fail(cause.failure_class, f"{state}: {cause.cause}", "idle or allocated", step)
     kind, step = _REASONS.get(_word(node.reason), (_HEALTH, f"after the repair: scontrol update NodeName={node.name} State=RESUME"))

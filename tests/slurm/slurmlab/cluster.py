@@ -7,15 +7,16 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 from hostlab import lab
 from hostlab.host import Host
 from hostlab.waiting import until
 
-from slurmlab import configuration, shared_folder
+from slurmlab import configuration, namespace_calls, shared_folder
 from slurmlab.configuration import Configuration
 
+Result = TypeVar("Result")
 ROOT: Final = Path(__file__).parents[3]
 START_SECONDS: Final = 60.0
 """Time for a daemon to answer: a second on an idle machine."""
@@ -77,6 +78,43 @@ class SlurmCluster:
             return (host or self.controller).run("env", *_ENVIRONMENT, *command, text=text)
         except subprocess.CalledProcessError as error:
             raise RuntimeError(f"{' '.join(command)}: {error.stdout[-2000:]}{error.stderr[-2000:]}") from error
+
+    def call(self, function: Callable[[], Result]) -> Result:
+        """Call a function as on the login node and return its result: what it starts runs in the namespaces of that host."""
+        return namespace_calls.call(self.controller.init(), function)
+
+    def entering(self, *command: str) -> list[str]:
+        """Return the words by which this machine starts a command on the login node."""
+        spaces = ("--mount", "--uts", "--ipc", "--net", "--pid", "--root", "--wd=/")
+        return ["nsenter", "--target", str(self.controller.init()), *spaces, *command]
+
+    def heal(self) -> None:
+        """Take all faults back: give every host its right files, key, clock and daemons, and wait until all nodes are idle."""
+        self.configure()
+        for daemon, start in (("slurmdbd", self.start_accounting), ("slurmctld", self.start_controller)):
+            self.stop(self.controller, daemon)
+            start()
+        for host in self.nodes:
+            self.run("sh", "-c", "tc qdisc del dev eth0 root 2>/dev/null || true", host=host)
+            self.stop(host, "slurmd")
+            self.start_munge(host)
+            self.write(host, "/etc/slurm/gres.conf", configuration.gres())
+            self.start_slurmd(host)
+        self.resume()
+
+    def resume(self) -> None:
+        """Resume all nodes that are down or drained, until all are idle. Raises RuntimeError with their states."""
+        names = {host.name for host in self.nodes}
+
+        def idle() -> bool:
+            states = self.states()
+            for name in names:
+                if states.get(name, "idle").rstrip("*") in ("down", "drained", "draining", "inval"):
+                    self.run("sh", "-c", f"scontrol update NodeName={name} State=RESUME || true")
+            return states == dict.fromkeys(names, "idle")
+
+        if not until(idle, START_SECONDS, every=0.3):
+            raise RuntimeError(f"nodes do not return: {self.states()}\n{self.logs()}")
 
     def sacctmgr(self, *words: str) -> str:
         """Run sacctmgr without questions."""

@@ -88,14 +88,14 @@ EPILOG: Final = PROLOG.replace("prolog", "epilog")
 
 @dataclass(frozen=True, kw_only=True)
 class Configuration:
-    """What decides the files: controller, nodes with their addresses, and faults that a test writes into them."""
+    """Content of the files: controller, nodes with their addresses, and faults that a test writes into them."""
 
     controller: str
     address: str
     nodes: Mapping[str, str]
     memory: Mapping[str, int] = field(default_factory=dict)
     gres: Mapping[str, str] = field(default_factory=dict)
-    silence: int = 10
+    silence: int = 6
 
     def slurm(self) -> str:
         """Return slurm.conf."""

@@ -29,15 +29,21 @@ def mount(source: str, target: str, pid: int) -> None:
         raise OSError(f"cannot mount {source} at {target} of process {pid}")
 
 
+def enter(pid: int, *names: str) -> None:
+    """Move this process into namespaces of another one, such as `mnt`; all are opened before the first is entered."""
+    kernel = ctypes.CDLL(None, use_errno=True)
+    for space in [os.open(f"/proc/{pid}/ns/{name}", os.O_RDONLY) for name in names]:
+        if kernel.setns(space, 0):
+            raise OSError(ctypes.get_errno(), "setns")
+
+
 def _attach(source: str, target: str, pid: int) -> None:
     kernel = ctypes.CDLL(None, use_errno=True)
     tree = kernel.syscall(_OPEN_TREE, _AT_FDCWD, source.encode(), _CLONE | _CLOEXEC | _RECURSIVE)
     if tree < 0:
         raise OSError(ctypes.get_errno(), "open_tree")
     root = os.open(f"/proc/{pid}/root", os.O_RDONLY | os.O_DIRECTORY)
-    space = os.open(f"/proc/{pid}/ns/mnt", os.O_RDONLY)
-    if kernel.setns(space, 0x00020000):  # CLONE_NEWNS
-        raise OSError(ctypes.get_errno(), "setns")
+    enter(pid, "mnt")
     os.fchdir(root)
     os.chroot(".")
     os.makedirs(target, exist_ok=True)
