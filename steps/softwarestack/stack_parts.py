@@ -28,6 +28,7 @@ def gate_expectation(context: Context, build: StackBuildInput) -> dict[str, Any]
     elif build.wanted.part == TREE:
         modules = sum(bool(package.module) for package in stack.installed)
         expectation |= {"key": stack.key, "packages": len(stack.installed), "modules": modules}
+        expectation |= {"largest": stack.limits.tree_bytes}
     elif build.wanted.part == TEST:
         loads = [package.module for package in stack.installed if package.module]
         expectation |= {

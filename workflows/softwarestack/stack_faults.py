@@ -142,6 +142,15 @@ FAULTS: Final = (
         test="stack/test_tree_faults.py::test_links_rpaths_and_addresses_that_lead_out_are_named_with_their_files",
     ),
     StackFault(
+        name="size_budget_exceeded",
+        gate=_TREE,
+        summary="The installed stack is larger than publish.largest_gib of the spec.",
+        caught_by="The sizes of all files of the tree are summed up before anything is tested and published.",
+        cause=r"expected at most .* \(publish\.largest_gib\)",
+        case="over_budget",
+        test="unit/steps/test_stack_tree_task.py::test_a_tree_above_the_size_budget_is_not_tested_and_published",
+    ),
+    StackFault(
         name="module_broken",
         gate=_TESTS,
         summary="A module file loads in the build alone.",

@@ -137,7 +137,7 @@ def _require_roots(section: EasyBuildSection, lock: EasyBuildLock, folder: Path,
     """
     roots = {package.sha256: package.easyconfig for package in lock.packages if package.hash in set(lock.roots)}
     named = dict[str, str]()
-    for name in section.easyconfigs:
+    for name in section.offered:
         data = read_bounded(folder / name, _LARGEST_FILE, "correct easybuild.easyconfigs")
         named[hashlib.sha256(data).hexdigest()] = name
     if missing := [name for sha256, name in named.items() if sha256 not in roots]:
@@ -174,6 +174,7 @@ def _input(spec: StackSpec, backend: str, release: str, packages: tuple[StackPac
             build_seconds=int(spec.limits.build.total_seconds()),
             load_seconds=int(spec.limits.load.total_seconds()),
             reframe_seconds=int(spec.limits.reframe.total_seconds()),
+            tree_bytes=int((spec.publish.largest_gib or 0) * (1 << 30)),
         ),
     )
 

@@ -1,11 +1,12 @@
 """`stack.yaml`: a software stack of Spack or EasyBuild, its lock, and where it is built and published."""
 
+import re
 from collections.abc import Mapping
 from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Final, Literal, cast
 
-from pydantic import Field, StringConstraints, model_validator
+from pydantic import Field, StringConstraints, field_validator, model_validator
 
 from steps.contract.release_layout import NODES
 from steps.softwarestack.contract.stack_input import PACKAGES
@@ -32,6 +33,8 @@ PUBLISHED: Final = "stack_publish"
 """Stage that waits for the approval of a stack spec, if there is one."""
 SIGN_KEY, PACKAGE_KEY = "stack_sign_key", "package_sign_key"
 """Names of files in the secrets folder: the key that signs published stacks, and the one that signs packages in the cache."""
+
+_SCHEME: Final = re.compile(r"([a-z0-9+]{2,10})://")
 
 InstallRoot = Annotated[str, StringConstraints(pattern=r"^(/[A-Za-z0-9][A-Za-z0-9+._-]*)+$", max_length=200)]
 """Absolute path of plain names: it is written into binaries and scripts, which know no quoting."""
@@ -60,15 +63,77 @@ class SpackSettings(Section):
         return self
 
 
+Word = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9+._-]*$", max_length=150)]
+"""Part of an easyconfig's name: a package with its version, or a toolchain with its version."""
+
+
+class MatrixExclusion(Section):
+    """Combinations that a matrix leaves out: a package with all toolchains, all packages of a toolchain, or one of both."""
+
+    package: Word | None = Field(default=None, description="Package with version; default: any.", examples=["HPL-2.3"])
+    toolchain: Word | None = Field(default=None, description="Toolchain with version; default: any.", examples=["gompi-2022.12"])
+
+    @model_validator(mode="after")
+    def _excludes_something(self) -> "MatrixExclusion":
+        if self.package is None and self.toolchain is None:
+            raise problem("an exclusion without package and toolchain excludes everything", "name one of them, or both")
+        return self
+
+
+class EasyBuildMatrix(Section):
+    """Section `easybuild.matrix` of `stack.yaml`: packages built with several toolchains, which are compilers with their MPI."""
+
+    packages: Annotated[tuple[Word, ...], Listed, Field(min_length=1, max_length=500)] = Field(
+        description="Packages with their versions.", examples=[["HPL-2.3"]]
+    )
+    toolchains: Annotated[tuple[Word, ...], Listed, Field(min_length=1, max_length=50)] = Field(
+        description="Toolchains with their versions: compilers, or compilers with an MPI.",
+        examples=[["GCC-12.2.0", "gompi-2022.12"]],
+    )
+    exclude: Annotated[tuple[MatrixExclusion, ...], Listed, Field(max_length=500)] = Field(
+        default=(), description="Combinations that are left out."
+    )
+    folder: RelativePath = Field(
+        default="easyconfigs",
+        description="Folder with an easyconfig PACKAGE-TOOLCHAIN.eb for each combination.",
+        examples=["easyconfigs"],
+    )
+
+    @property
+    def easyconfigs(self) -> tuple[str, ...]:
+        """Paths of the easyconfigs of all combinations that are not left out, packages first."""
+        left_out = {(rule.package, rule.toolchain) for rule in self.exclude}
+        return tuple(
+            f"{self.folder}/{package}-{toolchain}.eb"
+            for package in self.packages
+            for toolchain in self.toolchains
+            if not left_out & {(package, toolchain), (package, None), (None, toolchain)}
+        )
+
+    @model_validator(mode="after")
+    def _has_combinations(self) -> "EasyBuildMatrix":
+        for rule in self.exclude:
+            for word, words, name in ((rule.package, self.packages, "packages"), (rule.toolchain, self.toolchains, "toolchains")):
+                if word is not None and word not in words:
+                    raise problem(f"exclude names {word}, which is none of {name}", "correct the name, or leave the exclusion out")
+        if not self.easyconfigs:
+            raise problem("nothing is left of the matrix", "leave an exclusion out")
+        return self
+
+
 class EasyBuildSection(Section):
     """Section `easybuild` of `stack.yaml`: the release of EasyBuild that builds, and the easyconfigs that it builds."""
 
     release: Annotated[str, StringConstraints(pattern=r"^[0-9]+\.[0-9]+\.[0-9]+$")] = Field(
         description="Release of EasyBuild; another one is refused.", examples=["5.4.1"]
     )
-    easyconfigs: Annotated[tuple[Easyconfig, ...], Listed, Field(min_length=1, max_length=2000)] = Field(
+    easyconfigs: Annotated[tuple[Easyconfig, ...], Listed, Field(max_length=2000)] = Field(
+        default=(),
         description="What the stack offers; what these need is found in the robot folders.",
         examples=[["easyconfigs/HPL-2.3-gompi-2022.12.eb"]],
+    )
+    matrix: EasyBuildMatrix | None = Field(
+        default=None, description="More easyconfigs that the stack offers: packages, each with several toolchains."
     )
     robot: Annotated[tuple[RelativePath, ...], Listed, Field(min_length=1)] = Field(
         default=("easyconfigs",), description="Folders of easyconfigs; they hold those above too.", examples=[["easyconfigs"]]
@@ -79,9 +144,21 @@ class EasyBuildSection(Section):
         examples=["HierarchicalMNS"],
     )
 
+    @property
+    def offered(self) -> tuple[str, ...]:
+        """Paths of all easyconfigs that the stack offers: those that it names, and those of the matrix."""
+        of_matrix = self.matrix.easyconfigs if self.matrix is not None else ()
+        return tuple(dict.fromkeys((*self.easyconfigs, *of_matrix)))
+
+    @model_validator(mode="after")
+    def _offers_something(self) -> "EasyBuildSection":
+        if not self.offered:
+            raise problem("the stack offers no package", "name easyconfigs, or write a matrix")
+        return self
+
     @model_validator(mode="after")
     def _lie_in_robot_folders(self) -> "EasyBuildSection":
-        outside = [path for path in self.easyconfigs if not any(Path(path).is_relative_to(folder) for folder in self.robot)]
+        outside = [path for path in self.offered if not any(Path(path).is_relative_to(folder) for folder in self.robot)]
         if outside:
             raise problem(f"easyconfig {outside[0]} is in no robot folder", "add its folder to robot")
         return self
@@ -148,6 +225,11 @@ class StackPublish(Section):
     root: InstallRoot = Field(
         description="Folder at which users and nodes see the stacks. It is built into binaries: all see it by this path.",
         examples=["/srv/bringup/stacks"],
+    )
+    largest_gib: Annotated[float, Field(gt=0, le=1_000_000)] | None = Field(
+        default=None,
+        description="Size budget: an installed stack above so many GiB is not tested and published; default: any size.",
+        examples=[200],
     )
     keep: Annotated[int, Field(ge=2, le=100)] = Field(
         default=3, description="Versions kept; at least 2, so that one can go back.", examples=[3]
@@ -240,6 +322,23 @@ class StackSpec(PipelineSpec):
         """References to all secrets except those of the approval, by file name in the secrets folder."""
         references = {SIGN_KEY: self.publish.sign, PACKAGE_KEY: self.package_signing.sign}
         return {name: reference for name, reference in references.items() if reference is not None}
+
+    @field_validator("cache", mode="before")
+    @classmethod
+    def _is_a_folder(cls, value: object) -> object:
+        if isinstance(value, str) and (scheme := _SCHEME.match(value)):
+            raise problem(
+                f"the build cache is a folder in this version: nothing reads or writes one at {scheme[1]}://",
+                "name a folder that all builders mount, or leave cache out",
+            )
+        return value
+
+    @field_validator("target", mode="before")
+    @classmethod
+    def _is_one(cls, value: object) -> object:
+        if isinstance(value, list):
+            raise problem("a stack has one CPU target in this version", "write a stack for each target")
+        return value
 
     @model_validator(mode="after")
     def _has_one_builder(self) -> "StackSpec":

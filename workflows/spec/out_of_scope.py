@@ -76,6 +76,22 @@ NOT_YET: tuple[OutOfScope, ...] = (
     OutOfScope("signed results", ("signing_key",), "Signing published results is not in this version."),
     OutOfScope("factory wipe", ("wipe",), "Removing an old cluster is not in this version: run rke2-uninstall.sh on its machines."),
     OutOfScope("parallel builds", ("parallel",), "A limit of packages built at once is not in this version."),
+    OutOfScope(
+        "stack matrix",
+        ("matrix", "matrices"),
+        "A matrix is not read here in this version: write easybuild.matrix, or matrix and exclude in the specs of spack.yaml.",
+    ),
+    OutOfScope(
+        "several CPU targets",
+        ("targets",),
+        "Several CPU targets of a stack are not in this version: write a stack for each target.",
+    ),
+    OutOfScope("views", ("view", "views"), "Views of a stack are not in this version: users load its modules."),
+    OutOfScope(
+        "module syntax",
+        ("module_system", "module_syntax", "tcl"),
+        "Module files in Tcl are not in this version: they are written in Lua, for Lmod.",
+    ),
     OutOfScope("image compression", ("compression",), "A choice of compression is not in this version."),
 )
 """Keys of other versions that would have no effect. Each is refused with its sentence instead of being ignored."""

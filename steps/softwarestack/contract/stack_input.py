@@ -111,11 +111,15 @@ class SpackFiles(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class StackLimits(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Limits of a stack's tasks: seconds of one package's build, of loading one module, and of all ReFrame tests."""
+    """Limits of a stack's tasks: seconds of one package's build, of loading one module, and of all ReFrame tests.
+
+    `tree_bytes` is the size budget of the installed stack; 0: any size.
+    """
 
     build_seconds: int = 6 * 3600
     load_seconds: int = 60
     reframe_seconds: int = 3600
+    tree_bytes: int = 0
 
 
 class BuildCacheLocation(Struct, frozen=True, kw_only=True, omit_defaults=True):

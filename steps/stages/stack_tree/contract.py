@@ -12,13 +12,14 @@ PRODUCT: Final = "softwarestack"
 
 class TreeExpectation(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Expectation of the gate stack_tree/tree: the stack's digest, its key, and the numbers of installed packages and of those that
-    have a module.
+    have a module. `largest` is the size budget in bytes; 0: any size.
     """
 
     stack: str
     key: str
     packages: int
     modules: int = 0
+    largest: int = 0
 
 
 __all__ = ["PRODUCT", "TreeExpectation", "TreeObservation"]

@@ -55,8 +55,16 @@ def _findings(seen: TreeObservation, want: TreeExpectation) -> Iterator[Finding]
             FailureClass.RUNTIME, f"no tree could be installed: {seen.problem}", "an installed tree", "see the hint in the log"
         )
     yield from _problems(seen)
+    yield from _size(seen, want)
     yield from _packages(seen, want)
     yield from _content(seen)
+
+
+def _size(seen: TreeObservation, want: TreeExpectation) -> Iterator[Finding]:
+    if want.largest and seen.size > want.largest:
+        size, budget = (f"{number / (1 << 30):.2f} GiB" for number in (seen.size, want.largest))
+        step = "leave packages out of the stack, or raise publish.largest_gib, and build again"
+        yield fail(FailureClass.INPUT, f"the tree has {size}", f"at most {budget} (publish.largest_gib)", step)
 
 
 def _problems(seen: TreeObservation) -> Iterator[Finding]:

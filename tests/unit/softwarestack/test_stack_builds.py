@@ -23,6 +23,7 @@ from workflows import examples
 from workflows.app.run_options import StartOptions, Wish
 from workflows.app.stacks import stack_builds
 from workflows.softwarestack.stack_spec import load_stack
+from workflows.spec import SpecErrors
 
 EXAMPLE = Path(examples.__file__).parent / "stacks/stack.yaml"
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIC0000000000000000000000000000000000000000000"
@@ -277,6 +278,32 @@ def test_the_starter_spec_is_valid_and_so_is_each_line_in_its_comments(machine: 
     assert "name one of them" in machine.call("init", "--stack", "--image").err
 
 
+MATRIX = "{packages: [HPL-2.3, zlib-1.3.1], toolchains: [GCC-12.2.0, gompi-2022.12], exclude: EXCLUDE}"
+
+
+@pytest.mark.parametrize(
+    ("exclude", "offered"),
+    [
+        ("[]", ["HPL-2.3-GCC-12.2.0", "HPL-2.3-gompi-2022.12", "zlib-1.3.1-GCC-12.2.0", "zlib-1.3.1-gompi-2022.12"]),
+        ("[{package: zlib-1.3.1, toolchain: gompi-2022.12}, {package: HPL-2.3}]", ["zlib-1.3.1-GCC-12.2.0"]),
+        ("[{toolchain: GCC-12.2.0}]", ["HPL-2.3-gompi-2022.12", "zlib-1.3.1-gompi-2022.12"]),
+        ("[{}]", "excludes everything"),
+        ("[{package: zlib-1.3}]", "exclude names zlib-1.3, which is none of packages"),
+        ("[{package: HPL-2.3}, {package: zlib-1.3.1}]", "nothing is left of the matrix"),
+    ],
+    ids=["whole", "pair", "toolchain", "empty", "unknown", "nothing"],
+)
+def test_a_matrix_offers_packages_with_toolchains_but_for_exclusions(exclude: str, offered: list[str] | str) -> None:
+    text = EXAMPLE.read_text().replace("[easyconfigs/zlib-1.3.1.eb]", f"[easyconfigs/a.eb]\n  matrix: {MATRIX}")
+    if isinstance(offered, str):
+        with pytest.raises(SpecErrors, match=offered):
+            load_stack(text.replace("EXCLUDE", exclude))
+        return
+    section = load_stack(text.replace("EXCLUDE", exclude)).easybuild
+    assert section is not None
+    assert section.offered == ("easyconfigs/a.eb", *(f"easyconfigs/{name}.eb" for name in offered))
+
+
 @pytest.mark.parametrize(
     ("before", "after", "sentence"),
     [
@@ -284,11 +311,21 @@ def test_the_starter_spec_is_valid_and_so_is_each_line_in_its_comments(machine: 
         ("name: tools", "name: packages", "name packages is that of a folder below publish.root"),
         ("name: tools", 'name: tools\nschedule: {cron: "0 2 * * *"}', "pods, which have none of the folder publish.root"),
         ("jobs: 8", "jobs: 8\nlimits: {build: 0s}", "build is no time in which anything ends"),
-        ("jobs: 8", "jobs: 8\ncache: oci://registry.example.org/cache", "cache"),
+        ("jobs: 8", "jobs: 8\ncache: oci://registry.example.org/cache", "nothing reads or writes one at oci://"),
+        ("jobs: 8", "jobs: 8\ncache: s3://bucket/cache", "nothing reads or writes one at s3://"),
+        ("target: x86_64_v3", "target: [x86_64_v3, zen4]", "a stack has one CPU target in this version"),
+        ("jobs: 8", "jobs: 8\nview: {}", "Views of a stack are not in this version"),
+        ("jobs: 8", "jobs: 8\nmodule_system: tcl", "Module files in Tcl are not in this version"),
+        ("jobs: 8", "jobs: 8\nmatrix: {}", "write easybuild.matrix, or matrix and exclude in the specs of spack.yaml"),
+        ("  keep: 3", "  keep: 3\n  largest_gib: 0", "largest_gib"),
+        ("  easyconfigs: [easyconfigs/zlib-1.3.1.eb]", "  #", "the stack offers no package"),
         ("modules: [zlib]", "modules: ['zlib; id']", "modules"),
         ("tests: #", "tests:\n  - {name: zlib_is_there, command: [a]}\n  #", "two tests have the name zlib_is_there"),
     ],
-    ids=["signers", "name", "schedule", "limit", "registry", "module", "twice"],
+    ids=[
+        *("signers", "name", "schedule", "limit", "registry", "bucket", "targets", "view", "tcl", "matrix", "budget", "nothing"),
+        *("module", "twice"),
+    ],
 )
 def test_what_no_stack_can_be_is_refused(machine: Machine, before: str, after: str, sentence: str) -> None:
     text = EXAMPLE.read_text()

@@ -66,6 +66,15 @@ def test_a_tree_is_assembled_in_the_store_of_the_run(tree: TreeDesk) -> None:
     assert f"sha256:{folder.name}" == record.observation["digest"]
 
 
+def test_a_tree_above_the_size_budget_is_not_tested_and_published(tree: TreeDesk) -> None:
+    tree.fill()
+    tree.write(msgspec.structs.replace(tree.stack, limits=msgspec.structs.replace(tree.stack.limits, tree_bytes=100)))
+    verdict = tree.assemble().verdict
+    assert verdict is not None
+    assert (verdict.status, verdict.failure_class) == (Status.FAIL, FailureClass.INPUT)
+    assert "(publish.largest_gib)" in verdict.reason
+
+
 def test_packages_that_the_cache_lacks_are_named(tree: TreeDesk) -> None:
     verdict = tree.assemble().verdict
     assert verdict is not None

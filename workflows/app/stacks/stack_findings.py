@@ -55,7 +55,7 @@ def _missing_files(spec: StackSpec, folder: Path) -> Iterator[Issue]:
     if spec.factory:
         named["factory"] = spec.factory
     if spec.easybuild is not None:
-        named |= {f"easybuild.easyconfigs[{index}]": name for index, name in enumerate(spec.easybuild.easyconfigs)}
+        named |= {f"easybuild.easyconfigs[{index}]": name for index, name in enumerate(spec.easybuild.offered)}
     if spec.spack is not None:
         named["spack.environment"] = spec.spack.environment
     for path, name in named.items():

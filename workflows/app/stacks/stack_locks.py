@@ -79,7 +79,7 @@ def _of_spack(spec: StackSpec, section: SpackSettings, folder: Path) -> MadeLock
 
 
 def _settings(spec: StackSpec, section: EasyBuildSection, folder: Path) -> EasyBuildSettings:
-    missing = [path for path in (*section.robot, *section.easyconfigs) if not (folder / path).exists()]
+    missing = [path for path in (*section.robot, *section.offered) if not (folder / path).exists()]
     if missing:
         raise LockError(f"{folder / missing[0]} is not there", "correct easybuild.easyconfigs or easybuild.robot")
     interpreter = easybuild_python.find_interpreter(os.environ)
@@ -88,7 +88,7 @@ def _settings(spec: StackSpec, section: EasyBuildSection, folder: Path) -> EasyB
     return EasyBuildSettings(
         interpreter=interpreter,
         release=section.release,
-        easyconfigs=tuple(folder / path for path in section.easyconfigs),
+        easyconfigs=tuple(folder / path for path in section.offered),
         robot=tuple(folder / path for path in section.robot),
         naming=section.naming,
         target=spec.target,
