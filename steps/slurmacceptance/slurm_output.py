@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from steps.contract.verdict import CauseRank, FailureClass, ToolError
+from steps.readers import osu_table
 from steps.stages.slurm import reader, reader_slurm_errors
 from steps.stages.slurm_acceptance.contract import ControllerAnswer, ListedNode, NodeAnswer, SlurmSettings
 
@@ -223,10 +224,20 @@ _ROW: Final = re.compile(r"^\s*(?P<size>\d{1,12})\s+(?P<figure>\d+(?:\.\d+)?)\s*
 
 
 def slowest_direction(text: str) -> float | None:
-    """Return GB/s at the largest size in tables of `size MB/s`, as OSU's programs print; the least one of several tables.
+    """Return GB/s at the largest size, of the slowest table if there are several; None if nothing sound was measured.
 
-    A new table begins where sizes fall or a line begins with `#`. None if there is no row.
+    Tables of OSU's programs are read as such: one whose data was wrong, or that is no bandwidth, gives None. Other programs print
+    rows of `SIZE MB/s`; a line that begins with `#`, or a smaller size than in the row before, begins a new table.
     """
+    if tables := osu_table.read(text):
+        rows = [table.largest for table in tables]
+        sound = [row.value for row in rows if row is not None and row.validation != "Fail"]
+        return min(sound) / 1000 if len(sound) == len(tables) and all(table.unit == "MB/s" for table in tables) else None
+    figures = [max(rows)[1] for rows in _plain_tables(text) if rows]
+    return min(figures) / 1000 if figures else None
+
+
+def _plain_tables(text: str) -> list[list[tuple[int, float]]]:
     tables: list[list[tuple[int, float]]] = [[]]
     for line in text.splitlines():
         if line.lstrip().startswith("#"):
@@ -236,5 +247,4 @@ def slowest_direction(text: str) -> float | None:
             if tables[-1] and size < tables[-1][-1][0]:
                 tables.append([])
             tables[-1].append((size, float(match["figure"])))
-    figures = [max(table)[1] for table in tables if table]
-    return min(figures) / 1000 if figures else None
+    return tables

@@ -1,6 +1,8 @@
 """Entry points of the acceptance of a Slurm cluster: verb `build`, called through `steps.runtime.product_tasks`."""
 
 import shutil
+import signal
+from typing import NoReturn
 
 import msgspec
 from msgspec import Struct
@@ -36,6 +38,11 @@ def publish(context: Context) -> ExitCode:
     raise BadTask(f"stage {context.task.stage} publishes nothing", hint="render with the version that runs the steps")
 
 
+def _stop(number: int, _: object) -> NoReturn:
+    """End this task in order when the engine stops it, so that its jobs are cancelled."""
+    raise SystemExit(128 + number)
+
+
 def _seen(context: Context, scope: ScopeArguments, nodes: tuple[str, ...]) -> Struct:
     if context.task.name == CONTROL:
         return control_survey.control()
@@ -43,12 +50,14 @@ def _seen(context: Context, scope: ScopeArguments, nodes: tuple[str, ...]) -> St
         raise BadTask(f"task {context.task.name!r} of an acceptance is not one of {CONTROL}, {JOBS}, {BANDWIDTH}")
     place = task_scope.place(context, scope)
     remaining: tuple[str, ...] | None = None
+    before = signal.signal(signal.SIGTERM, _stop)
     try:
         if context.task.name == BANDWIDTH:
             return pair_rounds.localise(context, scope, place, nodes)
         jobs = JobChecks(context, scope, place, nodes).run()
     finally:
-        # also after an error or a signal that Python turns into one; after kill -9 the next start does it
+        # also after an error and when the engine stops this task; after kill -9 the next start does it
+        signal.signal(signal.SIGTERM, before)
         remaining = leftover_jobs.finish(context)
         shutil.rmtree(place.folder, ignore_errors=True)
     return msgspec.structs.replace(jobs, remaining=remaining)
