@@ -222,3 +222,15 @@ SLURM_STATE: Final = 60.0
 
 SLURM_POLL: Final = 0.5
 """Pause between two looks at Slurm's queue, records or nodes: each is an RPC, of which a slurmctld serves thousands a second."""
+
+GRES_POLL: Final = 10.0
+"""Wait between two looks at SUNK's pods of slurmd, whose restart takes half a minute."""
+
+GRES_STABLE: Final = 120.0
+"""Time without a new pod of slurmd after which those that are there count as all: a machine that is away gets none."""
+
+GRES_PODS: Final = 1500.0
+"""Limit until all pods of slurmd run: images of 1 GiB take 3 to 5 minutes on a fresh node, and the database 2 more."""
+
+GRES_RESUME: Final = 240.0
+"""Limit until all nodes are resumed: slurmd registers within a minute, and SUNK's own guide waits 120 s."""

@@ -10,12 +10,13 @@ from steps.clients.kube.api import ApiError
 from steps.contract import fleet, object_files
 from steps.contract.delivery import ConfigMapKeys, KnownHosts, RepositorySecret, ServerCertificates
 from steps.contract.exit import ExitCode
+from steps.contract.gres_conf import GresConf
 from steps.contract.object_files import TaskObjects
 from steps.contract.plain_text import count
 from steps.contract.target_secret import FileSecret
 from steps.contract.verdict import FailureClass, Verdict, failed, passed
 from steps.errors import BadTask, Conflict, Refused
-from steps.runtime import config_maps, delivery_inputs, gating, reuse, settings, target, trust, upgrade_path
+from steps.runtime import config_maps, delivery_inputs, gating, gres_settlement, reuse, settings, target, trust, upgrade_path
 from steps.runtime.context import Context
 from steps.runtime.diagnose import diagnose_refusal
 from steps.stages.shared.kube_reader import Scope
@@ -34,6 +35,7 @@ class Arguments(Struct, frozen=True, kw_only=True):
       defaults (`nvidia.com/mig.config=all-disabled`) that this run takes over. `group_labels` are labels by host group.
     - `upgrade_from`: releases → lines from which the vendor supports the upgrade (see `upgrade_path`).
     - `secrets`: Secrets that are made of secret files, after the objects.
+    - `gres_conf`: corrects SUNK's gres.conf, and does nothing else; see `gres_settlement`.
     - `config_map`, `known_hosts`, `certificates`, `repository`: set up Argo CD after the objects; see `settings` and `trust`.
     """
 
@@ -46,6 +48,7 @@ class Arguments(Struct, frozen=True, kw_only=True):
     gate_expectations: dict[str, Any] = {}
     upgrade_from: dict[str, tuple[str, ...]] = {}
     secrets: tuple[FileSecret, ...] = ()
+    gres_conf: GresConf | None = None
     config_map: ConfigMapKeys | None = None
     known_hosts: KnownHosts | None = None
     certificates: ServerCertificates | None = None
@@ -59,6 +62,9 @@ def run(context: Context) -> ExitCode:
     earlier = reuse.earlier(context)
     if earlier is not None and arguments.gate and _still_holds(context, arguments):
         context.record(passed(context.own_gate, f"unchanged since run {earlier.run}, and its gate passes now"), reused=earlier.run)
+        return ExitCode.OK
+    if arguments.gres_conf is not None:
+        context.record(gres_settlement.settle(context, arguments.gres_conf))
         return ExitCode.OK
     if (forbidden := upgrade_path.refusal(context.kube, context.own_gate, arguments.upgrade_from)) is not None:
         context.record(forbidden)

@@ -153,15 +153,16 @@ def _synced(state: ReleaseState, app: Application, want: Release, commit: str) -
     if commit and want.revision and app.revisions and commit not in app.revisions:
         return _moved(want.name, want.revision, app.revisions, commit)
     lists = (app.synced_revisions, app.revisions)
-    # a Git source has a commit of its own
-    same = all(want.version in revisions and len(revisions) > bool(want.revision) for revisions in lists)
+    # a Git source has a commit of its own, which is the only revision of a chart in Git
+    version = (want.version,) if want.version else ()
+    same = all(set(version) <= set(revisions) and len(revisions) > bool(version and want.revision) for revisions in lists)
     spared, counts = gate_application_health.by_kind(want), bool(want.by_quorum)
     if _is_good(app, spared) and same:
         return None
     seen = f"Application {want.name}: {_state(app)}, synced revisions {', '.join(app.synced_revisions) or 'none'}"
     seen += gate_application_health.unhealthy_clause(app, spared)
     seen += next((f"; pod {row.pod}: {row.reason} {row.message}".rstrip() for row in state.trouble if _is_runtime(row)), "")
-    expected = f"Synced, Succeeded and {gate_application_health.expected_health(counts)} at {want.version}"
+    expected = f"Synced, Succeeded and {gate_application_health.expected_health(counts)} at {want.version or want.revision}"
     return unknown(_class_of(state, app), seen, expected, gate_application_health.next_step(app, want.name, counts))
 
 

@@ -236,7 +236,10 @@ def test_kinds_are_exact() -> None:
     """`Nodeset`, as SUNK's own guide has it, would match nothing, in silence."""
     one = cluster(slurm=SUNK)
     (child,) = [found for path, found in objects(made(one), "Application") if path.endswith("/stages/slurm/slurm.yaml")]
-    assert [(entry["group"], entry["kind"]) for entry in child["spec"]["ignoreDifferences"]] == [("sunk.coreweave.com", "NodeSet")]
+    ignored = [(entry["group"], entry["kind"]) for entry in child["spec"]["ignoreDifferences"]]
+    assert ignored == [("", "ConfigMap"), ("sunk.coreweave.com", "NodeSet")]
+    assert child["spec"]["ignoreDifferences"][0]["jqPathExpressions"] == ['.data["gres.conf"]']
+    assert "RespectIgnoreDifferences=true" in child["spec"]["syncPolicy"]["syncOptions"]
     assert "RespectIgnoreDifferences=true" in child["spec"]["syncPolicy"]["syncOptions"]
     keys = projects.settings(catalog.resolve(one, catalog.load()))
     assert "resource.customizations.knownTypeFields.sunk.coreweave.com_NodeSet" in keys

@@ -43,6 +43,7 @@ def test_slinky() -> None:
         "configure",
         "control",
         "nodes",
+        "placement",
         "functional",
         "scheduling",
         "judge",
@@ -91,7 +92,7 @@ def test_tasks_are_what_verbs_and_gates_take(over: dict[str, Any]) -> None:
         if isinstance(arguments, wait.Arguments | job.Arguments):
             gating.find(arguments.gate).expect(step.task.expectations, ("gpu001",))
             assert gating.probe(arguments.gate)
-        if isinstance(arguments, apply.Arguments):
+        if isinstance(arguments, apply.Arguments) and arguments.gres_conf is None:
             gating.find(arguments.gate).expect(arguments.gate_expectations, ("gpu001",))
 
 
@@ -99,7 +100,7 @@ def test_sunk_runs_jobs_from_its_login_pod() -> None:
     built = stage.build(site(slurm=SUNK))
     assert built is not None
     names = [step.name for step in built.steps]
-    assert names == ["apply", "charts", "configure", "control", "nodes", "placement", "functional", "scheduling", "judge"]
+    assert names == ["apply", "charts", "configure", "gres", "control", "nodes", "placement", "functional", "scheduling", "judge"]
     for step in built.steps[-3:-1]:
         assert (step.task.arguments["command"]["pod"], step.task.arguments["command"]["container"]) == ("slurm-login-0", "sshd")
         assert any("pods/exec" in rule.resources and rule.namespaces == ("tenant-slurm",) for rule in step.rules)

@@ -15,6 +15,7 @@ from workflows.rehearsal.simulator import argo_cd_target
 from workflows.rehearsal.simulator.api_kinds import (
     APP_PROJECTS,
     APPLICATIONS,
+    CLAIMS,
     CONFIG_MAPS,
     CRDS,
     DAEMON_SETS,
@@ -57,7 +58,7 @@ class ArgoCdController:
     """
 
     name = "argo_cd"
-    kinds = (APPLICATIONS, APP_PROJECTS, CONFIG_MAPS, DEPLOYMENTS, STATEFUL_SETS, DAEMON_SETS, NODES)
+    kinds = (APPLICATIONS, APP_PROJECTS, CLAIMS, CONFIG_MAPS, DEPLOYMENTS, STATEFUL_SETS, DAEMON_SETS, NODES)
 
     def __init__(self) -> None:
         self._repositories: Repositories | None = None

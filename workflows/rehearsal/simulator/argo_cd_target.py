@@ -6,7 +6,7 @@ import fnmatch
 import functools
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +15,15 @@ import yaml
 from steps.clients.git import repositories
 from steps.clients.git.git_access import GitAccess, local_repository
 from steps.contract.canonical import digest
+from workflows.rehearsal.simulator import wrapper_templates
 from workflows.rehearsal.simulator.api_kinds import (
     APP_PROJECTS,
     APPLICATIONS,
+    CLAIMS,
     CONFIG_MAPS,
     DAEMON_SETS,
     DEPLOYMENTS,
+    NAMESPACES,
     STATEFUL_SETS,
     Obj,
     ObjectKind,
@@ -152,14 +155,14 @@ class SyncTarget:
 
 
 def sync_target(world: World, repositories: Repositories, app: Obj) -> SyncTarget:
-    """Return the sync target of an Application: of a chart if one of its sources is a chart, else of a root."""
+    """Return the sync target of an Application: of a chart, or of a folder in Git."""
     if (refused := _refused(world, app)) is not None:
         return SyncTarget(conditions=(("InvalidSpecError", refused),))
     sources = _sources(app)
     try:
         if any(source.get("chart") for source in sources):
             return _of_release(world, repositories, app, sources)
-        return _of_root(world, repositories, app, sources[0])
+        return _of_path(world, repositories, app, sources[0])
     except SourceError as error:
         return SyncTarget(conditions=(("ComparisonError", str(error)),))
 
@@ -195,11 +198,21 @@ def _refused(world: World, app: Obj) -> str | None:
 # ---- root Applications ---------------------------------------------------------------------------------------------------------
 
 
-def _of_root(world: World, repositories: Repositories, app: Obj, source: Obj) -> SyncTarget:
+def _of_path(world: World, repositories: Repositories, app: Obj, source: Obj) -> SyncTarget:
+    """Return the target of a folder: a chart if it has a Chart.yaml, Applications by a kustomization, else plain objects."""
     if world.fault("git_credentials_refused"):
         raise SourceError(f"failed to list refs: authentication required: {source['repoURL']}")
     commit = repositories.commit(source["repoURL"], source["targetRevision"])
-    wanted = list(applications(repositories.files(source["repoURL"], commit), source["path"]))
+    files, folder = repositories.files(source["repoURL"], commit), source["path"].strip("/")
+    if f"{folder}/Chart.yaml" in files:
+        return _of_wrapper(world, app, source, files, _moved(world, commit))
+    if f"{folder}/kustomization.yaml" in files:
+        return _of_root(world, app, source, files, commit)
+    return _of_objects(world, app, files, folder, _moved(world, commit))
+
+
+def _of_root(world: World, app: Obj, source: Obj, files: Mapping[str, str], commit: str) -> SyncTarget:
+    wanted = list(applications(files, source["path"]))
     if world.fault("root_lacks_child"):
         wanted = wanted[:-1]
     pairs = [(child, world.find(APPLICATIONS, ref(child))) for child in wanted]
@@ -296,6 +309,54 @@ def _worst(states: Iterable[str]) -> str:
     return max(states, key=_WORST.index, default="Healthy")
 
 
+# ---- Applications of plain objects ---------------------------------------------------------------------------------------------
+
+_PLAIN = {kind.kind: kind for kind in (CONFIG_MAPS, CLAIMS)}
+"""Kinds that a folder of plain objects may hold here, by name."""
+
+
+def _of_objects(world: World, app: Obj, files: Mapping[str, str], folder: str, commit: str) -> SyncTarget:
+    """Return the target of a folder whose YAML files are objects. As in Argo CD a volume claim is Progressing until it is bound."""
+    wanted = [_parsed(text) for path, text in files.items() if path.startswith(f"{folder}/") and path.endswith(".yaml")]
+    if not wanted:
+        raise SourceError(f"{folder}: app path does not exist")
+    if strange := sorted({item["kind"] for item in wanted} - set(_PLAIN)):
+        raise SourceError(f"{folder}: {strange[0]} is not played here")
+    pairs = [(item, world.find(_PLAIN[item["kind"]], ref(item))) for item in wanted]
+    lacking = [item for item, live in pairs if live is None or not _holds(live, item)]
+    return SyncTarget(
+        revisions=(commit,),
+        synced=not lacking,
+        act=functools.partial(_put, world, app, lacking) if lacking else None,
+        health=_worst(_health_of_plain(live) for _, live in pairs),
+        resources=tuple(
+            {"kind": item["kind"], "version": "v1", "namespace": ref(item).namespace, "name": ref(item).name}
+            | {"status": "OutOfSync" if item in lacking else "Synced"}
+            for item in wanted
+        ),
+    )
+
+
+def _holds(live: Obj, item: Obj) -> bool:
+    return all(contains({key: live.get(key)}, {key: item[key]}) for key in ("spec", "data") if key in item)
+
+
+def _put(world: World, app: Obj, items: Iterable[Obj]) -> None:
+    for item in items:
+        at = ref(item)
+        if world.read(NAMESPACES, at.namespace) is None:
+            world.create(NAMESPACES, {"metadata": {"name": at.namespace}})
+        notes = {TRACKING: f"{app['metadata']['name']}:/{item['kind']}:{at.namespace}/{at.name}"}
+        world.ensure(_PLAIN[item["kind"]], item | {"metadata": item["metadata"] | {"annotations": notes}})
+
+
+def _health_of_plain(live: Obj | None) -> str:
+    if live is None:
+        return "Missing"
+    pending = live.get("kind") == CLAIMS.kind and (live.get("status") or {}).get("phase") != "Bound"
+    return "Progressing" if pending else "Healthy"
+
+
 # ---- Applications of charts ----------------------------------------------------------------------------------------------------
 
 
@@ -322,16 +383,44 @@ def _of_release(world: World, repositories: Repositories, app: Obj, sources: Seq
         raise SourceError(
             f"failed to execute helm template command: execution error at ({name}/templates/_helpers.tpl:4:3): {name}: bad value", 2
         )
-    wanted = digest([app["spec"], values])
+    spec = {"repo": chart["repoURL"], "chart": chart["chart"], "version": chart["targetRevision"]}
+    return _of_rendered(world, app, helm, spec, values, tuple(revisions))
+
+
+def _of_wrapper(world: World, app: Obj, source: Obj, files: Mapping[str, str], commit: str) -> SyncTarget:
+    """Return the target of a chart in Git that wraps another: the wrapped chart's values stand below its name.
+
+    Of its templates only ConfigMaps of the wrapper's own files are played.
+    """
+    folder, helm = source["path"].strip("/"), source.get("helm") or {}
+    (wrapped,) = _parsed(files[f"{folder}/Chart.yaml"])["dependencies"]
+    values = helm_values(files, {"valueFiles": [f"$values/{folder}/{name}" for name in helm.get("valueFiles") or ()]})
+    own = {path.removeprefix(f"{folder}/"): text for path, text in files.items() if path.startswith(f"{folder}/")}
+    release = helm.get("releaseName") or app["metadata"]["name"]
+    maps = list(wrapper_templates.config_maps(own, release, app["spec"]["destination"]["namespace"]))
+    spec = {"repo": wrapped["repository"], "chart": wrapped["name"], "version": wrapped["version"]}
+    target = _of_rendered(world, app, helm, spec, values.get(wrapped["name"]) or {}, (commit,), own)
+    return replace(target, act=None if target.act is None else functools.partial(_both, world, app, maps, target.act))
+
+
+def _both(world: World, app: Obj, maps: Iterable[Obj], act: Callable[[], None]) -> None:
+    _put(world, app, maps)
+    act()
+
+
+def _of_rendered(
+    world: World, app: Obj, helm: Obj, spec: Obj, values: dict[str, Any], revisions: tuple[str, ...], files: Obj | None = None
+) -> SyncTarget:
+    name = app["metadata"]["name"]
+    wanted = digest([app["spec"], values, *([files] if files else [])])
     settled = annotations_of(app).get(INSTALLED) == wanted
     body = {"metadata": {"name": helm.get("releaseName") or name, "namespace": app["metadata"]["namespace"]}}
-    spec = {"repo": chart["repoURL"], "chart": chart["chart"], "version": chart["targetRevision"]}
-    spec["targetNamespace"] = app["spec"]["destination"]["namespace"]
+    spec = {**spec, "targetNamespace": app["spec"]["destination"]["namespace"]}
     release = Rendered(world, body | {"spec": spec}, values)
     drifts = settled and name == VICTIM and world.fault("argo_cd_drift") is not None
     workloads = _workloads(world, release.name, release.namespace) if settled else []
     return SyncTarget(
-        revisions=tuple(revisions),
+        revisions=revisions,
         synced=settled and not drifts,
         act=None if settled else functools.partial(_install, world, ref(app), release, wanted),
         waiting="drift" if drifts else "",

@@ -10,8 +10,22 @@ from collections.abc import Mapping
 
 import msgspec
 
+from steps.contract.gres_conf import KEY
+from steps.contract.gres_conf import nodes_of as nodes_of_conf
 from workflows.rehearsal.simulator import simulated_pods, slurm_job_check, slurm_srun_check
-from workflows.rehearsal.simulator.api_kinds import DAEMON_SETS, DEPLOYMENTS, NODES, PODS, STATEFUL_SETS, Obj, Ref, custom, ref
+from workflows.rehearsal.simulator.api_kinds import (
+    CONFIG_MAPS,
+    DAEMON_SETS,
+    DEPLOYMENTS,
+    NODES,
+    PODS,
+    STATEFUL_SETS,
+    Obj,
+    Ref,
+    annotations_of,
+    custom,
+    ref,
+)
 from workflows.rehearsal.simulator.chart_installers import ChartError, ChartRelease, chart, workload_spec
 from workflows.rehearsal.simulator.container_commands import PlayedOutput, container_command
 from workflows.rehearsal.simulator.operators import has_ready_pod
@@ -29,6 +43,8 @@ GPU = "nvidia.com/gpu"
 NODE_SET, ROLE, GRES = f"{GROUP}/nodeset", f"{GROUP}/role", f"{GROUP}/gres-gpu"
 CLASS = {"key": "node.coreweave.cloud/class", "operator": "In", "values": ["cpu"]}
 """Node requirement of the charts' control pods by default. Only CoreWeave's nodes have this label."""
+CONF, COUNTED = "slurm-slurm-conf", "simulated/gres-count"
+"""ConfigMap with slurm.conf and gres.conf; annotation of a slurmd pod with the GPUs that gres.conf had for it when it started."""
 CONDITIONS = ("SlurmCordon", "SlurmDrain", "SlurmRunning", "SlurmNotResponding")
 """Pod conditions by which SUNK shows the state of a Slurm node; none of them True means idle."""
 LOWER = "gres/gpu count reported lower than configured (0 < {count})"
@@ -84,6 +100,10 @@ def install_cluster(release: ChartRelease) -> None:
     if service.get("type", "ClusterIP") == "ClusterIP" and service.get("externalTrafficPolicy", "Local"):
         problem = "may only be set when `type` is 'NodePort' or 'LoadBalancer'"
         raise ChartError(f'Service "slurm-login" is invalid: spec.externalTrafficPolicy: Invalid value: "Local": {problem}')
+    # each install or upgrade writes gres.conf anew
+    conf = release.world.find(CONFIG_MAPS, CONF, release.namespace) or {}
+    kept = {key: text for key, text in (conf.get("data") or {}).items() if key != KEY}
+    release.put(CONFIG_MAPS, {"metadata": {"name": CONF}, "data": {**kept, KEY: "AutoDetect=nvml\n"}})
     pod = {"affinity": _affinity(release, "global.nodeSelector.affinity")}
     sets = {"controller": 1, "login": release.value("login.replicas", 1)}
     for part, replicas in sets.items():
@@ -136,7 +156,7 @@ class Sunk:
     """Simulated operator of SUNK with slurmctld and syncer: slurmd pods, the states of their Slurm nodes, NodeSet status."""
 
     name = "sunk"
-    kinds = (NODE_SETS, STATEFUL_SETS, DEPLOYMENTS, PODS, NODES)
+    kinds = (NODE_SETS, STATEFUL_SETS, DEPLOYMENTS, PODS, NODES, CONFIG_MAPS)
 
     def reconcile(self, world: World, changed: Changes) -> None:
         """Create missing slurmd pods on feasible nodes; schedule the state of each ready one, and the status of NodeSets."""
@@ -178,7 +198,11 @@ def _ensure_slurmd(world: World, node_set: Obj, node: str) -> None:
     pinned = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}}
     spec = template["spec"] | {"hostname": place.name, "affinity": pinned}
     meta = {"name": place.name, "namespace": at.namespace, "labels": labels, "ownerReferences": [NODE_SETS.owner(node_set)]}
-    world.create_soon(PODS, {"metadata": meta, "spec": spec})
+    # slurmd reads gres.conf when it starts
+    conf = (world.find(CONFIG_MAPS, CONF, at.namespace) or {}).get("data") or {}
+    lines = nodes_of_conf(conf.get(KEY, ""))
+    counted = lines[place.name].count if place.name in lines else 0
+    world.create_soon(PODS, {"metadata": meta | {"annotations": {COUNTED: str(counted)}}, "spec": spec})
 
 
 def _register(world: World, pod: Obj) -> None:
@@ -206,9 +230,11 @@ def _conditions(world: World, pod: Obj) -> dict[str, str]:
 
 
 def _reason(world: World, pod: Obj) -> str:
-    """Return why Slurm drains a node; empty if it does not. Without NVML in its image slurmd finds no GPU of `gresGpu`."""
+    """Return why Slurm drains a node; empty if it does not. Without NVML in its image slurmd finds only GPUs of its line."""
     count = int(requests(pod).get(GPU, 0.0))
-    return LOWER.format(count=count) if count and world.fault("sunk_gres_autodetect", simulated_pods.node(pod)) else ""
+    counted = int(annotations_of(pod).get(COUNTED, "0"))
+    lacks = world.fault("sunk_gres_autodetect", simulated_pods.node(pod)) or counted < count
+    return LOWER.format(count=count) if count and lacks else ""
 
 
 def _write_conditions(world: World, at: Ref) -> None:
@@ -263,6 +289,18 @@ blocked_by(
     'secret "slurm-syncer-token" not found',
     reason="CreateContainerConfigError",
 )
+
+
+@container_command("gres")
+def resume(world: World, pod: Obj, _variables: Mapping[str, str]) -> PlayedOutput:
+    """Play the script that resumes nodes which were drained for their GPUs, and tells which still are."""
+    space = pod["metadata"]["namespace"]
+    drained = [
+        ref(slurmd).name for node_set in world.objects(NODE_SETS) for slurmd in _pods(world, node_set) if _reason(world, slurmd)
+    ]
+    if not _answers(world, space):
+        return PlayedOutput(stderr="slurm_load_partitions: Unable to contact slurm controller (connect failure)\n", code=1)
+    return PlayedOutput(stdout=f"still drained {' '.join(drained)}\n" if drained else "", seconds=240 if drained else 20)
 
 
 # ---- Slurm's tools in the login pod ----------------------------------------------------------------------------------------------

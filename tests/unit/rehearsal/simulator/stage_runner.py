@@ -6,15 +6,16 @@ import importlib
 import secrets
 import threading
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import yaml
 
 from steps.clients.kube.client import Kube
+from steps.contract.gres_conf import GresConf
 from steps.contract.task import Task, Verb
 from steps.contract.verdict import Verdict
-from steps.runtime import gating, watching
+from steps.runtime import gating, gres_settlement, watching
 from steps.stages.shared.kube_reader import Scope
 from steps.verbs import job
 from tests.unit.rehearsal.simulator.harness import User
@@ -61,11 +62,24 @@ def run(user: User, made: Stage) -> dict[str, Verdict]:
     return found
 
 
+class DirectTask(NamedTuple):
+    """A task that keeps no record of its changes."""
+
+    kube: Kube
+    clock: Any
+    own_gate: str = "slurm/gres"
+
+    def did(self, _change: str) -> None:
+        """Forget a change."""
+
+
 def _make(user: User, kube: Kube, task: Task) -> None:
     for secret in task.arguments.get("secrets", []):
         meta = {"name": secret["name"], "namespace": secret["namespace"]}
         kube.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": meta["namespace"]}})
         kube.apply({"apiVersion": "v1", "kind": "Secret", "metadata": meta, "stringData": {secret["key"]: "x"}})
+    if gres := task.arguments.get("gres_conf"):
+        gres_settlement.settle(DirectTask(kube, VirtualClock(user)), msgspec.convert(gres, GresConf))
     for manifest in job.fill(task.arguments.get("objects", []), NODES):
         kube.apply(manifest)
     labels = task.arguments.get("node_labels") or {}
