@@ -38,6 +38,17 @@ POLL_MAX: Final = 15.0
 POLL_FACTOR: Final = 1.5
 """Waits between two observations of a waiting gate: at most four reads a minute later, which a busy server can serve."""
 
+FABRIC_ROUND: Final = 420.0
+"""Limit for one round of fabric tests: pods start in 20 s, ib_write_bw takes 15 s on all rails, and an MPIJob takes three minutes.
+A pod that says nothing by then counts as unknown, not as bad.
+"""
+
+FABRIC_STEP: Final = 20.0
+"""Time of one step of a group's tournament: two nodes measure for 2 s, and either may still wait for its last partner."""
+
+FABRIC_SILENT_ROUNDS: Final = 2
+"""Rounds in a row without any result after which a localisation ends: the tests do not run, which no further round mends."""
+
 JOB_DELETE: Final = 30.0
 """Limit for deleting the objects of a check: a finalizer hangs or a node is away then; the record lists what remains."""
 

@@ -22,6 +22,7 @@ class Verb(StrEnum):
     WAIT = "wait"
     JUDGE = "judge"
     JOB = "job"
+    LOCALISE = "localise"
     ANNOUNCE = "announce"
     CONFIRM = "confirm"
     BUILD = "build"

@@ -9,7 +9,7 @@ from steps.contract import approval
 from steps.contract.evidence import Evidence
 from steps.contract.measurements import Measurement, merged
 from steps.contract.verdict import FailureClass, Status
-from steps.report import acceptance, checklists, model, product_parts
+from steps.report import acceptance_sentence, checklists, model, product_parts
 from steps.report.release_changes import changed_releases
 from steps.report.source import Record, StoredRun
 from steps.report.stages import CONFIRM, JUDGE, opening
@@ -69,7 +69,7 @@ def build(source: StoredRun, workflow: str = "", running: bool = False, begun: I
         image=sections.get("image"),
         stack=sections.get("stack"),
     )
-    return msgspec.structs.replace(report, acceptance="" if running else acceptance.sentence(report))
+    return msgspec.structs.replace(report, acceptance="" if running else acceptance_sentence.sentence(report))
 
 
 def _revisions(records: Iterable[Record]) -> Iterator[model.RevisionReport]:

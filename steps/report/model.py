@@ -213,8 +213,8 @@ class Report(Struct, frozen=True, kw_only=True):
     not the whole bring-up: `add-node gpu[017-018]`. `upgraded` names the releases of an upgrade. `revisions` has an entry for
     each change that Argo CD showed of a release. `source` is the Git commit of the spec's file. `image` or `stack` is the part
     that the run's product writes itself (`product_parts`). `untested` are the tests that did not run although their stage did.
-    `unsealed` has the differences of an ended run from its seal. `acceptance` is the sentence that accepts the cluster or names what
-    is at fault; empty without stage validation.
+    `unsealed` has the differences of an ended run from its seal. `acceptance` is the sentence that accepts the cluster or
+    names what is at fault; empty without stage validation.
     """
 
     run: str

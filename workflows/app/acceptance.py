@@ -1,4 +1,4 @@
-"""Acceptance of a cluster that is already there, built by bringup or not: stage validation alone, by a kubeconfig of the cluster."""
+"""Acceptance of a cluster that is already there, built by bringup or not: stage validation alone, reached by a kubeconfig."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from workflows.spec.fields import SecretRef
 
 @dataclass(frozen=True, kw_only=True)
 class AcceptanceRequest:
-    """The choices of an acceptance. An empty `level` or `kubeconfig` leaves the choice to the spec; no `nodes` means all of them."""
+    """Choices of an acceptance. Without `level` or `kubeconfig` the spec decides; without `nodes` all GPU nodes are measured."""
 
     spec: str
     level: str = ""
@@ -47,7 +47,7 @@ def accept(screen: Screen, request: AcceptanceRequest, options: StartOptions) ->
     spec, operation = planned(request)
     if spec.target.kubeconfig is None:
         raise UsageError(
-            f"{spec.name}: no kubeconfig leads to the cluster: name one with --kubeconfig FILE, or write target.kubeconfig in the spec"
+            f"{spec.name}: no kubeconfig leads to the cluster: give --kubeconfig FILE, or write target.kubeconfig in the spec"
         )
     path = sources.find(request.spec)
 
@@ -55,8 +55,8 @@ def accept(screen: Screen, request: AcceptanceRequest, options: StartOptions) ->
         return compile_plan(loaded, only=wish.only, operation=wish.operation)
 
     def ended(run: str, code: int) -> int:
-        if said := last_sentence(run):
-            screen.lines([said])
+        if sentence := last_sentence(run):
+            screen.lines([sentence])
         return code
 
     pipeline = Pipeline(cluster_pipeline.BRINGUP.kind, lambda _: (path, spec), plan, ended)

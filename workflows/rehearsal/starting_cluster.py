@@ -31,7 +31,8 @@ def starting_plan(spec: ClusterSpec, plan: Plan, operation: Operation, other: st
 
     Hosts that the operation adds are left out. An upgrade starts from the RKE2 release `other`, by default the patch release before
     the spec's; a rollback too, by default the first of the next minor. The plan ends with the operation's last stage if that adds
-    or replaces nodes, for an acceptance with the stage before its own, else with rke2. Raises NoStartingRelease or NoStartingMajority.
+    or replaces nodes, for an acceptance with the stage before its own, else with rke2. Raises NoStartingRelease or
+    NoStartingMajority.
     """
     changes: dict[str, Any] = {"approvals": ()}
     if operation.kind is OperationKind.ADD_NODE:

@@ -32,6 +32,13 @@ GPU_CLAIMS = Rule(
 )
 """Rights to create the ResourceClaimTemplate of a check that claims GPUs (DRA)."""
 
+FABRIC_TESTS = (
+    Rule(groups=("batch",), resources=("jobs",), verbs=("deletecollection",), namespaces=(CHECK_NAMESPACE,)),
+    Rule(groups=("kubeflow.org",), resources=("mpijobs",), verbs=("create", "deletecollection"), namespaces=(CHECK_NAMESPACE,)),
+    Rule(groups=("",), resources=("services",), verbs=("get", "create", "patch"), namespaces=(CHECK_NAMESPACE,)),
+)
+"""Rights to run the tests of a localisation, and to remove all that are left of a killed attempt by their label."""
+
 DIAGNOSE = (
     Rule(groups=("",), resources=("pods", "pods/log", "events", "nodes", "resourcequotas"), verbs=("get", "list")),
     Rule(groups=("batch",), resources=("jobs",), verbs=("get", "list")),

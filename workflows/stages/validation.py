@@ -11,9 +11,9 @@ from dataclasses import replace
 
 from steps.contract import fleet
 from steps.contract.task import Verb
-from workflows.accept.levels import LEVELS
+from workflows.accept.levels import LEVELS, QUICK
 from workflows.catalog import PlannedRelease
-from workflows.spec.cluster_spec import ClusterSpec, intra_node_floor
+from workflows.spec.cluster_spec import ClusterSpec, has_gpu_cluster, ib_write_bw_floor, intra_node_floor
 from workflows.spec.untested import whole_pools
 from workflows.stage_names import StageName
 from workflows.stages import manifest_objects, rights
@@ -283,10 +283,12 @@ def _checks(parts: Iterable[Site], after: tuple[str, ...]) -> Iterator[tuple[Sit
     for part in parts:
         spec, passed = part.spec, list[str]()
         steps = [_intra] if _whole(spec) and spec.accelerator and spec.accelerator.per_node > 1 else []
-        for make in (*steps, _dcgm, *([_functional] if _measures_between(part) else [])):
+        between = [_functional, *([_localise] if spec.fabric.kind != "none" else [])] if _measures_between(part) else []
+        for make in (*steps, _dcgm, *between):
             step = make(part, after, tuple(passed))
             yield part, step
-            passed.append(step.name)
+            # the nodes are localised whatever NCCL over all of them showed, which has no verdict on nodes
+            passed += [step.name] if make is not _functional else []
             after = (step.name,)
 
 
@@ -406,3 +408,84 @@ def _functional(site: Site, after: tuple[str, ...], passed: tuple[str, ...]) -> 
         expectations={"gpus": slots(site), "want": want},
         rules=(jobs,),
     )
+
+
+# ---- localisation --------------------------------------------------------------------------------------------------------------
+
+FABRIC_CHECK, LOCALISE = "fabric", "validation/localise"
+LOCALISE_SECONDS = 7200
+"""Time limit of a localisation: four rounds of pairs take some 12 minutes, repeats under noise more."""
+
+LOCALISE_NOISE, LOCALISE_ROUNDS = 0.005, 40
+"""Expected share of tests with the wrong result on an idle fabric, whose figures repeat within a percent; and the rounds after
+which a localisation ends undecided, where fabrics of 232 nodes with several faults need about ten.
+"""
+
+VIRTUAL_FUNCTION = "101e"
+"""PCI device id of a ConnectX-6 or -7 virtual function, which pods get with SR-IOV (https://pci-ids.ucw.cz/read/PC/15b3/101e)."""
+
+_LINK = {"infiniband": "InfiniBand", "roce": "Ethernet"}
+
+
+def _localise(site: Site, after: tuple[str, ...], passed: tuple[str, ...]) -> Step:
+    """Return the task that runs rounds of tests between nodes until the part at fault is named, or every node is cleared.
+
+    Groups of nodes run the MPIJob of the task before it, NCCL over all nodes. At level quick it runs only if that did not pass.
+    """
+    spec, name = site.spec, site.named("localise")
+    templates = {"check": FABRIC_CHECK, "common": _fabric_common(spec), "pair": _pair_job(site)}
+    arguments: Object = {"gate": LOCALISE, "templates": templates, "select": site.gpu_select, "after": list(passed)}
+    arguments["group"] = after[0]
+    arguments |= {"unless": after[0]} if spec.validation.level == QUICK else {}
+    arguments["policy"] = {"noise": LOCALISE_NOISE, "most_rounds": LOCALISE_ROUNDS}
+    want = _want(site, floor=spec.validation.nccl.inter_node_floor_gb_s, spread=SPREAD_INTER) | {"runs": 1}
+    expectations = {
+        "floor": ib_write_bw_floor(spec) or 0.0,
+        "rails": len(spec.fabric.rails) or spec.fabric.nics_per_node,
+        "gpus": slots(site),
+        "want": want,
+    }
+    return Step(
+        task=task(STAGE, name, Verb.LOCALISE, deadline=LOCALISE_SECONDS, arguments=arguments, expectations=expectations),
+        after=after,
+        rules=rights.check_rules(*rights.FABRIC_TESTS, *_claim_rules(spec)),
+    )
+
+
+def _claim_rules(spec: ClusterSpec) -> tuple[Rule, ...]:
+    if not has_gpu_cluster(spec):
+        return ()
+    return (replace(rights.GPU_CLAIMS, verbs=(*rights.GPU_CLAIMS.verbs, "patch")),)
+
+
+def _fabric_common(spec: ClusterSpec) -> list[Object]:
+    """Return the objects that all tests share: namespace, the Service by which pods of a Job find each other, and GPU claims."""
+    service = manifest_objects.ring_service(STAGE, FABRIC_CHECK, FABRIC_CHECK, {"clusterIP": "None"})
+    return [manifest_objects.check_namespace(), service, *manifest_objects.node_claims(spec, STAGE, FABRIC_CHECK)]
+
+
+def _fabric_meta(site: Site) -> Object:
+    networks = {"k8s.v1.cni.cncf.io/networks": ",".join(["default/fabric"] * site.spec.fabric.attachments)}
+    labels = manifest_objects.check_labels(STAGE, FABRIC_CHECK)
+    return {"labels": labels, **({"annotations": networks} if site.spec.fabric.has_network else {})}
+
+
+def _pair_job(site: Site) -> Object:
+    """Return the template of the Job in which every two of its nodes measure all rails in both directions."""
+    spec, fabric = site.spec, site.spec.fabric
+    ids = (*fabric.device_ids, VIRTUAL_FUNCTION) if fabric.mode == "sriov" else fabric.device_ids
+    settings = {"COUNT": "@count_text", "JOB": "@name", "SERVICE": FABRIC_CHECK, "TEST_NODES": "@node_names", "TESTED": "@rails"}
+    settings |= {"DEVICE_IDS": " ".join(ids), "LINK": _LINK[fabric.kind], "MEMORY": "cuda"}
+    settings |= {"RAILS": " ".join(fabric.rails)} if fabric.rails else {}
+    settings |= {} if fabric.attachments_are_allocated else {"NUMBERS": "name"}
+    env = [manifest_objects.node_name(), *({"name": name, "value": value} for name, value in settings.items())]
+    container = manifest_objects.container(spec.validation.image, manifest_objects.script("fabric_pair.sh"), env=env)
+    pod = manifest_objects.gpu_pod(site, container, FABRIC_CHECK, fabric=True)
+    job = manifest_objects.per_node_job(STAGE, FABRIC_CHECK, {"subdomain": FABRIC_CHECK, **pod}, seconds=0)
+    template = {**job["spec"]["template"], "metadata": _fabric_meta(site)}
+    # pods of different Jobs of one round run on different nodes, so anti-affinity is against the pods of all of them
+    return {
+        **job,
+        "metadata": {**job["metadata"], "name": "@name"},
+        "spec": {**job["spec"], "activeDeadlineSeconds": "@seconds", "template": template},
+    }

@@ -7,6 +7,7 @@ from steps.contract.checks import CheckPod
 from steps.contract.dcgm import DcgmRun
 from steps.contract.nccl import NcclLog, NcclWant
 from steps.contract.verdict import ToolError
+from steps.localise.contract import FaultDiagnosis
 
 
 class Install(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -115,5 +116,33 @@ class FunctionalExpectation(Struct, frozen=True, kw_only=True, omit_defaults=Tru
     """
 
     nodes: tuple[str, ...] = ()
+    gpus: int = 0
+    want: NcclWant = NcclWant()
+
+
+class LocaliseObservation(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Observation of gate validation/localise: the diagnosis after the last round, and what the rounds measured.
+
+    `rails` maps nodes to the least ib_write_bw of each rail over all tests, in Gbit/s, None if a rail was not measured.
+    `figures` has what the tests measured that show a pair or path to be bad, by test. `problem` says why tests gave no result;
+    it is empty if all did.
+    """
+
+    diagnosis: FaultDiagnosis | None = None
+    rails: dict[str, tuple[float | None, ...]] = {}
+    figures: dict[str, float] = {}
+    problem: str = ""
+
+
+class LocaliseExpectation(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """Expectation of the gate validation/localise.
+
+    No part may be named and all of `nodes` must be cleared. Each of `rails` rails reaches `floor` Gbit/s in each direction;
+    MPIJobs over groups of nodes with `gpus` ranks each meet `want`.
+    """
+
+    nodes: tuple[str, ...] = ()
+    floor: float = 0.0
+    rails: int = 0
     gpus: int = 0
     want: NcclWant = NcclWant()

@@ -16,7 +16,7 @@ from steps.stages.shared import gate_checks
 from steps.stages.shared.causes import HELM, RUNTIME_REASONS, Cause, classify
 from steps.stages.shared.finding import Finding, fail, node_verdict, unknown
 from steps.stages.shared.gate_charts import missing_crd
-from steps.stages.validation import gate_dcgm, gate_nccl
+from steps.stages.validation import gate_dcgm, gate_localise, gate_nccl
 from steps.stages.validation.contract import (
     ControlExpectation,
     ControlObservation,
@@ -27,11 +27,13 @@ from steps.stages.validation.contract import (
     FunctionalObservation,
     IntraExpectation,
     IntraObservation,
+    LocaliseExpectation,
+    LocaliseObservation,
     NcclPod,
 )
 
 CONTROL, INTRA = "validation/control", "validation/intra"
-DCGM, FUNCTIONAL = "validation/dcgm", "validation/functional"
+DCGM, FUNCTIONAL, LOCALISE = "validation/dcgm", "validation/functional", "validation/localise"
 
 CheckedPod = TypeVar("CheckedPod", NcclPod, DcgmPod)
 
@@ -269,3 +271,22 @@ def _waiting(seen: FunctionalObservation, want: FunctionalExpectation) -> Findin
         return fail(wait.failure_class, f"the launcher left no log; {state}", "NCCL's log", step, final=True)
     step = wait.next_step or "see what keeps the workers from running: GPUs, RDMA resource, image"
     return unknown(wait.failure_class, state, "the launcher to end", step)
+
+
+# ---- the part at fault ---------------------------------------------------------------------------------------------------------
+
+
+def localise(seen: LocaliseObservation, want: LocaliseExpectation) -> Verdict:
+    """Check that tests between nodes clear every node, every rail and the paths between them; name the part at fault otherwise.
+
+    Bad nodes and rails fail their nodes alone, so a quorum may go on without them. A bad pair or path, or groups that fail only
+    from a size on, fail the stage.
+    """
+    finding, diagnosis = gate_localise.problem(seen, want), seen.diagnosis
+    measured = (gate_localise.measurement(seen, want),)
+    if finding is not None or diagnosis is None:
+        verdict = (finding or gate_localise.no_diagnosis(seen)).verdict(LOCALISE)
+        return msgspec.structs.replace(verdict, measured=measured)
+    rows = tuple(gate_localise.rows(seen, want, diagnosis))
+    verdict = of_nodes(LOCALISE, rows, what=gate_localise.good(diagnosis, len(diagnosis.cleared)))
+    return gate_checks.conclude(msgspec.structs.replace(verdict, measured=measured))

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import msgspec
 from msgspec import Struct
 
-from workflows.rehearsal.simulator import launcher_log, simulated_pods, validation_failures
+from workflows.rehearsal.simulator import fabric_links, launcher_log, simulated_pods, validation_failures
 from workflows.rehearsal.simulator.api_kinds import (
     CRDS,
     DEPLOYMENTS,
@@ -309,6 +309,9 @@ def check_settings(environment: Mapping[str, str]) -> tuple[str, str, int]:
     return environment.get("FIRST", "1G"), environment.get("LAST", "8G"), int(environment.get("RUNS", "3"))
 
 
+CONGESTING = 3
+"""Machines from which on a collective congests a badly routed fabric (fault `fabric_congested`); two of them have routes enough."""
+
 RUN_SECONDS = 45.0
 """Virtual seconds of one run of nccl-tests, its start included."""
 
@@ -418,7 +421,8 @@ def _fabric(world: World, hosts: list[str], nodes: list[str], gpus: int) -> tupl
         busbw, network, gdr = SOCKET, "Socket", False
     if world.fault("nccl_gdr_disabled"):
         busbw, gdr = busbw * WITHOUT_GDR, False
-    slow = busbw * SLOW_LARGE if world.fault("fabric_congested") else 0.0
+    busbw = min(fabric_bandwidth(hardware) * fabric_links.ring_share(world, nodes, hardware.nics), busbw)
+    slow = busbw * SLOW_LARGE if world.fault("fabric_congested") and len(nodes) >= CONGESTING else 0.0
     wrong = 96 if world.fault("nccl_wrong_data") else 0
     return Communicator(hosts=tuple(hosts), gpus=gpus, busbw=busbw, product=product, slow_at=slow, wrong=wrong), network, gdr
 
@@ -431,6 +435,35 @@ def _retry_exceeded(hosts: Sequence[str], host: str) -> Iterator[str]:
         "opcode=129 len=1048576 vendor err 129 (Recv) localGid fe80::1 remoteGids fe80::2 hca mlx5_3"
     )
     yield f"{host}:4003:4103 [3] NCCL INFO transport/net.cc:1362 -> 6"
+
+
+# ---- tests between nodes -------------------------------------------------------------------------------------------------------
+
+
+@check("fabric")
+def fabric(world: World, pod: Obj, node: str) -> Behaviour:
+    """Play a pod of the check `fabric`: one of a pair, which measures each rail to the other one, or one of an MPIJob of a group.
+
+    Reports have the form that `workflows/stages/scripts/fabric_pair.sh` prints.
+    """
+    if ROLE in pod["metadata"]["labels"]:
+        return nccl_inter(world, pod, node)  # the MPIJob of a group is played as the one over all nodes
+    settings = environment(pod)
+    nodes = settings.get("TEST_NODES", "").split()
+    others = [name for name in nodes if name != node]
+    tested = settings.get("TESTED", "").split()
+    rails = [*_fabric_rails(world, node, others or [node], tested)] if node in nodes else []
+    return Exit(message={"node": node, "rails": rails, "error": ""}, seconds=8 + 7 * len(nodes))
+
+
+def _fabric_rails(world: World, node: str, others: Sequence[str], tested: Sequence[str]) -> Iterator[Obj]:
+    """Yield the least bandwidth of each tested rail to the other machines, all of which this one meets."""
+    for rail in range(world.hardware(node).nics):
+        if not tested or str(rail) in tested:
+            figures = {other: fabric_links.rate(world, node, other, rail) for other in others}
+            worst = min(figures, key=lambda other: figures[other])
+            gbit = figures[worst] * (1 - 0.004 * world.chance(f"fabric/{node}/{rail}"))
+            yield {"device": f"mlx5_{rail}", "rail": rail, "gbit": round(gbit, 2), "peer": others.index(worst), "error": ""}
 
 
 # ---- DCGM ----------------------------------------------------------------------------------------------------------------------

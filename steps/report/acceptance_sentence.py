@@ -86,10 +86,10 @@ def _bandwidth(report: model.Report) -> tuple[Measurement, float] | None:
 def _bad(report: model.Report, stage: model.StageReport) -> Iterator[str]:
     """Yield what is at fault: the localised part, else each bad node with its reason, else the first gate that did not pass."""
     localised = next((gate for gate in stage.gates if gate.gate == LOCALISED and gate.status == Status.FAIL.value), None)
-    if localised is not None:
-        yield localised.reason
-        return
     nodes = [*_nodes(report.nodes)]
+    if localised is not None and not nodes:
+        yield localised.reason.partition("; expected")[0]
+        return
     if nodes:
         yield from nodes[:MOST_NODES]
         if len(nodes) > MOST_NODES:
@@ -102,5 +102,5 @@ def _nodes(hosts: Iterable[model.HostReport]) -> Iterator[str]:
     for host in hosts:
         reason = next((text for gate, text in host.reasons.items() if gate.startswith(f"{STAGE}/")), "")
         if reason:
-            seen = reason.partition("; next:")[0]
-            yield seen if seen.startswith(host.name) else f"{host.name}: {seen}"
+            seen = reason.removeprefix(f"{host.name}: ").partition("; next:")[0]
+            yield seen if host.name in seen else f"node {host.name}: {seen}"

@@ -1,0 +1,29 @@
+"""Drives a localisation: rounds of tests until it is finished, with the history kept after each round.
+
+Runners of any kind (Kubernetes Jobs, Slurm steps, SSH) implement `steps.localise.contract.RoundRunner`.
+"""
+
+from collections.abc import Callable
+
+import msgspec
+
+from steps import timeouts
+from steps.localise import rounds
+from steps.localise.contract import History, RoundRunner
+
+
+def drive(history: History, runner: RoundRunner, keep: Callable[[History], object], expired: Callable[[], bool]) -> History:
+    """Run rounds until no test is left, time is up, or rounds in a row gave no result at all; return the history.
+
+    `keep` stores the history after each round, so that a task that starts again goes on from there.
+    """
+    silent = 0
+    while not expired() and silent < timeouts.FABRIC_SILENT_ROUNDS:
+        planned = rounds.next_round(history)
+        if not planned.tests:
+            break
+        outcomes = tuple(runner.run(planned.tests))
+        history = msgspec.structs.replace(history, rounds=(*history.rounds, msgspec.structs.replace(planned, outcomes=outcomes)))
+        keep(history)
+        silent = 0 if any(outcome.result != "unknown" for outcome in outcomes) else silent + 1
+    return history

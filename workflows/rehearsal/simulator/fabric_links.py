@@ -1,0 +1,61 @@
+"""The simulated fabric: ports, routes and links between leaf switches, each with the share of its rate that is left.
+
+A measurement follows from the links that its traffic crosses; no test is answered from the name of a fault.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from workflows.rehearsal.simulator.world import World
+
+SHARE = 0.968
+"""Share of a port's line rate that ib_write_bw measures (387 of 400 Gbit/s)."""
+
+DEGRADED_NODE, DEGRADED_RAIL, COLLISION, DEGRADED_PATH = 0.48, 0.31, 0.5, 0.62
+"""Share that is left: of all ports of a machine whose PCIe links trained at half width, of a port on one lane less, of two flows on
+one cable, and of a leaf pair that lost trunks.
+"""
+RAIL = 3
+"""The rail whose port is degraded on the victims of `fabric_rail_degraded`."""
+
+
+def rate(world: World, source: str, target: str, rail: int) -> float:
+    """Return the bandwidth in Gbit/s that ib_write_bw measures from one machine to another on one rail."""
+    hardware = world.hardware(source)
+    return hardware.nic_gbit * SHARE * share(world, source, target, rail)
+
+
+def share(world: World, source: str, target: str, rail: int) -> float:
+    """Return the share of its rate that a flow gets: the least of both ports, the route, and the link between the leaves."""
+    ports = min(_port(world, source, rail), _port(world, target, rail))
+    return min(ports, _route(world, source, target), _path(world, source, target))
+
+
+def ring_share(world: World, nodes: Sequence[str], rails: int) -> float:
+    """Return the share of its bandwidth that an all-reduce over a ring of machines keeps.
+
+    Each rail carries its part of the data around the ring and is as fast as its slowest link; the rails add up.
+    """
+    if len(nodes) < 2 or not rails:
+        return 1.0
+    links = [*zip(nodes, (*nodes[1:], nodes[0]), strict=True)]
+    return sum(min(share(world, source, target, rail) for source, target in links) for rail in range(rails)) / rails
+
+
+def _port(world: World, node: str, rail: int) -> float:
+    whole = DEGRADED_NODE if world.fault("fabric_node_degraded", node) else 1.0
+    return min(whole, DEGRADED_RAIL if rail == RAIL and world.fault("fabric_rail_degraded", node) else 1.0)
+
+
+def _route(world: World, source: str, target: str) -> float:
+    fault = world.fault("fabric_pair_collision")
+    return COLLISION if fault and {source, target} == set(fault.nodes[:2]) else 1.0
+
+
+def _path(world: World, source: str, target: str) -> float:
+    if not world.fault("fabric_path_degraded"):
+        return 1.0
+    leaves = [*dict.fromkeys(world.host(node).variables.get("leaf", "") for node in world.fleet.pick("gpus"))]
+    ends = {world.host(node).variables.get("leaf", "") for node in (source, target)}
+    return DEGRADED_PATH if ends == {leaves[0], leaves[-1]} else 1.0

@@ -1,0 +1,68 @@
+# Check `fabric`: RDMA write bandwidth between the pods of a Job on all rails at once. In each step of a tournament a pod meets one other
+# pod, both measure their own direction, and after the last step every two pods have met. A pod alone measures its ports against themselves.
+# In: JOB_COMPLETION_INDEX, COUNT, JOB (name of the Job), SERVICE, NODE_NAME, DEVICE_IDS, LINK, RAILS (names, or empty), NUMBERS (`name`
+# where equal names are one rail on all nodes), TESTED (numbers of rails, empty for all), MEMORY (`cuda` for GPU memory).
+# Out: {"node","rails":[{"device","rail","gbit","peer","error"}],"error"}: the least bandwidth of each rail, and the pod that it was to.
+index=$JOB_COMPLETION_INDEX base=18500 error= rails= devices= files=$(mktemp -d) seconds=5
+[ "$COUNT" -le 2 ] || seconds=2
+get() { cat "${SYSFS:-/sys}/class/infiniband/$1/$2" 2>/dev/null; }
+number() { case "${NUMBERS:-} $1" in "name "*[0-9]) echo "${1##*[!0-9]}";; *) echo "$2";; esac; }
+at=0
+for path in "${SYSFS:-/sys}/class/infiniband"/*; do
+  device=${path##*/} id=$(get "${path##*/}" device/device)
+  case " $DEVICE_IDS " in *" ${id#0x} "*) ;; *) continue;; esac
+  case " ${RAILS:-$device} " in *" $device "*) ;; *) continue;; esac
+  [ "$(get "$device" ports/1/link_layer)" = "$LINK" ] || continue
+  rail=$(number "$device" "$at") at=$((at + 1))
+  case " ${TESTED:-$rail} " in *" $rail "*) devices="$devices $device:$rail";; esac
+done
+gid() {
+  [ "$LINK" = Ethernet ] || return 0
+  for path in "${SYSFS:-/sys}/class/infiniband/$1/ports/1/gid_attrs/types"/*; do
+    case "$(cat "$path" 2>/dev/null) $(get "$1" "ports/1/gids/${path##*/}")" in
+      "RoCE v2 0000:0000:0000:0000:0000:ffff:"*) echo "-x ${path##*/}"; return 0;;
+    esac
+  done
+}
+# memory of the GPU with the number of the rail, which rail-optimised machines have next to the port
+memory() { [ "${MEMORY:-}" != cuda ] || echo "--use_cuda=$1"; }
+measure() { # device, port, rail, seconds until it gives up, host to measure to (none: serve)
+  timeout "$4" ib_write_bw -d "$1" -p "$2" $(gid "$1") $(memory "$3") -F --report_gbits -s 8388608 -D "$seconds" $5 2>&1
+}
+meets() { # the pod that this one meets in a step, by the circle method; COUNT or more: nobody
+  m=$((COUNT + COUNT % 2)) k=$((m - 1))
+  if [ "$COUNT" -eq 1 ]; then echo 0
+  elif [ "$index" -eq "$k" ]; then echo $(($1 * (m / 2) % k))
+  else p=$((($1 - index + 2 * k) % k)); [ "$p" -ne "$index" ] || p=$k; echo "$p"; fi
+}
+ask() { # device, rail, port, pod: until the other pod answers; the first figure counts, repeats are the localisation's own rounds
+  gbit=0 said= end=$(($(date +%s) + ${STEP:-60}))
+  while [ "$gbit" = 0 ] && [ "$(date +%s)" -lt "$end" ]; do
+    out=$(measure "$1" "$3" "$2" "${STEP:-60}" "$JOB-$4.$SERVICE")
+    gbit=$(printf '%s\n' "$out" | awk '/BW average\[Gb/ { unit = 1; next } unit && $1 == 8388608 { g = $4 } END { print g + 0 }')
+    [ "$gbit" != 0 ] || said=$(printf %s "$out" | tail -n 1 | tr -dc 'A-Za-z0-9 ._:/()-' | cut -c1-60)
+    [ "$gbit" != 0 ] || sleep 1
+  done
+  [ "$gbit" = 0 ] || said=
+  least=$(cut -d' ' -f1 "$files/$2" 2>/dev/null)
+  if [ -z "$least" ] || awk "BEGIN { exit !($gbit < $least) }"; then printf '%s %s %s' "$gbit" "$4" "$said" >"$files/$2"; fi
+}
+step=0 steps=$((COUNT + COUNT % 2 - 1))
+while [ "$step" -lt "$steps" ] && [ -n "$devices" ]; do
+  peer=$(meets "$step") running=
+  if [ "$peer" -lt "$COUNT" ]; then
+    for entry in $devices; do
+      device=${entry%:*} rail=${entry#*:} port=$((base + ${entry#*:} + 64 * (step % 8)))
+      measure "$device" "$port" "$rail" "${STEP:-60}" "" >/dev/null & running="$running $!"
+      ask "$device" "$rail" "$port" "$peer" & running="$running $!"
+    done
+    wait $running
+  fi
+  step=$((step + 1))
+done
+for entry in $devices; do
+  read -r gbit peer said <"$files/${entry#*:}"
+  rails="$rails${rails:+,}{\"device\":\"${entry%:*}\",\"rail\":${entry#*:},\"gbit\":$gbit,\"peer\":$peer,\"error\":\"$said\"}"
+done
+[ -n "$devices" ] || error="no RDMA device with an id of $DEVICE_IDS and link layer $LINK"
+printf '{"node":"%s","rails":[%s],"error":"%s"}' "$NODE_NAME" "$rails" "$error" >/dev/termination-log
