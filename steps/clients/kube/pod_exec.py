@@ -128,7 +128,7 @@ class CommandStream:
         return CommandOutput(
             stdout=stdout[:MOST_BYTES].decode(errors="replace"),
             stderr=stderr[:MOST_BYTES].decode(errors="replace"),
-            code=-1 if cut else _exit_code(ended),
+            code=-1 if cut else exit_code(ended),
             cut=cut,
         )
 
@@ -146,7 +146,8 @@ def run(
     return CommandStream(access, path, agent).read(seconds)
 
 
-def _exit_code(ended: bytes) -> int:
+def exit_code(ended: bytes) -> int:
+    """Return the exit code in the Status that ended a command. Raises NotUnderstood for anything else."""
     try:
         status = msgspec.json.decode(ended, type=_CommandStatus)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:

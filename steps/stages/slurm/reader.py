@@ -70,6 +70,9 @@ def states(word: str) -> tuple[str, ...]:
     """Return a state as sinfo prints it (`down*`, `drained`, `idle~`) in plain words."""
     base = word.rstrip("".join(_MARKS))
     marks = dict.fromkeys(_MARKS[mark] for mark in word[len(base) :])
+    # an idle node that backfill keeps for a job is shown as planned alone
+    if base in ("planned", "plnd"):
+        return ("idle", *dict.fromkeys(("planned", *marks)))
     return (_LONG.get(base, base), *marks)
 
 

@@ -1,0 +1,72 @@
+"""The check `slurm-jobs` of stage slurm on the real cluster: its script runs on the login node, and its gate judges the output."""
+
+import threading
+
+from hostlab.waiting import until
+from slurmlab import configuration
+from slurmlab.cluster import SlurmCluster
+
+from steps.contract.verdict import Verdict
+from steps.stages.slurm import gate, reader_jobs
+from steps.stages.slurm.contract import JobCheckName, SchedulingExpectation, SchedulingObservation
+from workflows.stages import manifest_objects
+
+CHECKS: tuple[JobCheckName, ...] = (
+    "batch",
+    "two",
+    "array",
+    "dependency",
+    "het",
+    "steps",
+    "memory",
+    "exclusive",
+    "prolog",
+    "epilog",
+)
+"""The checks that this cluster can pass; it has no GPUs, no containers and no directory of users."""
+SECONDS = 300
+
+
+def judged(cluster: SlurmCluster, *checks: JobCheckName) -> Verdict:
+    """Run the script as in a login pod, and return the verdict on its output."""
+    variables = {
+        "NODE_NAME": cluster.controller.name,
+        "CHECKS": " ".join(checks),
+        "ACCOUNTING": "yes",
+        "SECONDS_TO_RUN": str(SECONDS),
+        "MARKS": configuration.MARKS,
+        "SHARED_HOME": configuration.SHARED,
+        "REPORT": "/dev/null",
+    }
+    script = manifest_objects.packed_script("slurm_jobs.sh")
+    text = cluster.run("env", *(f"{key}={value}" for key, value in variables.items()), "sh", "-c", script)
+    names = tuple(host.name for host in cluster.nodes)
+    want = SchedulingExpectation(
+        checks=checks,
+        nodes=names,
+        partitions={configuration.PARTITION: ("all",)},
+        group_of=dict.fromkeys(names, "all"),
+        qos=("normal",),
+        topology={"leaf1": ",".join(names[:2]), "leaf2": ",".join(names[2:])},
+        gres=configuration.TYPE,
+        accounting=True,
+    )
+    return gate.scheduling(SchedulingObservation(report=reader_jobs.read(text), node_of={name: name for name in names}), want)
+
+
+def test_every_kind_of_job_does_its_work(cluster: SlurmCluster) -> None:
+    verdict = judged(cluster, *CHECKS)
+    assert verdict.is_pass, verdict.reason
+
+
+def test_a_job_survives_a_restart_of_the_controller(faulty: SlurmCluster) -> None:
+    def kubelet() -> None:
+        """Start slurmctld again once the script has ended it, as a kubelet does with a container."""
+        if until(lambda: "UP" not in faulty.run("sh", "-c", "scontrol ping || true"), SECONDS, every=0.5):
+            faulty.start_controller()
+
+    restarting = threading.Thread(target=kubelet, daemon=True)
+    restarting.start()
+    verdict = judged(faulty, "batch", "restart")
+    restarting.join(SECONDS)
+    assert verdict.is_pass, verdict.reason

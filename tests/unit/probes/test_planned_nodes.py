@@ -1,0 +1,12 @@
+"""An idle node that Slurm's backfill keeps for a job is usable, although sinfo shows it as planned alone."""
+
+import pytest
+
+from steps.stages.slurm import gate_states, reader
+
+
+@pytest.mark.parametrize("word", ["planned", "plnd", "idle-", "planned*"])
+def test_a_planned_node_is_idle(word: str) -> None:
+    states = reader.states(word)
+    assert states[:2] == ("idle", "planned")
+    assert (gate_states.state(states) is None) == ("*" not in word)
