@@ -16,9 +16,9 @@ class Arguments(Struct, frozen=True, kw_only=True):
     """Arguments of verb wait.
 
     `select` names the expected hosts. `stable_seconds`: a pass must have lasted so long, unless an earlier run's pass of the same
-    task still holds and this run has changed nothing. `decides`: a verdict that is no pass ends the task with exit code 65 (a control-plane gate),
-    else the verdict is data for the judge. `namespaces` are searched for causes if the verdict is no pass. `passed` are tasks of
-    the stage: nodes that did not pass one of them are judged, but not waited for.
+    task still holds and this run has changed nothing. `decides`: a verdict that is no pass ends the task with exit code 65 (a
+    control-plane gate), else the verdict is data for the judge. `namespaces` are searched for causes if the verdict is no pass.
+    `passed` are tasks of the stage: nodes that did not pass one of them are judged, but not waited for.
     """
 
     gate: str

@@ -82,6 +82,24 @@ def test_a_rebuild_until_an_unknown_stage_ends_before_anything_is_asked_or_remov
     assert not machine.runs
 
 
+def test_the_spec_of_a_cluster_is_refused_in_one_sentence(machine: Any) -> None:
+    assert machine.call("init", "cluster.yaml").code == 0
+    for command in (("up",), ("status",), ("rebuild", "--yes"), ("drill", "--yes"), ("timer",)):
+        refused = machine.call("factory", command[0], "cluster.yaml", *command[1:])
+        assert (refused.code, "none of a factory" in refused.err, "1 error" in refused.err) == (64, True, True), refused.text
+
+
+def test_a_drill_needs_its_section_a_person_and_its_platform(machine: Any, spec: Path) -> None:
+    none = machine.call("factory", "drill", spec, "--yes")
+    assert (none.code, "no section drill" in none.err, "bringup explain drill" in none.err) == (64, True, True), none.text
+    spec.write_text(spec.read_text() + "drill: {platform: platform.yaml, hosts: [login01]}\n")
+    assert "add --yes" in machine.call("factory", "drill", spec, "--cut-only").err
+    for options in (("--cut-only",), ()):
+        missing = machine.call("factory", "drill", spec, "--yes", *options)
+        assert (missing.code, "platform.yaml" in missing.err) == (64, True), missing.text
+    assert not machine.runs
+
+
 def test_a_timer_is_checked_by_systemd(machine: Any, spec: Path) -> None:
     none = machine.call("factory", "timer", spec)
     assert (none.code, "no rebuild.calendar" in none.err) == (64, True), none.text

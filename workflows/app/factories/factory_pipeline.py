@@ -6,10 +6,19 @@ from workflows.app.run_options import Pipeline, Wish
 from workflows.app.specs import sources
 from workflows.plan.factory_plan import compile_factory
 from workflows.plan.model import Plan
-from workflows.spec import FactorySpec, load_factory
+from workflows.spec import FactorySpec, SpecErrors, load_factory
 from workflows.spec.pipeline_files import load_pipelines
 
 KIND = "factory"
+_OTHERS = {
+    "Cluster": (
+        "this is the spec of a cluster, and none of a factory",
+        "`bringup init --factory` writes one; `bringup run {path}` takes this",
+    ),
+    "Image": ("this is the spec of a node image, and none of a factory", "`bringup image build {path}` takes it"),
+    "Stack": ("this is the spec of a software stack, and none of a factory", "`bringup stack build {path}` takes it"),
+}
+"""Kinds of files that are no factory spec, each with the problem and the fix to print if it is given as one."""
 
 
 def read(source: str) -> tuple[Path, FactorySpec]:
@@ -17,7 +26,11 @@ def read(source: str) -> tuple[Path, FactorySpec]:
     path = Path(source)
     if not path.exists():
         raise sources.NoSpec(f"there is no file {source}", hint="write one with `bringup init --factory`")
-    return path, load_factory(path)
+    try:
+        return path, load_factory(path)
+    except SpecErrors:
+        sources.refuse_kinds(path, _OTHERS)
+        raise
 
 
 def plan_of(path: Path, spec: FactorySpec, until: str = "") -> Plan:

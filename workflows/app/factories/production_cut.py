@@ -24,7 +24,7 @@ _API_PORT, _SSH_PORT = 6443, 22
 class NoDrill(ValueError):
     """Error for a spec without a drill, or with hosts that its platform does not have, or with a name that has no address."""
 
-    hint = "see `bringup explain factory.drill`"
+    hint = "see `bringup explain drill`"
 
 
 class CutTrial(Struct, frozen=True):
