@@ -245,3 +245,9 @@ GRES_PODS: Final = 1500.0
 
 GRES_RESUME: Final = 240.0
 """Limit until all nodes are resumed: slurmd registers within a minute, and SUNK's own guide waits 120 s."""
+
+POD_SCRIPT: Final = 600.0
+"""Limit until a script in a container succeeds: slurmctld registers with its database within a few minutes."""
+
+POD_SCRIPT_RUN: Final = 120.0
+"""Limit for one run of such a script, whose commands take seconds."""

@@ -13,10 +13,22 @@ from steps.contract.exit import ExitCode
 from steps.contract.gres_conf import GresConf
 from steps.contract.object_files import TaskObjects
 from steps.contract.plain_text import count
+from steps.contract.pod_script import PodScript
 from steps.contract.target_secret import FileSecret
 from steps.contract.verdict import FailureClass, Verdict, failed, passed
 from steps.errors import BadTask, Conflict, Refused
-from steps.runtime import config_maps, delivery_inputs, gating, gres_settlement, reuse, settings, target, trust, upgrade_path
+from steps.runtime import (
+    config_maps,
+    delivery_inputs,
+    gating,
+    gres_settlement,
+    pod_scripts,
+    reuse,
+    settings,
+    target,
+    trust,
+    upgrade_path,
+)
 from steps.runtime.context import Context
 from steps.runtime.diagnose import diagnose_refusal
 from steps.stages.shared.kube_reader import Scope
@@ -35,6 +47,7 @@ class Arguments(Struct, frozen=True, kw_only=True):
       defaults (`nvidia.com/mig.config=all-disabled`) that this run takes over. `group_labels` are labels by host group.
     - `upgrade_from`: releases → lines from which the vendor supports the upgrade (see `upgrade_path`).
     - `secrets`: Secrets that are made of secret files, after the objects.
+    - `pod_script`: runs in a container until it succeeds, and is all that the task does; see `pod_scripts`.
     - `gres_conf`: corrects SUNK's gres.conf, and does nothing else; see `gres_settlement`.
     - `config_map`, `known_hosts`, `certificates`, `repository`: set up Argo CD after the objects; see `settings` and `trust`.
     """
@@ -49,6 +62,7 @@ class Arguments(Struct, frozen=True, kw_only=True):
     upgrade_from: dict[str, tuple[str, ...]] = {}
     secrets: tuple[FileSecret, ...] = ()
     gres_conf: GresConf | None = None
+    pod_script: PodScript | None = None
     config_map: ConfigMapKeys | None = None
     known_hosts: KnownHosts | None = None
     certificates: ServerCertificates | None = None
@@ -65,6 +79,9 @@ def run(context: Context) -> ExitCode:
         return ExitCode.OK
     if arguments.gres_conf is not None:
         context.record(gres_settlement.settle(context, arguments.gres_conf))
+        return ExitCode.OK
+    if arguments.pod_script is not None:
+        context.record(pod_scripts.run(context, arguments.pod_script))
         return ExitCode.OK
     if (forbidden := upgrade_path.refusal(context.kube, context.own_gate, arguments.upgrade_from)) is not None:
         context.record(forbidden)

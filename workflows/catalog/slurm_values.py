@@ -11,7 +11,7 @@ from workflows.spec import ClusterSpec
 from workflows.spec.cluster_spec import GROUP_LABEL, advertised, ingress_groups, slurm_groups
 from workflows.spec.gpu_pools import gpu_pools, pool_of
 from workflows.spec.machines import Machine
-from workflows.spec.slurm_section import SlurmHome, SlurmNode
+from workflows.spec.slurm_section import SlurmHome, SlurmNode, SlurmQos
 
 Object = dict[str, Any]
 
@@ -139,6 +139,13 @@ def _slurm_partitions(spec: ClusterSpec) -> list[Object]:
 def _slurm_conf(spec: ClusterSpec) -> dict[str, str]:
     """Return the further keys of slurm.conf of Slinky's controller."""
     return {"AccountingStorageEnforce": "limits,qos", "AccountingStorageTRES": "gres/gpu"} if spec.slurm.qos else {}
+
+
+def qos_record(qos: SlurmQos) -> str:
+    """Return a QoS as sacctmgr takes it: name and settings; -1 takes a limit away."""
+    gpus = f"gres/gpu={-1 if qos.gpus_per_user is None else qos.gpus_per_user}"
+    jobs = -1 if qos.jobs_per_user is None else qos.jobs_per_user
+    return f"{qos.name} Priority={qos.priority} MaxTRESPerUser={gpus} MaxJobsPerUser={jobs} MaxWall={qos.max_time or -1}"
 
 
 def _sunk_conf(spec: ClusterSpec) -> Object:

@@ -149,11 +149,11 @@ def _sources(spec: ClusterSpec, release: PlannedRelease) -> Object:
     """
     argo, layout = delivery(spec), Layout.of(spec)
     if is_wrapped(spec, release):
-        helm = {"releaseName": release.release_name, "valueFiles": ["values.yaml"]}
-        return {"source": {"repoURL": argo.repo, "path": layout.chart(release), "targetRevision": argo.revision, "helm": helm}}
+        wrapper = {"releaseName": release.release_name, "valueFiles": ["values.yaml"]}
+        return {"source": {"repoURL": argo.repo, "path": layout.chart(release), "targetRevision": argo.revision, "helm": wrapper}}
     repo, chart = chart_source(release)
-    values = {"valuesObject": release.values} if argo.is_commit else {"valueFiles": [f"$values/{layout.values(release)}"]}
-    helm = {"releaseName": release.release_name, **values}
+    values: Object = {"valuesObject": release.values} if argo.is_commit else {"valueFiles": [f"$values/{layout.values(release)}"]}
+    helm: Object = {"releaseName": release.release_name, **values}
     source = {"repoURL": repo, "chart": chart, "targetRevision": release.version, "helm": helm}
     git = [] if argo.is_commit else [{"repoURL": argo.repo, "targetRevision": argo.revision, "ref": "values"}]
     return {"sources": [source, *git]}

@@ -116,7 +116,7 @@ def _objects(spec: ClusterSpec, releases: tuple[PlannedRelease, ...]) -> Tree:
 
 
 def _wrappers(spec: ClusterSpec, releases: tuple[PlannedRelease, ...]) -> Tree:
-    layout, files = Layout.of(spec), {}
+    layout, files = Layout.of(spec), Tree()
     for release in filter(lambda release: is_wrapped(spec, release), releases):
         head = _head(f"A chart around {release.release_name} {release.version}; values of the wrapped chart stand below its name.")
         wrapper = wrapper_files(spec, release, head)

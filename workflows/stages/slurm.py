@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
 from steps.contract import fleet
 from steps.contract.task import Verb
 from workflows.catalog import PlannedRelease
 from workflows.catalog.slurm_objects import CLUSTER, supporting_objects
+from workflows.catalog.slurm_values import qos_record
 from workflows.spec.cluster_spec import slurm_groups
 from workflows.spec.document import value_at
 from workflows.spec.machines import Machine
@@ -29,6 +31,7 @@ CONTROL_SECONDS = 2400
 """Time limit in seconds of the control gate: images of slurmctld, slurmd and login (2 GB a node), then every slurmd registers."""
 NODES_SECONDS = 600
 FUNCTIONAL_SECONDS = 900
+QOS_SECONDS = 1200
 
 LOGIN_IMAGE = "ghcr.io/slinkyproject/login:26.05-ubuntu26.04"
 """The login image of the slurm chart 1.2.1 (loginsetDefaults.login.image), which has srun, sinfo and sackd."""
@@ -76,7 +79,9 @@ def build(site: Site) -> Stage | None:
             ),
         ]
     steps += [] if slinky or not any(gpus_of(site).values()) else [_gres(site, cluster, steps[-1].name)]
-    steps += [_control(site, releases, cluster, control, steps[-1].name), _nodes(site, cluster)]
+    steps.append(_control(site, releases, cluster, control, steps[-1].name))
+    steps += [_qos(site, cluster)] if site.spec.slurm.qos else []
+    steps.append(replace(_nodes(site, cluster), after=(steps[-1].name,)))
     steps.append(slurm_checks.placement(_checks(site, cluster)))
     steps += [_functional(site, cluster), slurm_checks.scheduling(_checks(site, cluster))] if by_jobs else []
     steps.append(manifest_objects.judge(site, STAGE, gates, members=node_selector(site)))
@@ -143,6 +148,25 @@ def _gres(site: Site, cluster: PlannedRelease, after: str) -> Step:
             Rule(groups=("",), resources=("pods/exec",), verbs=("get", "create"), namespaces=space),
             *rights.DIAGNOSE,
         ),
+    )
+
+
+def _qos(site: Site, cluster: PlannedRelease) -> Step:
+    """Return the task that creates the QoS of the spec in Slurm's accounting, which no chart does."""
+    slinky = site.spec.slurm.kind == "slinky"
+    place = {"pod": "slurm-controller-0", "container": "slurmctld"} if slinky else {"pod": "slurm-login-0", "container": "sshd"}
+    wanted: Object = {
+        "name": "qos",
+        "namespace": cluster.namespace,
+        **place,
+        "script": manifest_objects.script("slurm_qos.sh"),
+        "variables": {"QOS": ";".join(map(qos_record, site.spec.slurm.qos))},
+    }
+    execute = Rule(groups=("",), resources=("pods/exec",), verbs=("get", "create"), namespaces=(cluster.namespace,))
+    return Step(
+        task=task(STAGE, "qos", Verb.APPLY, deadline=QOS_SECONDS, arguments={"pod_script": wanted}),
+        after=("control",),
+        rules=(*rights.CLAIM, execute, *rights.DIAGNOSE),
     )
 
 

@@ -24,9 +24,14 @@ ARGO_CD = {
     "argo_cd": {"repo": "https://git.example.org/platform/apps.git", "revision": "v1", "project": "platform"},
 }
 SUNK: dict[str, Any] = {"kind": "sunk", "repo": "oci://r.example.org/sunk", "version": "7.3.0", **SCRIPTS}
-SLINKY: dict[str, Any] = {"kind": "slinky", **SCRIPTS}
+SLINKY: dict[str, Any] = {
+    "kind": "slinky",
+    "accounting": {"host": "mariadb.slurm.svc", "password": {"file": "./db_password"}},
+    **SCRIPTS,
+}
 COMMON: dict[str, Any] = {
-    "partitions": [{"name": "train", "groups": "gpu", "default": True}],
+    "partitions": [{"name": "train", "groups": "gpu", "default": True, "qos": "train"}],
+    "qos": [{"name": "train", "priority": 10, "gpus_per_user": 16}],
     "topology": "tree",
     "node": {"cpus": 64, "memory_gib": 1000},
     "home": {"storage_class": "local-path", "size": "1Gi"},
@@ -41,7 +46,11 @@ CASES: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("case", CASES)
+LONG = {"sunk by Argo CD", "slinky by Argo CD"}
+"""Deliveries that other rehearsals have too, by and large."""
+
+
+@pytest.mark.parametrize("case", [pytest.param(case, marks=[pytest.mark.long] * (case in LONG)) for case in CASES])
 def test_stage_slurm_passes(case: str, tmp_path: Path) -> None:
     spec = load(yaml.safe_dump(SMALL | {"hosts": HOSTS} | CASES[case]))
     plan = compile_plan(spec, only=["slurm"])
@@ -50,3 +59,9 @@ def test_stage_slurm_passes(case: str, tmp_path: Path) -> None:
     code = rehearse(run, plan, render(plan, bringup.build), RehearsalOptions(), [], before).exit_code
     reasons = [record.verdict.reason for record in Store(run.home.store).records(run.name, "slurm", "judge") if record.verdict]
     assert code == 0, reasons
+    records = Store(run.home.store).records(run.name, "slurm", "qos")
+    assert [record.changes for record in records] == [("changed qos train",)]
+    if spec.slurm.kind == "sunk":
+        (gres,) = Store(run.home.store).records(run.name, "slurm", "gres")
+        assert gres.verdict is not None
+        assert gres.verdict.reason.startswith("gres.conf has 3 nodes with GPUs, 3 pods restarted")

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import yaml
 
 from steps.contract import host_ranges
-from workflows.rehearsal.simulator import simulated_pods, slurm_job_check, slurm_srun_check, slurm_sunk
+from workflows.rehearsal.simulator import simulated_pods, slurm_job_check, slurm_qos, slurm_srun_check, slurm_sunk
 from workflows.rehearsal.simulator.api_kinds import (
     CONFIG_MAPS,
     DEPLOYMENTS,
@@ -461,7 +461,7 @@ def _around(world: World, namespace: str) -> SlurmSurroundings:
     hosts = {simulated_pods.node(pod): simulated_pods.node(pod) for pod in world.select(PODS, namespace, {NAME: "slurmd"})}
     return SlurmSurroundings(
         accounting=code == 0 and not lines.rstrip().endswith("|"),
-        qos=("normal",),
+        qos=slurm_qos.known(world, namespace),
         topology=_topology(world, namespace),
         topology_file=_topology_file(world, namespace),
         home_shared=not world.fault("slurm_home_not_shared"),

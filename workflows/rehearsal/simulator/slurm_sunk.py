@@ -12,7 +12,7 @@ import msgspec
 
 from steps.contract.gres_conf import KEY
 from steps.contract.gres_conf import nodes_of as nodes_of_conf
-from workflows.rehearsal.simulator import simulated_pods, slurm_job_check, slurm_srun_check
+from workflows.rehearsal.simulator import simulated_pods, slurm_job_check, slurm_qos, slurm_srun_check
 from workflows.rehearsal.simulator.api_kinds import (
     CONFIG_MAPS,
     DAEMON_SETS,
@@ -335,7 +335,7 @@ def slurm_jobs(world: World, pod: Obj, variables: Mapping[str, str]) -> PlayedOu
     slurm = SimulatedSlurm(slurm_job_check.with_stale(world, nodes), members, world.now, slurm_job_check.faults(world))
     around = SlurmSurroundings(
         accounting=_accounting(world, space),
-        qos=("normal",),
+        qos=slurm_qos.known(world, space),
         home_shared=not world.fault("slurm_home_not_shared"),
         users=frozenset() if world.fault("slurm_user_unresolved") else frozenset({variables.get("USER_NAME", "")}),
         memory=slurm_job_check.machine_memory(world, {node.name: node.host for node in nodes}),

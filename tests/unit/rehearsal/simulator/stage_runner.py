@@ -13,9 +13,10 @@ import yaml
 
 from steps.clients.kube.client import Kube
 from steps.contract.gres_conf import GresConf
+from steps.contract.pod_script import PodScript
 from steps.contract.task import Task, Verb
 from steps.contract.verdict import Verdict
-from steps.runtime import gating, gres_settlement, watching
+from steps.runtime import gating, gres_settlement, pod_scripts, watching
 from steps.stages.shared.kube_reader import Scope
 from steps.verbs import job
 from tests.unit.rehearsal.simulator.harness import User
@@ -80,6 +81,8 @@ def _make(user: User, kube: Kube, task: Task) -> None:
         kube.apply({"apiVersion": "v1", "kind": "Secret", "metadata": meta, "stringData": {secret["key"]: "x"}})
     if gres := task.arguments.get("gres_conf"):
         gres_settlement.settle(DirectTask(kube, VirtualClock(user)), msgspec.convert(gres, GresConf))
+    if script := task.arguments.get("pod_script"):
+        pod_scripts.run(DirectTask(kube, VirtualClock(user)), msgspec.convert(script, PodScript))
     for manifest in job.fill(task.arguments.get("objects", []), NODES):
         kube.apply(manifest)
     labels = task.arguments.get("node_labels") or {}
