@@ -1,7 +1,7 @@
 """Compact form of a history: 20 kB where JSON takes a megabyte, so that the state of a localisation fits into a small object.
 
-Tests are stored as node numbers: two bytes a node for pairs, a bit a node for groups, one entry for all rails of a pair. Ids of
-tests are their places (`ROUND.PLACE`). Figures of passed tests are left to the evidence.
+Tests are stored as node numbers: ten bits a node of 1,024 for pairs, a bit for groups, one entry for all rails of a pair. Ids of
+tests are their places (`ROUND.PLACE`). Figures are left to the evidence, because decisions do not need them.
 """
 
 import itertools
@@ -31,12 +31,11 @@ class PackedTests(Struct, frozen=True, array_like=True, forbid_unknown_fields=Tr
 
 
 class PackedRound(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """A round: tests, two bits a result, and figures and repeats by the test's place."""
+    """A round: tests, two bits a result, and repeats by the test's place."""
 
     purpose: str
     tests: tuple[PackedTests, ...]
     results: bytes
-    figures: dict[int, float] = {}
     repeats: dict[int, int] = {}
 
 
@@ -59,7 +58,7 @@ def encode(history: History) -> bytes:
         version=VERSION,
         names=tuple(_shortened(fabric.names)),
         leaf_names=fabric.leaf_names,
-        leaves=_wide(fabric.leaf),
+        leaves=_wide(fabric.leaf, _bits(len(fabric.leaf_names))),
         rails=fabric.rails,
         policy=history.policy,
         rounds=tuple(_packed(part, fabric) for part in history.rounds),
@@ -75,7 +74,7 @@ def decode(data: bytes) -> History:
         packed = msgspec.msgpack.decode(data, type=PackedHistory)
         if packed.version != VERSION:
             raise HistoryError(f"the history has version {packed.version}, expected {VERSION}")
-        numbers = _narrow(packed.leaves)
+        numbers = _narrow(packed.leaves, _bits(len(packed.leaf_names)))
         layout = FabricMap(
             nodes=tuple(_lengthened(packed.names)),
             leaves=tuple(packed.leaf_names[number] for number in numbers),
@@ -91,7 +90,7 @@ def decode(data: bytes) -> History:
 
 
 def slimmed(history: History) -> History:
-    """Return a history as `decode(encode(history))`: without the figures of passed tests, outcomes in the order of tests."""
+    """Return a history as `decode(encode(history))`: without figures, outcomes in the order of tests."""
     return decode(encode(history))
 
 
@@ -113,14 +112,22 @@ def _lengthened(names: Iterable[tuple[int, str]]) -> Iterator[str]:
         yield before
 
 
-def _wide(numbers: Iterable[int]) -> bytes:
-    return b"".join(number.to_bytes(2, "little") for number in numbers)
+def _bits(numbers: int) -> int:
+    """Return the bits of one of so many numbers: at least eight, so that the last byte's padding is never taken for a number."""
+    return max(8, (numbers - 1).bit_length())
 
 
-def _narrow(data: bytes) -> list[int]:
-    if len(data) % 2:
-        raise HistoryError("numbers of two bytes end in the middle of one")
-    return [int.from_bytes(data[place : place + 2], "little") for place in range(0, len(data), 2)]
+def _wide(numbers: Sequence[int], width: int) -> bytes:
+    """Return numbers in `width` bits each, the first one lowest."""
+    digits = "".join(format(number, f"0{width}b") for number in reversed(numbers))
+    return int(digits or "0", 2).to_bytes((len(numbers) * width + 7) // 8, "little")
+
+
+def _narrow(data: bytes, width: int) -> list[int]:
+    """Return the numbers that `_wide` packed."""
+    count = len(data) * 8 // width
+    digits = format(int.from_bytes(data, "little"), f"0{len(data) * 8}b") if data else ""
+    return [int(digits[len(digits) - (place + 1) * width : len(digits) - place * width], 2) for place in range(count)]
 
 
 def _packed(part: Round, fabric: Fabric) -> PackedRound:
@@ -129,16 +136,14 @@ def _packed(part: Round, fabric: Fabric) -> PackedRound:
     outcomes = {outcome.test: outcome for outcome in part.outcomes}
     if len(outcomes) != len(part.outcomes) or not outcomes.keys() <= {test.id for test in part.tests}:
         raise HistoryError(f"round {part.number} has two outcomes of a test, or one of a test that it did not ask for")
-    codes, figures, repeats = 0, dict[int, float](), dict[int, int]()
+    codes, repeats = 0, dict[int, int]()
     for place, test in enumerate(part.tests):
         outcome = outcomes.get(test.id)
         codes |= (RESULTS.index(outcome.result) if outcome else MISSING) << 2 * place
-        if outcome and outcome.figure is not None and outcome.result != "pass":
-            figures[place] = outcome.figure
         if outcome and outcome.repeat:
             repeats[place] = outcome.repeat
     results = codes.to_bytes((len(part.tests) + 3) // 4, "little")
-    return PackedRound(part.purpose, tuple(_packed_tests(part.tests, fabric)), results, figures, repeats)
+    return PackedRound(part.purpose, tuple(_packed_tests(part.tests, fabric)), results, repeats)
 
 
 def _packed_tests(tests: Sequence[FabricTest], fabric: Fabric) -> Iterator[PackedTests]:
@@ -164,11 +169,12 @@ def _packed_tests(tests: Sequence[FabricTest], fabric: Fabric) -> Iterator[Packe
                 if kind == "rail":
                     rails.append(bit)
             place += 1
-        yield PackedTests(KINDS.index(kind), _wide(nodes), tuple(rails))
+        alike = len(set(rails)) == 1
+        yield PackedTests(KINDS.index(kind), _wide(nodes, _bits(fabric.size)), tuple(rails[:1] if alike else rails))
 
 
 def _unpacked(part: PackedRound, fabric: Fabric, number: int) -> Round:
-    shapes = [shape for tests in part.tests for shape in _unpacked_tests(tests)]
+    shapes = [shape for tests in part.tests for shape in _unpacked_tests(tests, fabric.size)]
     tests = tuple(
         FabricTest(id=f"{number}.{place}", kind=kind, nodes=tuple(fabric.names[node] for node in nodes), rail=rail)
         for place, (kind, nodes, rail) in enumerate(shapes, start=1)
@@ -177,24 +183,25 @@ def _unpacked(part: PackedRound, fabric: Fabric, number: int) -> Round:
         raise HistoryError(f"round {number} has {len(tests)} tests but {len(part.results)} bytes of results")
     codes = int.from_bytes(part.results, "little")
     outcomes = tuple(
-        Outcome(test=test.id, result=RESULTS[code], figure=part.figures.get(place), repeat=part.repeats.get(place, 0))
+        Outcome(test=test.id, result=RESULTS[code], repeat=part.repeats.get(place, 0))
         for place, test in enumerate(tests)
         if (code := codes >> 2 * place & 3) != MISSING
     )
     return Round(number=number, purpose=part.purpose, tests=tests, outcomes=outcomes)
 
 
-def _unpacked_tests(tests: PackedTests) -> Iterator[tuple[Kind, tuple[int, ...], int | None]]:
+def _unpacked_tests(tests: PackedTests, count: int) -> Iterator[tuple[Kind, tuple[int, ...], int | None]]:
     if not 0 <= tests.kind < len(KINDS):
         raise HistoryError(f"tests have kind {tests.kind}, expected 0 to {len(KINDS) - 1}")
     kind = KINDS[tests.kind]
     if kind == "group":
         yield kind, tuple(members(int.from_bytes(tests.nodes, "little"))), None
         return
-    nodes, size = _narrow(tests.nodes), 1 if kind == "self" else 2
+    nodes, size = _narrow(tests.nodes, _bits(count)), 1 if kind == "self" else 2
     parts = [tuple(nodes[first : first + size]) for first in range(0, len(nodes), size)]
-    if kind == "rail" and len(tests.rails) != len(parts):
-        raise HistoryError(f"{len(parts)} pairs but rails of {len(tests.rails)}")
+    rails = tests.rails * len(parts) if len(tests.rails) == 1 else tests.rails
+    if kind == "rail" and len(rails) != len(parts):
+        raise HistoryError(f"{len(parts)} pairs but rails of {len(rails)}")
     for number, part in enumerate(parts):
-        for rail in members(tests.rails[number]) if kind == "rail" else (None,):
+        for rail in members(rails[number]) if kind == "rail" else (None,):
             yield kind, part, rail

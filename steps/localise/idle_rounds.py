@@ -17,6 +17,8 @@ from steps.localise.trials import members
 
 LIKELY = math.log(0.12 / 0.88)
 """Log odds from which a hypothesis of the search is tested directly."""
+PROBABLE = 0.5
+"""Probability of one more fault from which nodes are halved."""
 OPTIONS = 4
 """Random partitions into two, three and four groups among which the best is chosen."""
 WEIGHTIEST = 150
@@ -85,6 +87,8 @@ class IdleRound:
         order = sorted(self.standing.doubted - self.standing.hopeless, key=lambda node: (-self.beliefs.node(node), node))
         for node in order:
             self._with_partner(node, "suspects with known-good partners")
+        for node in sorted(self.standing.unheard - self.standing.silent):
+            self._with_partner(node, "nodes without results")
 
     def _with_partner(self, node: int, purpose: str) -> None:
         if node in self.free and (partner := self._partner(node)) is not None:
@@ -234,12 +238,14 @@ class IdleRound:
 
     def _options(self, rest: Residual) -> Iterator[tuple[int, ...]]:
         """Yield partitions of the nodes without a known fault: whole, random ones, and by size for faults of scale."""
-        free = sum(1 << node for node in self.free - self.standing.doubted)
+        free = sum(1 << node for node in self.free - self.standing.doubted - self.standing.unheard)
         for number, cover in enumerate(rest.covers):
             nodes = members(cover & free)
             if len(nodes) < 2:
                 continue
             yield (cover & free,)
+            if rest.remaining < PROBABLE:
+                continue  # a fault is improbable: all nodes at once can end the search, halves cannot
             for option in range(OPTIONS):
                 for parts in (2, 3, 4):
                     if len(nodes) >= 2 * parts:

@@ -200,7 +200,8 @@ class Residual:
         if "scale" not in self.beliefs.policy.kinds or self.known.at_least:
             return
         # each group size that was tested bounds an interval of sizes; the whole fabric's is always there
-        sizes = sorted({2, self.covers[0].bit_count(), *(trial.mask.bit_count() for trial in self.groups)})
+        tested = {self.covers[0].bit_count(), *(trial.mask.bit_count() for trial in self.groups)}
+        sizes = [2, *sorted(size for size in tested if size > 2)]
         whole = math.log(max(sizes[-1], 3) / 2)
         for above, upto in itertools.pairwise(sizes):
             prior = math.log(SCALE_FAULTS * math.log(upto / above) / whole)
@@ -211,7 +212,7 @@ class Residual:
 
 @lru_cache(maxsize=512)
 def _halved(blocks: tuple[Block, ...], groups: tuple[tuple[int, float], ...]) -> tuple[Block, ...]:
-    """Return the most probable pairs after the outcomes of groups, each with its score. Results of earlier rounds are remembered."""
+    """Return the most probable pairs after the outcomes of groups, each with its score. Earlier results are kept."""
     if not groups:
         return blocks
     *before, (mask, score) = groups

@@ -1,8 +1,8 @@
-"""Rounds of one test each, as few tests as possible: halving by probability, for bad nodes among many when tests cannot run at once.
+"""Rounds of one test each, as few tests as possible: halving by probability, for bad nodes among many.
 
 Each test asks for a group that passes with a probability near one half, given all results so far and a prior on the number of bad
-nodes. That is Sobel and Groll's nested procedure with an exchangeable prior instead of independent nodes: the number of bad nodes need
-not be known. A group passes only if all of its nodes are good. With noise, a group is repeated until its result is sure enough.
+nodes. That is Sobel and Groll's nested procedure with an exchangeable prior instead of independent nodes: the number of bad nodes
+need not be known. A group passes only if all of its nodes are good. With noise, a group is repeated until its result is sure.
 """
 
 import math
@@ -141,14 +141,14 @@ def serial_verdict(history: History) -> FaultDiagnosis:
         tests=sum(len(part.tests) for part in history.rounds),
         false_alarm=round(min(state.errors, 1.0), 9),
         missed=round(min(state.errors, 1.0), 9),
-        noise=history.policy.noise,
+        noise=float(history.policy.noise),
         finished=state.finished,
         reason="" if state.finished else "tests contradict each other" if state.stuck else "tests are left",
     )
 
 
 def _nearest_half(most: int, passes: Callable[[int], float]) -> int:
-    """Return the group size from 1 to `most` that passes with the probability nearest to one half; larger groups pass less often."""
+    """Return the size from 1 to `most` that passes with the probability nearest to one half; larger groups pass less often."""
     low, high = 1, most
     while low < high:
         middle = (low + high) // 2
@@ -161,7 +161,7 @@ def _nearest_half(most: int, passes: Callable[[int], float]) -> int:
 
 @lru_cache(maxsize=64)
 def _weights(size: int, expected: float) -> tuple[float, ...]:
-    """Return the prior probability of each single set of bad nodes, by the number of nodes in it: geometric, with a share for none."""
+    """Return the log prior of each single set of bad nodes, by the number of nodes in it: geometric, with a share for none."""
     ratio = expected / (expected + 3)
     chances = [NONE_BAD]
     while len(chances) <= size and chances[-1] > LEAST_PRIOR:

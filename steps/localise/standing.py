@@ -1,10 +1,10 @@
 """Standing of every part after a history: named, cleared, in doubt, set aside, and what groups still leave open."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 
-from steps.localise.contract import History, Round
+from steps.localise.contract import FabricTest, History, Round
 from steps.localise.fabric_belief import NODE, PAIR, PATH, RAIL, Beliefs, Variable
 from steps.localise.residual import SCALE, Hypothesis, Known, Residual
 from steps.localise.trials import Fabric, Trial, trials
@@ -23,7 +23,9 @@ class Standing:
         self.policy = history.policy
         self.trials: Sequence[Trial] = trials(history, self.fabric)
         self.number = len(history.rounds) + 1
-        self.silent = frozenset(_silent(history, self.fabric))
+        unheard = _unheard(history, self.fabric)
+        self.unheard = frozenset(unheard)
+        self.silent = frozenset(node for node, number in unheard.items() if number >= SILENT)
         self.beliefs = Beliefs(self.fabric, self.policy, self.trials)
         self.limits = self.beliefs.limits
         self._proven: dict[Variable, float] = {}
@@ -81,9 +83,9 @@ class Standing:
         """Return by path the failed pairs without a named node."""
         pairs: dict[tuple[int, ...], set[tuple[int, ...]]] = {}
         for trial in self.beliefs.trials:
-            if trial.failed and trial.kind == "pair" and not self.aside.intersection(trial.nodes):
-                if path := self.fabric.path(*trial.nodes):
-                    pairs.setdefault(path, set()).add(tuple(sorted(trial.nodes)))
+            good = trial.failed and trial.kind == "pair" and not self.aside.intersection(trial.nodes)
+            if good and (path := self.fabric.path(*trial.nodes)):
+                pairs.setdefault(path, set()).add(tuple(sorted(trial.nodes)))
         return pairs
 
     @cached_property
@@ -157,21 +159,25 @@ class Standing:
         return len(trial.nodes) == 2 and self.fabric.path(*trial.nodes) == tuple(rest)
 
 
-def _silent(history: History, fabric: Fabric) -> Iterator[int]:
-    """Yield the nodes that were tested several times without any result."""
+def _unheard(history: History, fabric: Fabric) -> Counter[int]:
+    """Return the nodes whose tests, alone or with one partner, gave no result yet, with the number of these tests."""
     unknown: Counter[str] = Counter()
     for part in history.rounds:
-        if all(outcome.result != "unknown" for outcome in part.outcomes) and len(part.outcomes) == len(part.tests):
-            continue
-        answered = {outcome.test for outcome in part.outcomes if outcome.result != "unknown"}
-        unknown.update(name for test in part.tests if test.id not in answered for name in test.nodes)
-    missing = [name for name, number in unknown.items() if number >= SILENT]
-    if missing:
-        heard = {name for part in history.rounds for name in _heard(part)}
-        yield from (fabric.index[name] for name in missing if name not in heard)
+        if len(part.outcomes) < len(part.tests) or any(outcome.result == "unknown" for outcome in part.outcomes):
+            answered = _answered(part)
+            unknown.update(name for test in part.tests if test.id not in answered and len(test.nodes) <= 2 for name in test.nodes)
+    if not unknown:
+        return Counter()
+    heard = set[str]()
+    for part in history.rounds:
+        answered = _answered(part)
+        heard.update(name for test in _small(part) if test.id in answered for name in test.nodes)
+    return Counter({fabric.index[name]: number for name, number in unknown.items() if name not in heard})
 
 
-def _heard(part: Round) -> set[str]:
-    """Return the nodes of the tests of a round that have a result."""
-    answered = {outcome.test for outcome in part.outcomes if outcome.result != "unknown"}
-    return {name for test in part.tests if test.id in answered for name in test.nodes}
+def _answered(part: Round) -> set[str]:
+    return {outcome.test for outcome in part.outcomes if outcome.result != "unknown"}
+
+
+def _small(part: Round) -> list[FabricTest]:
+    return [test for test in part.tests if len(test.nodes) <= 2]

@@ -11,7 +11,7 @@ from figures import SHORT, SKIPPED
 
 HERE = Path(__file__).parent
 NO_COMMANDS = (
-    *("all", "argo_followed", "argo_home", "argo_played", "figures", "real_hosts", "real_server"),
+    *("all", "argo_followed", "argo_home", "argo_played", "fabric_faults", "figures", "real_hosts", "real_server"),
     *("os_prep_items", "os_prep_measured", "os_prep_ours", "os_prep_peers", "os_prep_shell"),
 )
 """Files in this folder that are no benchmarks: shared modules and this one."""
