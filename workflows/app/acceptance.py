@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +19,7 @@ from workflows.app.specs import cluster_pipeline, operations, sources
 from workflows.engines.folders import StateFolder
 from workflows.plan.compiler import compile_plan
 from workflows.plan.model import Plan
-from workflows.spec import ClusterSpec
+from workflows.spec import ClusterSpec, floor_table
 from workflows.spec.fields import SecretRef
 
 
@@ -50,6 +51,7 @@ def accept(screen: Screen, request: AcceptanceRequest, options: StartOptions) ->
             f"{spec.name}: no kubeconfig leads to the cluster: give --kubeconfig FILE, or write target.kubeconfig in the spec"
         )
     path = sources.find(request.spec)
+    screen.lines(floor_lines(spec, datetime.date.today()))
 
     def plan(_: Path, loaded: ClusterSpec, wish: Wish) -> Plan:
         return compile_plan(loaded, only=wish.only, operation=wish.operation)
@@ -77,6 +79,23 @@ def planned(request: AcceptanceRequest) -> tuple[ClusterSpec, Operation]:
     if strange := sorted(nodes - {machine.name for machine in spec.gpu_machines}):
         raise UsageError(f"--nodes {', '.join(strange)}: not among the GPU machines of {spec.name}")
     return spec, Operation(kind=OperationKind.ACCEPT, hosts=scope.with_partners(spec, nodes))
+
+
+def floor_lines(spec: ClusterSpec, today: datetime.date) -> list[str]:
+    """Return a line for each floor that comes from the published table, with source and date; stale ones say what to write."""
+    accelerator, nccl = spec.accelerator, spec.validation.nccl
+    if accelerator is None:
+        return []
+    asked = {"validation.nccl.intra_node_floor_gb_s": (nccl.intra_node_floor_gb_s, "all_reduce", "")}
+    if spec.fabric.kind != "none":
+        asked["validation.ib_write_bw_floor_gbit_s"] = (spec.validation.ib_write_bw_floor_gbit_s, "ib_write_bw", spec.fabric.kind)
+    lines = []
+    for key, (own, operation, fabric) in asked.items():
+        entry = None if own else floor_table.resolve(accelerator.facts.name, operation, nodes=1, fabric=fabric)
+        if entry is not None:
+            stale = f"; that is long ago: measure a baseline of this site and write {key}" if entry.is_stale(today) else ""
+            lines.append(f"floor of {operation} for {accelerator.facts.name}: {entry.sentence}{stale}")
+    return lines
 
 
 def last_sentence(run: str) -> str:

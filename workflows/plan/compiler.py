@@ -22,7 +22,7 @@ from workflows.plan.model import Plan, PlanError, Starts
 from workflows.spec import Issue, announcement_rule
 from workflows.spec.cluster_spec import ClusterSpec
 from workflows.spec.gpu_pools import gpu_pools, uniform
-from workflows.spec.untested import pool_runs_nccl, untested
+from workflows.spec.untested import NCCL_INTER, pool_runs_nccl, runs, untested
 from workflows.stage_names import StageName
 from workflows.stages import OPERATIONS, ORDER, site_roles
 from workflows.stages.host_access import api_arguments, secret_files, ssh_arguments
@@ -163,6 +163,11 @@ def _check_acceptance(site: Site) -> None:
         raise PlanError(
             f"{spec.name} cannot be accepted: no NCCL test runs on it (no GPUs, or MIG on all of them), so no bandwidth would be "
             "measured; accept it before its GPUs are partitioned"
+        )
+    if runs(spec, NCCL_INTER) and spec.validation.nccl.inter_node_floor_gb_s is None:
+        raise PlanError(
+            f"{spec.name} cannot be accepted without a floor for NCCL over all nodes: write validation.nccl.inter_node_floor_gb_s, "
+            "0.9 × your site's measured baseline in GB/s"
         )
     if strange := sorted(set(site.changeable_hosts("all")) - set(site.changeable_hosts("gpu"))) if site.operation.hosts else []:
         raise PlanError(f"{fold(strange)} has no GPUs: name GPU nodes with --nodes")

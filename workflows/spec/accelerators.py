@@ -11,19 +11,14 @@ from dataclasses import dataclass, field
 class Product:
     """A GPU product with the facts that rules and gates need.
 
-    `label` is the label `nvidia.com/gpu.product` of whole GPUs; `mig` maps each MIG profile to its instances per GPU. Floors are
-    None without a verified number: `intra_node_floor_gb_s` is for 8 GPUs in one node, `ib_write_bw_floor_gbit_s` for one port.
-
-    Sources: MIG profiles from assets/state-mig-manager/0400_configmap.yaml of NVIDIA/gpu-operator, port floors from
-    Azure/azurehpc-health-checks, NCCL floors from `steps/docs/facts/gpu.md` (expected bus bandwidth).
+    `label` is the label `nvidia.com/gpu.product` of whole GPUs; `mig` maps each MIG profile to its instances per GPU (source:
+    assets/state-mig-manager/0400_configmap.yaml of NVIDIA/gpu-operator). Bandwidth floors are in `catalog/floors.yaml`.
     """
 
     name: str
     label: str
     nvswitch: bool
     mig: Mapping[str, int] = field(default_factory=dict)
-    intra_node_floor_gb_s: float | None = None
-    ib_write_bw_floor_gbit_s: float | None = None
     least_driver: tuple[int, ...] = (535,)
     link_gb_s: float = 900.0
     """NVLink (else PCIe) bandwidth of one GPU in GB/s, both directions together: no bus bandwidth is above it.
@@ -52,8 +47,6 @@ PRODUCTS: Mapping[str, Product] = {
             "NVIDIA-A100-SXM4-80GB",
             True,
             _mig("1g.10gb", "1g.20gb", "2g.20gb", "3g.40gb", "4g.40gb", "7g.80gb"),
-            228.0,
-            180.0,
             link_gb_s=600.0,
         ),
         Product(
@@ -61,11 +54,9 @@ PRODUCTS: Mapping[str, Product] = {
             "NVIDIA-H100-80GB-HBM3",
             True,
             _mig("1g.10gb", "1g.20gb", "2g.20gb", "3g.40gb", "4g.40gb", "7g.80gb"),
-            460.0,
-            380.0,
         ),
         Product("H100-NVL", "NVIDIA-H100-NVL", False, _mig("1g.12gb", "1g.24gb", "2g.24gb", "3g.47gb", "7g.94gb"), link_gb_s=600.0),
-        Product("H200", "NVIDIA-H200", True, _mig("1g.18gb", "1g.35gb", "2g.35gb", "3g.71gb", "4g.71gb", "7g.141gb"), 431.0, 360.0),
+        Product("H200", "NVIDIA-H200", True, _mig("1g.18gb", "1g.35gb", "2g.35gb", "3g.71gb", "4g.71gb", "7g.141gb")),
         Product(
             "B200",
             "NVIDIA-B200",

@@ -12,6 +12,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from workflows.spec import floor_table
 from workflows.spec.argocd_delivery import Delivery
 from workflows.spec.fields import ClusterName, DnsLabel, Listed, SecretRef, Section, SnakeId, Text
 from workflows.spec.governance import ApprovalPoint, Override, Quorum
@@ -245,7 +246,7 @@ def intra_node_floor(spec: ClusterSpec) -> float | None:
     """Return the NCCL bandwidth floor inside a node in GB/s: the spec's value, else the product's published one, else None."""
     if spec.accelerator is None:
         return None
-    return spec.validation.nccl.intra_node_floor_gb_s or spec.accelerator.facts.intra_node_floor_gb_s
+    return spec.validation.nccl.intra_node_floor_gb_s or _published(spec.accelerator, "all_reduce")
 
 
 def ib_write_bw_floor(spec: ClusterSpec) -> float | None:
@@ -258,4 +259,9 @@ def ib_write_bw_floor(spec: ClusterSpec) -> float | None:
     if spec.validation.ib_write_bw_floor_gbit_s is not None:
         return spec.validation.ib_write_bw_floor_gbit_s
     most = 0.9 * spec.fabric.rate_gbit
-    return min(spec.accelerator.facts.ib_write_bw_floor_gbit_s or most, most)
+    return min(_published(spec.accelerator, "ib_write_bw", spec.fabric.kind) or most, most)
+
+
+def _published(accelerator: Accelerator, operation: str, fabric: str = "") -> float | None:
+    entry = floor_table.resolve(accelerator.facts.name, operation, nodes=1, fabric=fabric)
+    return entry.floor if entry else None

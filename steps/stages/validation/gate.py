@@ -16,7 +16,7 @@ from steps.stages.shared import gate_checks
 from steps.stages.shared.causes import HELM, RUNTIME_REASONS, Cause, classify
 from steps.stages.shared.finding import Finding, fail, node_verdict, unknown
 from steps.stages.shared.gate_charts import missing_crd
-from steps.stages.validation import gate_dcgm, gate_localise, gate_nccl
+from steps.stages.validation import fleet_baseline, gate_dcgm, gate_localise, gate_nccl
 from steps.stages.validation.contract import (
     ControlExpectation,
     ControlObservation,
@@ -116,7 +116,8 @@ def intra(seen: IntraObservation, want: IntraExpectation) -> Verdict:
         floor=want.want.floor,
         values={name: (least[name],) for name in want.nodes if name in least},
     )
-    return gate_checks.conclude(msgspec.structs.replace(verdict, measured=(measured,)))
+    notes = fleet_baseline.note(measured.least, "NCCL inside nodes", "GB/s")
+    return gate_checks.conclude(msgspec.structs.replace(verdict, measured=(measured,), notes=(*verdict.notes, *notes)))
 
 
 def _least(log: NcclLog) -> float | None:
@@ -289,4 +290,5 @@ def localise(seen: LocaliseObservation, want: LocaliseExpectation) -> Verdict:
         return msgspec.structs.replace(verdict, measured=measured)
     rows = tuple(gate_localise.rows(seen, want, diagnosis))
     verdict = of_nodes(LOCALISE, rows, what=gate_localise.good(diagnosis, len(diagnosis.cleared)))
-    return gate_checks.conclude(msgspec.structs.replace(verdict, measured=measured))
+    notes = fleet_baseline.note(measured[0].least, "ib_write_bw", "Gbit/s")
+    return gate_checks.conclude(msgspec.structs.replace(verdict, measured=measured, notes=(*verdict.notes, *notes)))
