@@ -1,4 +1,4 @@
-"""A stack in pods: EasyBuild builds and Lmod loads in the tasks of Argo's stand-in, whose pods see the run store and nothing else."""
+"""A stack in pods: EasyBuild builds and Lmod loads in tasks of Argo's stand-in, which see the run store and nothing else."""
 
 import json
 import sys
@@ -15,7 +15,7 @@ from tests.unit.engines.argo.lab import Lab, lab
 LMOD = "/usr/share/lmod/lmod/libexec/lmod"
 PODS = {"EB_PYTHON": sys.executable, "LMOD_CMD": LMOD}
 """What the builder image has: EasyBuild in its Python, and Lmod."""
-IN_THE_STORE = {"cache": None, "sources": []}
+IN_THE_STORE: dict[str, Any] = {"cache": None, "sources": []}
 """Pods have no folders of this machine: packages lie in the run store."""
 
 

@@ -54,6 +54,7 @@ def register(app: typer.Typer) -> None:
     stack.command(name="plan")(plan)
     stack_build_commands.register_build(stack)
     release_commands.register(stack)
+    stack_build_commands.register_from_git(stack)
     app.add_typer(stack, name="stack", help="Lock, plan, build, publish and roll back software stacks (Spack, EasyBuild).")
 
 

@@ -1,7 +1,8 @@
 """The command `bringup stack build`: a stack's lock becomes a published, tested version."""
 
 from dataclasses import dataclass, replace
-from typing import Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -9,6 +10,9 @@ from steps.contract.exit import ExitCode
 from workflows.app.run_options import LOCAL, Wish
 from workflows.cli import completion, output
 from workflows.cli.options import RunOptions, placed
+
+if TYPE_CHECKING:
+    from workflows.app.stacks.stack_builds import PreparedStack
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,6 +25,11 @@ class StackBuildOptions(RunOptions):
 def register_build(stack: typer.Typer) -> None:
     """Add the command `build` to the group."""
     stack.command(name="build")(placed(build, StackBuildOptions))
+
+
+def register_from_git(stack: typer.Typer) -> None:
+    """Add the command `from-git` to the group; help shows it last."""
+    stack.command(name="from-git")(placed(from_git, StackBuildOptions))
 
 
 def build(
@@ -40,6 +49,39 @@ def build(
     from workflows.app.stacks import stack_builds
 
     prepared = stack_builds.prepare(spec, place, Wish(until=until, again=again, supersede=supersede), at_once)
+    return _started(spec, prepared, place)
+
+
+def from_git(
+    repository: Annotated[str, typer.Argument(metavar="REPOSITORY", help="Address of the Git repository.")],
+    path: Annotated[str, typer.Argument(metavar="PATH", help="Path of the stack spec in it; its lock lies beside it.")],
+    branch: Annotated[str, typer.Option("--branch", help="Branch of which the newest commit is built.")] = "main",
+    name: Annotated[str, typer.Option("--name", help="Name that the spec must have; default: any.")] = "",
+    secrets: Annotated[
+        Path | None, typer.Option("--secrets", help="Folder of credentials, known_hosts and ca, as far as there are such files.")
+    ] = None,
+    root: Annotated[str, typer.Option("--root", help="Folder that the spec must publish to; default: any.")] = "",
+    use: Annotated[
+        list[str] | None, typer.Option("--may-use", metavar="FILE", help="File outside the repository that the spec may name.")
+    ] = None,
+    *,
+    place: StackBuildOptions,
+) -> int:
+    """Build a Git branch's newest commit on this machine, and end older builds of this stack. If nothing has changed, do nothing.
+
+    Started by cron or a systemd timer, it polls the branch without webhooks.
+    """
+    from workflows.app.branch_build import Branch
+    from workflows.app.stacks import stack_branch
+
+    source = Branch(repository=repository, branch=branch, path=path, name=name, secrets=secrets)
+    allowed = stack_branch.Allowed(root=root, files=tuple(use or ()))
+    spec, prepared = stack_branch.prepare(source, allowed, place, Wish(supersede=True), 0)
+    return _started(spec, prepared, place)
+
+
+def _started(spec: str, prepared: "PreparedStack", place: StackBuildOptions) -> int:
+    """Start the build, or say why none is needed."""
     if prepared.unchanged:
         output.lines([prepared.unchanged])
         if place.junit is None:
