@@ -1,0 +1,6 @@
+#!/bin/sh
+# {{ .Values.kept }} "quotes" 'too'	tab, end of line 
+
+  échec: |
+&& true
+
