@@ -41,7 +41,7 @@ class Segfault(Struct, frozen=True, kw_only=True):
 
 
 class KernelLog(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a kernel log shows about GPUs: its Xid events in order, GPUs that fell off the bus without one, and crashes."""
+    """Faults of GPUs that a kernel log shows: its Xid events in order, GPUs that fell off the bus without one, and crashes."""
 
     xids: tuple[XidEvent, ...] = ()
     off_bus: tuple[str, ...] = ()

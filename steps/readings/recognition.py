@@ -24,6 +24,7 @@ from steps.readings import (
     object_documents,
     object_readings,
     slurm_readings,
+    spack_output_readings,
     spack_readings,
 )
 from steps.readings.captured_text import CapturedText, TextCleaner
@@ -85,6 +86,7 @@ DOCUMENTS: tuple[DocumentRule, ...] = (
         read=spack_readings.read_environment,
         ends_itself=True,
     ),
+    DocumentRule(tool=spack_readings.DATA, recognises=spack_readings.is_data, read=spack_readings.read_data),
     DocumentRule(tool=object_readings.OBJECT, recognises=object_readings.is_objects, read=object_readings.read),
 )
 """Rules of tools that print JSON or YAML."""
@@ -94,6 +96,12 @@ _CONTROLLER, _SETUP = controller_readings, host_setup_readings
 
 TABLE: tuple[ToolRule, ...] = (
     ToolRule(tool=nccl_readings.TOOL, recognises=nccl_readings.recognises, read=_read_nccl, ends_itself=True),
+    ToolRule(tool=spack_output_readings.TOOL, recognises=spack_output_readings.is_output, read=spack_output_readings.read_output),
+    ToolRule(
+        tool=spack_readings.ENVIRONMENT,
+        recognises=spack_readings.is_broken_environment,
+        read=spack_readings.read_broken_environment,
+    ),
     ToolRule(tool=_GPU.SMI, recognises=_GPU.is_query_xml, read=_GPU.read_query_xml, ends_itself=True),
     ToolRule(tool=_GPU.SMI, recognises=_GPU.is_query, read=_GPU.read_query),
     ToolRule(tool=_GPU.SMI, recognises=_GPU.is_broken, read=_GPU.read_broken),

@@ -14,7 +14,7 @@ from steps.readings.captured_text import CapturedText
 from steps.readings.site_values import SiteValues
 from steps.readings.tool_reading import ToolReading, failed, passed, undecided
 
-LOCK, ENVIRONMENT = "spack-lock", "spack-environment"
+LOCK, ENVIRONMENT, DATA = "spack-lock", "spack-environment", "spack-data"
 SUPPORTED = (4, 5, 6, 7)
 _INPUT = FailureClass.INPUT
 _KEYS = frozenset(
@@ -101,6 +101,48 @@ def _maps(value: Any) -> list[dict[str, Any]]:
 def is_environment(document: Any) -> bool:
     """Return True for a spack.yaml."""
     return isinstance(document, dict) and ("spack" in document or "env" in document) and len(document) <= 2
+
+
+def is_data(documents: list[Any]) -> bool:
+    """Return True for JSON of Spack's commands, or of a build cache in a registry."""
+    return len(documents) == 1 and bool(_data_figures(documents[0]))
+
+
+def read_data(_: CapturedText, documents: list[Any], __: SiteValues) -> ToolReading:
+    """Return the reading of such JSON, which is whole if it can be parsed; it holds no other question."""
+    figures = _data_figures(documents[0])
+    return passed(DATA, figures, ", ".join(f"{name} {value}" for name, value in figures.items()))
+
+
+def _data_figures(document: Any) -> dict[str, Any]:
+    """Return the counts of a list of specs, one spec, the times of an install, an index, tags or a manifest; empty for others."""
+    if isinstance(document, list):
+        is_specs = all(isinstance(spec, dict) and {"name", "version", "hash"} <= spec.keys() for spec in document)
+        return {"specs": len(document)} if document and is_specs else {}
+    if not isinstance(document, dict):
+        return {}
+    spec, database, phases = document.get("spec"), document.get("database"), document.get("phases")
+    if isinstance(spec, dict) and isinstance(spec.get("nodes"), list):
+        return {"nodes": len(spec["nodes"])}
+    if isinstance(database, dict) and isinstance(database.get("installs"), dict):
+        return {"installs": len(database["installs"])}
+    if isinstance(phases, list) and isinstance(document.get("total"), int | float):
+        return {"total_s": round(document["total"], 1), "phases": len(phases)}
+    if isinstance(document.get("tags"), list) and isinstance(document.get("name"), str):
+        return {"tags": len(document["tags"])}
+    is_manifest = document.get("schemaVersion") == 2 and isinstance(document.get("layers"), list)
+    return {"layers": len(document["layers"])} if is_manifest else {}
+
+
+def is_broken_environment(text: str) -> bool:
+    """Return True for a spack.yaml that is no YAML: its first line of content is `spack:`."""
+    lines = (line for line in text.splitlines() if line.strip() and not line.lstrip().startswith("#"))
+    return next(lines, "").rstrip() == "spack:"
+
+
+def read_broken_environment(_: CapturedText, __: SiteValues) -> ToolReading:
+    """Return the reading of a spack.yaml that cannot be parsed."""
+    return failed(ENVIRONMENT, _INPUT, "not YAML", {}, next_step="correct it, or capture the whole file")
 
 
 def read_environment(captured: CapturedText, documents: list[Any], _: SiteValues) -> ToolReading:

@@ -46,6 +46,14 @@ def _word(value: Any) -> str:
 
 
 @functools.cache
+def spack_commands() -> tuple[Recorded, ...]:
+    """Outputs of commands of a real Spack, whose list also has commands that print nothing, and files that are no output."""
+    folder = DATA / "spack/real_0.23"
+    cases = yaml.safe_load((folder / "INDEX.yaml").read_text())["cases"] if folder.is_dir() else ()
+    return tuple(Recorded(folder / case["file"], case.get("given") or {}, case["expected"]) for case in cases)
+
+
+@functools.cache
 def all_recorded() -> tuple[Recorded, ...]:
     """Every listed output; empty where the recordings are not there."""
     outputs: list[Recorded] = []

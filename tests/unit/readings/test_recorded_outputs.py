@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from steps.readings import recognition
-from tests.unit.readings.recorded_outputs import Recorded, all_recorded
+from tests.unit.readings.recorded_outputs import Recorded, all_recorded, spack_commands
 
 RECORDED = all_recorded()
 pytestmark = pytest.mark.skipif(not RECORDED, reason="recorded outputs are not here ($BRINGUP_TEST_DATA)")
@@ -66,6 +66,32 @@ def test_names_the_cause(output: Recorded) -> None:
     told = words(f"{reading.cause} {reading.detail}")
     wanted = words(output.expected["cause"])
     assert len(wanted & told) >= 0.4 * len(wanted), f"{output.expected['cause']!r} against {reading.cause!r}"
+
+
+ENVIRONMENTS = ("env_unsat.spack.yaml", "env_badpkg.spack.yaml", "env_badvar.spack.yaml")
+"""Environments whose fault only Spack itself can tell: it has to know the packages."""
+AMBIGUOUS = "buildcache_check_present.txt"
+"""An output that is the same as that of a command which failed."""
+
+
+@pytest.mark.parametrize("output", spack_commands(), ids=lambda output: output.path.name)
+def test_output_of_spack(output: Recorded) -> None:
+    """A failure is read to its class and kind. A success is no failure; a command without a word proves nothing."""
+    reading, expected = output.read(), output.expected
+    if output.path.name in (*ENVIRONMENTS, AMBIGUOUS):
+        return
+    if expected["verdict"] != "fail":
+        assert reading.verdict != "fail", reading
+        assert all(reading.figures.get(key, value) == value for key, value in expected.items() if key in ("installed", "pushed"))
+        return
+    seen = plain(recognition.fields(reading))
+    assert (seen["verdict"], seen.get("class")) == ("fail", expected["class"]), reading
+    known = {key: expected[key] for key in ("kind", "retry") if key in expected and key in seen}
+    assert {key: seen[key] for key in known} == known
+    told, wanted = words(f"{reading.cause} {reading.detail}"), words(expected.get("cause", ""))
+    assert len(wanted & told) >= 0.4 * len(wanted) or output.path.stem in UNKNOWABLE, (
+        f"{expected['cause']!r} against {reading.cause!r}"
+    )
 
 
 def words(text: str) -> set[str]:
