@@ -139,6 +139,8 @@ def built_by_phase(site: FactorySite) -> None:
     assert "all 6 stages passed" in printed
     for phase in PHASES:
         assert re.search(rf"^phase {phase}: .* of (15|30) min, kept$", printed, re.MULTILINE), printed
+    # asked of the real API server's authorizer
+    assert re.search(r"access pass: developers of 1 project submit and read logs; \d+ other deeds refused", printed), printed
     shown = json.loads(site.passes("factory", "status", "factory.yaml", "-o", "json"))
     assert [(stage["stage"], stage["status"]) for stage in shown["stages"]] == [(stage, "pass") for stage in STAGES]
     assert not shown["rehearsal"]

@@ -76,6 +76,18 @@ PinnedImage = Annotated[Image, AfterValidator(_check_pinned)]
 """An image with a fixed tag or a digest."""
 
 
+class BuilderImage(Section):
+    """An image that `bringup factory up` pushes to the factory's registry, such as one in which builds run."""
+
+    archive: RelativePath = Field(description="OCI archive beside the spec.", examples=["images/builder.oci.tar"])
+    name: Annotated[
+        str, StringConstraints(pattern=r"^[a-z0-9]+([._-][a-z0-9]+)*(/[a-z0-9]+([._-][a-z0-9]+)*)*$", max_length=200)
+    ] = Field(description="Repository in the registry.", examples=["builders/spack"])
+    tag: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_][A-Za-z0-9._-]{0,127}$")] = Field(
+        description="Tag.", examples=["0.23.1"]
+    )
+
+
 class RegistrySection(Section):
     """Section `registry` of `factory.yaml`: the registry for builder images and for results that are images."""
 
@@ -87,6 +99,9 @@ class RegistrySection(Section):
     size: Quantity = Field(default="50Gi", description="Size of its volume.", examples=["200Gi"])
     node_port: Annotated[int, Field(ge=30000, le=32767)] = Field(
         default=30500, description="Port on every node by which images are pulled.", examples=[30500]
+    )
+    images: Annotated[tuple[BuilderImage, ...], Listed, Field(max_length=50)] = Field(
+        default=(), description="Images that are pushed once the factory is built; default: none."
     )
 
 

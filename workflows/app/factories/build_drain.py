@@ -15,20 +15,20 @@ LOOK_SECONDS = 5.0
 _CRON_WORKFLOWS = "/apis/argoproj.io/v1alpha1/cronworkflows"
 
 
-class _CronMeta(Struct, frozen=True):
+class _ScheduleName(Struct, frozen=True):
     name: str
     namespace: str
 
 
-class _CronSpec(Struct, frozen=True):
+class _ScheduleSuspension(Struct, frozen=True):
     suspend: bool = False
 
 
 class LiveSchedule(Struct, frozen=True):
     """A CronWorkflow of a factory as the API returns it."""
 
-    metadata: _CronMeta
-    spec: _CronSpec = _CronSpec()
+    metadata: _ScheduleName
+    spec: _ScheduleSuspension = _ScheduleSuspension()
 
     @property
     def path(self) -> str:

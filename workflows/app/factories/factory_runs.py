@@ -9,10 +9,12 @@ from msgspec import Struct
 from steps.clients.kube.client import Kube
 from steps.clients.store import Store
 from steps.contract import run_records
+from steps.contract.exit import ExitCode
 from steps.contract.operation import Operation, OperationKind
 from steps.errors import StepError
 from steps.report import factory_phases
 from steps.report.timeline import stamp
+from workflows.app.factories import registry_push
 from workflows.app.factories.factory_pipeline import FACTORY, read
 from workflows.app.run_options import LOCAL, Pipeline, StartOptions, Wish
 from workflows.app.runs import report_assembly, run_start
@@ -61,10 +63,18 @@ class FactoryStatus:
 
 
 def up(screen: Screen, source: str, options: StartOptions, wish: Wish) -> int:
-    """Build a factory from its spec, or bring it up to the spec if it exists; return the exit code."""
+    """Build a factory from its spec, or bring it up to the spec if it exists; return the exit code.
+
+    Its builder images are pushed at the end. Raises NotPushed.
+    """
     if wish.reuse == NEWEST:
         wish = replace(wish, reuse=(_proven_run(source) if options.engine == LOCAL else "") or Wish().reuse)
-    return run_start.start(screen, source, options, wish, FACTORY)
+    path, spec = read(source)
+    registry_push.require_archives(spec, path.parent)
+    code = run_start.start(screen, source, options, wish, FACTORY)
+    if code == ExitCode.OK and options.engine == LOCAL and not wish.until:
+        screen.lines(image.sentence for image in registry_push.push_images(spec, path.parent))
+    return code
 
 
 def _proven_run(source: str) -> str:

@@ -1,0 +1,167 @@
+"""Pushes of OCI archives to a factory's registry, by the distribution specification, from the machine of an admin.
+
+Source: https://github.com/opencontainers/distribution-spec/blob/main/spec.md#pushing-manifests
+"""
+
+import json
+import re
+import tarfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+from urllib.parse import urlencode, urljoin, urlsplit
+
+import urllib3
+
+from steps.contract.exit import ExitCode
+from workflows.spec import FactorySpec, Issue
+from workflows.spec.factory_spec import BuilderImage
+
+INDEX = "application/vnd.oci.image.index.v1+json"
+MANIFEST = "application/vnd.oci.image.manifest.v1+json"
+LARGEST_DOCUMENT, MOST_BLOBS = 4 << 20, 500
+"""Largest index or manifest in bytes (the limit of registries), and most blobs of an image."""
+SECONDS = urllib3.Timeout(connect=10, read=300)
+RULE, SOURCE = "builder_images", "https://github.com/opencontainers/image-spec/blob/main/image-layout.md"
+_DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
+
+
+class NotPushed(ValueError):
+    """Error for an archive that is no OCI image, or that the registry did not take."""
+
+    exit_code = ExitCode.GATE_FAILED
+    hint = "the factory is built; `bringup factory up` pushes what is missing"
+
+
+class NoArchive(ValueError):
+    """Error for archives of a spec that do not exist, found before anything is built or removed."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PushedImage:
+    """An image in the registry: its reference, its digest, and how many blobs were uploaded; 0 if all were there."""
+
+    reference: str
+    digest: str
+    uploaded: int
+
+    @property
+    def sentence(self) -> str:
+        """Return what was done, as one line."""
+        how = f"pushed with {self.uploaded} new blobs" if self.uploaded else "is in the registry already"
+        return f"{self.reference} {how}: {self.digest}"
+
+
+def missing_archives(spec: FactorySpec, folder: Path) -> Iterator[Issue]:
+    """Yield a warning for each image of a spec whose archive does not exist below `folder`.
+
+    A spec may be checked where its archives are not built; `factory up` refuses to start without them.
+    """
+    for index, image in enumerate(spec.registry.images):
+        if not (folder / image.archive).is_file():
+            problem, fix = f"there is no file {image.archive}", "build the archive, or remove the image"
+            yield Issue(RULE, "warning", f"registry.images[{index}].archive", problem, fix, SOURCE)
+
+
+def require_archives(spec: FactorySpec, folder: Path) -> None:
+    """Raise NoArchive if an archive of the spec does not exist."""
+    if issues := list(missing_archives(spec, folder)):
+        raise NoArchive("; ".join(f"{issue.path}: {issue.problem}" for issue in issues))
+
+
+def push_images(spec: FactorySpec, folder: Path) -> Iterator[PushedImage]:
+    """Push each image of a spec and yield it. Archives are looked up from `folder`. Raises NotPushed."""
+    machine = spec.cluster.machines[0]
+    host = f"[{machine.address}]" if ":" in machine.address else machine.address
+    for image in spec.registry.images:
+        yield push(f"http://{host}:{spec.registry.node_port}", folder / image.archive, image)
+
+
+def push(registry: str, archive: Path, image: BuilderImage) -> PushedImage:
+    """Push the image of an OCI archive under its name and tag. Raises NotPushed."""
+    try:
+        with tarfile.open(archive) as opened, urllib3.PoolManager(1, retries=False, timeout=SECONDS) as http:
+            upload = _Upload(http, registry, image.name, opened)
+            digest = upload.tagged(image.tag)
+    except (OSError, tarfile.TarError, KeyError, TypeError, ValueError) as error:
+        if isinstance(error, NotPushed):
+            raise
+        raise NotPushed(f"{archive} is no OCI archive that can be pushed: {error}") from error
+    except urllib3.exceptions.HTTPError as error:
+        raise NotPushed(f"{registry} does not take {image.name}:{image.tag}: {error}") from error
+    return PushedImage(reference=f"{image.name}:{image.tag}", digest=digest, uploaded=upload.count)
+
+
+class _Upload:
+    """An upload of one archive to one repository; `count` is the number of blobs that were sent."""
+
+    def __init__(self, http: urllib3.PoolManager, registry: str, name: str, archive: tarfile.TarFile) -> None:
+        self._http, self._registry, self._base, self._archive = http, registry, f"{registry}/v2/{name}", archive
+        self.count = 0
+
+    def tagged(self, tag: str) -> str:
+        """Upload the archive's only image, point the tag at it, and return its digest."""
+        manifests = self._document("index.json")["manifests"]
+        if len(manifests) != 1:
+            raise NotPushed(f"the archive's index has {len(manifests)} images, and one is expected")
+        (entry,) = manifests
+        digest = _checked(entry["digest"])
+        self._manifest(digest, str(entry.get("mediaType", MANIFEST)), tag)
+        return digest
+
+    def _manifest(self, digest: str, kind: str, reference: str) -> None:
+        """Upload what a manifest or an index refers to, then the document itself under a tag or its digest."""
+        document = self._document(f"blobs/{digest.replace(':', '/')}")
+        if kind == INDEX:
+            for entry in document["manifests"][:MOST_BLOBS]:
+                self._manifest(_checked(entry["digest"]), MANIFEST, entry["digest"])
+        else:
+            for entry in [document["config"], *document["layers"]][:MOST_BLOBS]:
+                self._blob(_checked(entry["digest"]))
+        with self._member(f"blobs/{digest.replace(':', '/')}") as stream:
+            data = stream.read(LARGEST_DOCUMENT)
+        answer = self._http.request("PUT", f"{self._base}/manifests/{reference}", body=data, headers={"Content-Type": kind})
+        _require(answer, 201, f"manifest {reference}")
+
+    def _blob(self, digest: str) -> None:
+        if self._http.request("HEAD", f"{self._base}/blobs/{digest}").status == 200:
+            return
+        begun = self._http.request("POST", f"{self._base}/blobs/uploads/")
+        _require(begun, 202, "begin of an upload")
+        place = urljoin(self._registry, begun.headers.get("Location", ""))
+        # a registry behind a wrong address answers with another host, to which nothing is sent
+        if urlsplit(place).netloc != urlsplit(self._registry).netloc:
+            raise NotPushed(f"the registry at {self._registry} wants uploads at {place[:200]}")
+        target = f"{place}{'&' if urlsplit(place).query else '?'}{urlencode({'digest': digest})}"
+        name = f"blobs/{digest.replace(':', '/')}"
+        headers = {"Content-Type": "application/octet-stream", "Content-Length": str(self._archive.getmember(name).size)}
+        with self._member(name) as stream:
+            _require(self._http.request("PUT", target, body=stream, headers=headers), 201, f"blob {digest}")
+        self.count += 1
+
+    def _document(self, name: str) -> dict[str, Any]:
+        with self._member(name) as stream:
+            document = json.loads(stream.read(LARGEST_DOCUMENT))
+        if not isinstance(document, dict):
+            raise NotPushed(f"{name} of the archive is no JSON object")
+        return document
+
+    def _member(self, name: str) -> IO[bytes]:
+        stream = self._archive.extractfile(self._archive.getmember(name))
+        if stream is None:
+            raise NotPushed(f"{name} of the archive is no file")
+        return stream
+
+
+def _checked(digest: object) -> str:
+    """Return a digest that may become a path. Raises NotPushed for any other text."""
+    if not isinstance(digest, str) or not _DIGEST.fullmatch(digest):
+        raise NotPushed(f"the archive names {str(digest)[:80]!r}, which is no sha256 digest")
+    return digest
+
+
+def _require(answer: urllib3.BaseHTTPResponse, status: int, what: str) -> None:
+    if answer.status != status:
+        text = answer.data[:200].decode(errors="replace")
+        raise NotPushed(f"the registry answered {answer.status} in place of {status} to {what}: {text}")
