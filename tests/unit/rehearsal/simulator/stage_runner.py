@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import secrets
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,6 +19,7 @@ from steps.contract.pod_script import PodScript
 from steps.contract.task import Task, Verb
 from steps.contract.verdict import Verdict
 from steps.runtime import gating, gres_settlement, pod_scripts, watching
+from steps.runtime.drain_round_trip import DrainPlan, RoundTrip, as_output
 from steps.stages.shared.kube_reader import Scope
 from steps.verbs import job
 from tests.unit.rehearsal.simulator.harness import User
@@ -80,9 +83,11 @@ def _make(user: User, kube: Kube, task: Task) -> None:
         kube.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": meta["namespace"]}})
         kube.apply({"apiVersion": "v1", "kind": "Secret", "metadata": meta, "stringData": {secret["key"]: "x"}})
     if gres := task.arguments.get("gres_conf"):
-        gres_settlement.settle(DirectTask(kube, VirtualClock(user)), msgspec.convert(gres, GresConf))
+        with kubelets(user):
+            gres_settlement.settle(DirectTask(kube, VirtualClock(user)), msgspec.convert(gres, GresConf))
     if script := task.arguments.get("pod_script"):
-        pod_scripts.run(DirectTask(kube, VirtualClock(user)), msgspec.convert(script, PodScript))
+        with kubelets(user):
+            pod_scripts.run(DirectTask(kube, VirtualClock(user)), msgspec.convert(script, PodScript))
     for manifest in job.fill(task.arguments.get("objects", []), NODES):
         kube.apply(manifest)
     labels = task.arguments.get("node_labels") or {}
@@ -95,7 +100,7 @@ def _wait(user: User, kube: Kube, task: Task) -> Verdict:
     gate, probe = gating.find(task.arguments["gate"]), gating.probe(task.arguments["gate"])
     want, since = gate.expect(task.expectations, NODES, dict.fromkeys(NODES, "gpu")), user.world.now
 
-    arguments = task.arguments | (_output(user, kube, task) if "command" in task.arguments else {})
+    arguments = task.arguments | (_output(user, kube, task) if {"command", "round_trip"} & task.arguments.keys() else {})
 
     def look() -> tuple[Any, Verdict]:
         seen = probe(kube, Scope(nodes=NODES, arguments=arguments, now=user.world.now, since=since))
@@ -107,12 +112,23 @@ def _wait(user: User, kube: Kube, task: Task) -> Verdict:
 
 def _output(user: User, kube: Kube, task: Task) -> dict[str, Any]:
     """What a check's command printed in its pod; the emulated API server asks the simulator for it."""
+    with kubelets(user):
+        if "round_trip" in task.arguments:
+            plan = msgspec.convert(task.arguments["round_trip"], DrainPlan)
+            trip = RoundTrip(DirectTask(kube, VirtualClock(user)), plan, task.arguments, NODES[-1])
+            return {job.OUTPUT: as_output(trip.run())}
+        command = msgspec.convert(task.arguments["command"], job.PodCommand)
+        return {job.OUTPUT: job.execute(kube, command, task.deadline_seconds)}
+
+
+@contextlib.contextmanager
+def kubelets(user: User) -> Iterator[None]:
+    """Let the emulated API server reach simulated kubelets, which run commands in pods."""
     control = ControlServer(ControlApi(user.simulator), token := secrets.token_hex(8))
     threading.Thread(target=control.serve_forever, daemon=True).start()
     try:
         assert user.world.api.offer_kubelet(control.url, token)
-        command = msgspec.convert(task.arguments["command"], job.PodCommand)
-        return {job.OUTPUT: job.execute(kube, command, task.deadline_seconds)}
+        yield
     finally:
         control.shutdown()
         control.server_close()
