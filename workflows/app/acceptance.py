@@ -13,7 +13,7 @@ from steps.contract.operation import Operation, OperationKind
 from workflows.accept import scope
 from workflows.app import kubeconfigs
 from workflows.app.run_options import Pipeline, StartOptions, UsageError, Wish
-from workflows.app.runs import run_start
+from workflows.app.runs import run_evidence, run_reports, run_start
 from workflows.app.runs.screen import Screen
 from workflows.app.specs import cluster_pipeline, operations, sources
 from workflows.engines.folders import StateFolder
@@ -32,6 +32,8 @@ class AcceptanceRequest:
     nodes: Sequence[str] = ()
     kubeconfig: Path | None = None
     reuse: str = "none"
+    form: str = ""
+    """A form of `run_reports.FORMS` to print before the last sentence; empty: none."""
 
 
 class _StoredSentence(msgspec.Struct, frozen=True):
@@ -57,6 +59,10 @@ def accept(screen: Screen, request: AcceptanceRequest, options: StartOptions) ->
         return compile_plan(loaded, only=wish.only, operation=wish.operation)
 
     def ended(run: str, code: int) -> int:
+        if request.form:
+            screen.lines(
+                [run_reports.report(run_evidence.kept(StateFolder.of_environment().find(run)), request.form, for_public=False)]
+            )
         if sentence := last_sentence(run):
             screen.lines([sentence])
         return code

@@ -76,6 +76,12 @@ class AcceptOptions(RunOptions):
             raise typer.BadParameter(f"{listed}: only with --slurm, for an acceptance from a login node of Slurm")
 
 
+class AcceptanceReport(StrEnum):
+    """Values of the option `--report`."""
+
+    CLUSTERMAX = "clustermax"
+
+
 def register(app: typer.Typer) -> None:
     """Add this module's command to the typer application."""
     app.command()(placed(accept, AcceptOptions))
@@ -98,6 +104,9 @@ def accept(
     kubeconfig: Annotated[
         Path | None, typer.Option("--kubeconfig", metavar="FILE", help="Kubeconfig of the cluster; default: target.kubeconfig.")
     ] = None,
+    form: Annotated[
+        AcceptanceReport | None, typer.Option("--report", help="Also print this table from the evidence: clustermax.")
+    ] = None,
     reuse: Annotated[
         str, typer.Option("--reuse", help="Reuse what this earlier run proved and still holds.", autocompletion=completion.runs)
     ] = "none",
@@ -110,11 +119,18 @@ def accept(
     pair or path at fault and its measurements. `bringup plan SPEC --operation accept` shows what it will do.
     """
     if place.slurm:
+        if form:
+            raise typer.BadParameter("--report clustermax is about a cluster with Kubernetes: leave it out with --slurm")
         return _from_login_node(level, nodes, place)
     from workflows.app import acceptance
 
     request = acceptance.AcceptanceRequest(
-        spec=spec, level=level.value if level else "", nodes=tuple(nodes or ()), kubeconfig=kubeconfig, reuse=reuse
+        spec=spec,
+        level=level.value if level else "",
+        nodes=tuple(nodes or ()),
+        kubeconfig=kubeconfig,
+        reuse=reuse,
+        form=form.value if form else "",
     )
     return acceptance.accept(output, request, place)
 

@@ -27,7 +27,7 @@ def register(app: typer.Typer) -> None:
 
 def report(
     run: Run = "",
-    form: Annotated[str, typer.Option("--output", "-o", help="table, json, yaml, html or junit.")] = "table",
+    form: Annotated[str, typer.Option("--output", "-o", help="table, json, yaml, html, junit or clustermax.")] = "table",
     for_public: Annotated[bool, typer.Option("--public", help="Leave out hosts, addresses, paths and topology.")] = False,
     out: Annotated[
         str,

@@ -17,7 +17,7 @@ from steps.clients.regular_files import FileKind
 from steps.contract.exit import ExitCode
 from steps.errors import StepError
 from steps.report import html, junit, model, public_report, text, timeline
-from workflows.app.runs import run_evidence
+from workflows.app.runs import clustermax_report, run_evidence
 from workflows.app.runs.report_assembly import RunEvidence, assemble
 from workflows.app.runs.screen import Screen
 from workflows.engines.folders import StateFolder
@@ -37,6 +37,7 @@ FORMS: dict[str, Callable[[model.Report], str]] = {
     "yaml": lambda report: yaml.safe_dump(msgspec.to_builtins(report), sort_keys=False, allow_unicode=True),
     "html": html.html,
     "junit": lambda report: junit.junit(report).decode(),
+    "clustermax": clustermax_report.text,
 }
 
 

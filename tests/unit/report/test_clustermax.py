@@ -1,0 +1,62 @@
+"""The table of ClusterMAX: every named gate exists, no item is passed in silence, stale floors are told."""
+
+import datetime
+import importlib
+from typing import Any
+
+import pytest
+
+from steps.report import model
+from workflows.app.runs import clustermax_report
+from workflows.catalog import clustermax
+
+GATES = sorted({gate for item in clustermax.table().items for gate in item.gates})
+
+
+def report(gates: dict[str, str], versions: dict[str, Any] | None = None, status: str = "pass") -> model.Report:
+    shown = tuple(model.GateReport(gate=gate, status=state) for gate, state in gates.items())
+    stage = model.StageReport(id="validation", title="", status=status, reason="", gates=shown)
+    texts: dict[str, Any] = dict.fromkeys(("run", "engine", "plan", "cluster", "owner", "revision", "target_uid", "workflow", "sentence"), "x")
+    nothing = dict.fromkeys(("nodes", "quarantine", "approvals", "releases", "troubles", "attempts"), ())
+    fields = texts | nothing | {"status": status, "started": 0.0, "finished": 0.0, "simulated": True, "tools": {}}
+    return model.Report(**fields, stages=(stage,), versions=versions or {})
+
+
+def status(gates: dict[str, str], item: str, versions: dict[str, Any] | None = None) -> str:
+    return next(row.status for row in clustermax_report.rows(report(gates, versions)) if row.id == item)
+
+
+@pytest.mark.parametrize("gate", GATES)
+def test_each_named_gate_exists(gate: str) -> None:
+    stage, _, name = gate.partition("/")
+    assert callable(getattr(importlib.import_module(f"steps.stages.{stage}.gate"), name))
+
+
+def test_items_are_named_once_and_those_without_a_gate_say_why() -> None:
+    items = clustermax.table().items
+    assert len({item.id for item in items}) == len(items) >= 90
+    assert all(item.gates or item.versions or item.why for item in items)
+
+
+def test_a_pass_needs_every_gate_and_a_gate_that_did_not_run_leaves_the_item_unverified() -> None:
+    both = {"network_operator/functional": "pass", "validation/localise": "pass"}
+    assert status(both, "ib-health") == "pass"
+    assert status(both | {"validation/localise": "fail"}, "ib-health") == "fail"
+    assert status(both | {"validation/localise": "inconclusive"}, "ib-health") == "unverified"
+    assert status({}, "ib-health") == "unverified"
+    assert {row.status for row in clustermax_report.rows(report({}))} == {"unverified", "attested"}, "nothing ran, nothing passes"
+
+
+@pytest.mark.parametrize(
+    ("driver", "expected"), [("580.159.03", "pass"), ("580.126.20", "fail"), ("610.10.01", "unverified"), ("", "unverified")]
+)
+def test_versions_are_compared_with_the_floor_of_their_branch(driver: str, expected: str) -> None:
+    seen = {"driver version": {driver: ("gpu1",)}} if driver else {}
+    assert status({}, "security-nvidia-driver", seen) == expected
+
+
+def test_floors_are_stale_after_two_weeks() -> None:
+    floors = clustermax.table().floors
+    assert not floors.is_stale(floors.date + datetime.timedelta(days=14))
+    assert floors.is_stale(floors.date + datetime.timedelta(days=15))
+    assert "unverified and attested items do not count" in clustermax_report.text(report({}))
