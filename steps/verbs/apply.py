@@ -22,6 +22,7 @@ from steps.runtime import (
     delivery_inputs,
     gating,
     gres_settlement,
+    job_removal,
     pod_scripts,
     reuse,
     settings,
@@ -31,6 +32,7 @@ from steps.runtime import (
 )
 from steps.runtime.context import Context
 from steps.runtime.diagnose import diagnose_refusal
+from steps.runtime.job_removal import ReplacedJobs
 from steps.stages.shared.kube_reader import Scope
 
 Object = dict[str, Any]
@@ -47,6 +49,7 @@ class Arguments(Struct, frozen=True, kw_only=True):
       defaults (`nvidia.com/mig.config=all-disabled`) that this run takes over. `group_labels` are labels by host group.
     - `upgrade_from`: releases → lines from which the vendor supports the upgrade (see `upgrade_path`).
     - `secrets`: Secrets that are made of secret files, after the objects.
+    - `replaced_jobs`: ended Jobs that are deleted before the objects are applied, since they are immutable; see `job_removal`.
     - `pod_script`: runs in a container until it succeeds, and is all that the task does; see `pod_scripts`.
     - `gres_conf`: corrects SUNK's gres.conf, and does nothing else; see `gres_settlement`.
     - `config_map`, `known_hosts`, `certificates`, `repository`: set up Argo CD after the objects; see `settings` and `trust`.
@@ -63,6 +66,7 @@ class Arguments(Struct, frozen=True, kw_only=True):
     secrets: tuple[FileSecret, ...] = ()
     gres_conf: GresConf | None = None
     pod_script: PodScript | None = None
+    replaced_jobs: ReplacedJobs | None = None
     config_map: ConfigMapKeys | None = None
     known_hosts: KnownHosts | None = None
     certificates: ServerCertificates | None = None
@@ -87,6 +91,8 @@ def run(context: Context) -> ExitCode:
         context.record(forbidden)
         return ExitCode.GATE_FAILED
     objects = (*arguments.objects, *_file_objects(context, arguments.file))
+    if arguments.replaced_jobs is not None:
+        job_removal.remove(context, arguments.replaced_jobs)
     refusal = _apply_all(context, objects) or _label_nodes(context, arguments) or _set_up(context, arguments)
     if refusal is not None:
         manifest, error = refusal

@@ -32,6 +32,8 @@ CONTROL_SECONDS = 2400
 NODES_SECONDS = 600
 FUNCTIONAL_SECONDS = 900
 QOS_SECONDS = 1200
+SECRET_JOB = "slurm-secret-job"
+"""Beginning of the names of SUNK's Jobs that make keys. Those of an earlier release keep Helm from upgrading."""
 
 LOGIN_IMAGE = "ghcr.io/slinkyproject/login:26.05-ubuntu26.04"
 """The login image of the slurm chart 1.2.1 (loginsetDefaults.login.image), which has srun, sinfo and sackd."""
@@ -61,7 +63,8 @@ def build(site: Site) -> Stage | None:
     reads = _reads(site, cluster.namespace)
     beside = _beside(site, cluster)
     further: Object = {"select": node_selector(site), **_place(site, cluster), **_secrets(site, cluster), "beside": beside}
-    writes = (*((_writes_secrets(cluster.namespace),) if "secrets" in further else ()), *_writes_beside(cluster.namespace, beside))
+    further |= {} if slinky else {"replaced_jobs": {"namespace": cluster.namespace, "prefix": SECRET_JOB}}
+    writes = _writes(cluster.namespace, further)
     if manifest_objects.by_argo_cd(site, releases):
         # one root Application over all charts, which syncs the cluster once the operator is healthy
         rules = (*reads, *writes, rights.CRDS)
@@ -107,10 +110,14 @@ def _beside(site: Site, cluster: PlannedRelease) -> list[Object]:
     return [item for support in supports for item in support.objects]
 
 
-def _writes_beside(namespace: str, objects: Iterable[Object]) -> tuple[Rule, ...]:
-    resources = tuple(sorted({_RESOURCES[item["kind"]] for item in objects}))
-    verbs = ("get", "create", "patch")
-    return (Rule(groups=("",), resources=resources, verbs=verbs, namespaces=(namespace,)),) if resources else ()
+def _writes(namespace: str, further: Object) -> tuple[Rule, ...]:
+    """Return the rights that the arguments `further` of the task which installs the cluster need in its namespace."""
+    space, verbs = (namespace,), ("get", "create", "patch")
+    rules = [Rule(groups=("",), resources=("secrets",), verbs=verbs, namespaces=space)] if "secrets" in further else []
+    if "replaced_jobs" in further:
+        rules.append(Rule(groups=("batch",), resources=("jobs",), verbs=("list", "delete"), namespaces=space))
+    resources = tuple(sorted({_RESOURCES[item["kind"]] for item in further["beside"]}))
+    return (*rules, Rule(groups=("",), resources=resources, verbs=verbs, namespaces=space)) if resources else tuple(rules)
 
 
 def _corrections(site: Site) -> tuple[Change, ...]:
@@ -272,10 +279,6 @@ def _control_expectations(site: Site, releases: tuple[PlannedRelease, ...]) -> O
             "workloads": len(parts),
         }
     return expectations
-
-
-def _writes_secrets(namespace: str) -> Rule:
-    return Rule(groups=("",), resources=("secrets",), verbs=("get", "create", "patch"), namespaces=(namespace,))
 
 
 def _place(site: Site, cluster: PlannedRelease) -> Object:
