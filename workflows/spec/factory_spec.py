@@ -205,6 +205,30 @@ class SurvivingCopy(Section):
     within: Duration = Field(default="24h", validate_default=True, description="Greatest age of the copy.", examples=["24h"])
 
 
+class SecondPlace(Section):
+    """Section `rebuild.second_place` of `factory.yaml`: another cluster with Argo Workflows, that rebuilds the factory."""
+
+    schedule: Schedule = Field(description="When the factory is rebuilt.")
+    image: PinnedImage = Field(
+        description="Image with bringup, Ansible and OpenSSH, with tag or digest.", examples=["registry.example.org/bringup:1.4.0"]
+    )
+    namespace: DnsLabel = Field(default="bringup", description="Namespace of the CronWorkflow.", examples=["bringup"])
+    account: DnsLabel = Field(
+        default="default", description="ServiceAccount of its pods, which may report results to Argo.", examples=["bringup-steps"]
+    )
+    files: DnsLabel = Field(
+        description="Secret with `factory.yaml` and the files that it names, such as the SSH key.", examples=["factory-files"]
+    )
+    home: DnsLabel = Field(
+        description="PersistentVolumeClaim that keeps the runs and the factory's kubeconfig.", examples=["factory-home"]
+    )
+    claims: Mapping[DnsLabel, AbsolutePath] = Field(
+        default={},
+        description="Further claims, each with its folder in the pod: those of `rebuild.copies` and `rebuild.diagnostics`.",
+        examples=[{"backup": "/srv/backup"}],
+    )
+
+
 class Rebuild(Section):
     """Section `rebuild` of `factory.yaml`: when and how the factory is thrown away and built again."""
 
@@ -212,6 +236,9 @@ class Rebuild(Section):
         default=None,
         description="When a systemd timer of the admin's machine rebuilds (systemd.time); default: only by hand.",
         examples=["Sun *-*-* 02:00"],
+    )
+    second_place: SecondPlace | None = Field(
+        default=None, description="A CronWorkflow of another cluster that rebuilds; default: none."
     )
     reinstall: Annotated[tuple[Argument, ...], Listed] = Field(
         default=(),

@@ -115,6 +115,16 @@ def test_a_timer_is_checked_by_systemd(machine: Any, spec: Path) -> None:
     assert (refused.code, "systemd refuses the units" in refused.err) == (64, True), refused.text
 
 
+def test_a_second_place_is_written_only_if_the_spec_has_one(machine: Any, spec: Path) -> None:
+    none = machine.call("factory", "timer", spec, "--argo")
+    assert (none.code, "no rebuild.second_place" in none.err) == (64, True), none.text
+    place = "{schedule: {cron: '0 2 * * 0'}, image: 'r.example.org/bringup:1', files: factory-files, home: factory-home}"
+    spec.write_text(spec.read_text() + f"rebuild: {{second_place: {place}}}\n")
+    done = machine.call("factory", "timer", spec, "--argo", "--out", "cron")
+    assert done.code == 0, done.text
+    assert "kind: CronWorkflow" in (machine.folder / "cron/rebuild-build-factory.yaml").read_text()
+
+
 def test_a_way_into_the_factory_is_told(machine: Any, spec: Path) -> None:
     published: Path = machine.folder / "published"
     published.mkdir()

@@ -148,20 +148,30 @@ def drill(
 
 def timer(
     spec: FactoryFile = "factory.yaml",
-    out: Annotated[Path | None, typer.Option("--out", help="Folder for the units; default: to the terminal.")] = None,
+    out: Annotated[Path | None, typer.Option("--out", help="Folder for the files; default: to the terminal.")] = None,
+    argo: Annotated[bool, typer.Option("--argo", help="Write the CronWorkflow of rebuild.second_place instead.")] = False,
 ) -> int:
-    """Write the systemd service and timer that rebuild a factory at the times of its spec, checked by systemd itself."""
-    from workflows.app.factories import factory_pipeline, rebuild_timer
+    """Write the systemd service and timer that rebuild a factory at the times of its spec, checked by systemd itself.
+
+    With `--argo` it is the CronWorkflow by which another cluster rebuilds the factory.
+    """
+    from workflows.app.factories import factory_pipeline, rebuild_cron, rebuild_timer
 
     path, loaded = factory_pipeline.read(spec)
-    files = rebuild_timer.unit_files(loaded, path.absolute(), Path(sys.argv[0]).absolute(), StateFolder.of_environment().root)
-    rebuild_timer.verify(files)
+    if argo:
+        files = {f"rebuild-{loaded.name}.yaml": rebuild_cron.manifest(loaded, path.name)}
+    else:
+        files = rebuild_timer.unit_files(loaded, path.absolute(), Path(sys.argv[0]).absolute(), StateFolder.of_environment().root)
+        rebuild_timer.verify(files)
     if out is None:
         output.lines(f"# {name}\n{text}" for name, text in files.items())
         return ExitCode.OK
     out.mkdir(parents=True, exist_ok=True)
     for name, text in files.items():
         (out / name).write_text(text)
+    if argo:
+        output.lines([f"wrote {next(iter(files))} to {out}; kubectl apply -f installs it in the second place"])
+        return ExitCode.OK
     output.lines([f"wrote {' and '.join(files)} to {out}; systemctl enable --now {list(files)[1]} starts the timer"])
     return ExitCode.OK
 
