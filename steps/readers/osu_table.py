@@ -11,7 +11,7 @@ import re
 from msgspec import Struct
 
 MOST_ROWS = 10_000
-_HEAD = re.compile(r"^[^\n#]{0,40}# (?:OSU )(?P<test>MPI[\w -]{0,80}Test)[ \t]*v?(?P<version>\d[\w.]*)?", re.MULTILINE)
+_HEAD = re.compile(r"^[^\n#]{0,40}# (?:OSU )(?P<test>MPI[\w /-]{0,80}Test)[ \t]*v?(?P<version>\d[\w.]*)?", re.MULTILINE)
 _COLUMNS = re.compile(r"^[^\n#]{0,40}# Size[ \t]+(?P<columns>\S[^\n]*)", re.MULTILINE)
 _ROW = re.compile(
     r"^(?:\[[\d,]+\]<stdout>:? ?|\d+: )?[ \t]*(?P<size>\d{1,15})[ \t]+(?P<values>[\d.]+(?:[ \t]+[\w.]+)*)[ \t]*$", re.MULTILINE

@@ -17,7 +17,7 @@ _MPI = re.compile(
     r"\b(?:ORTE|PRTE|PMIX|OPAL) (?:ERROR|has lost|daemon)|An ORTE daemon"
     r"|\b(?:mpirun|mpiexec|prterun)\b[^\n]*(?:detected|noticed|unable|was)"
     r"|\*\*\* (?:An error occurred in MPI_|Process received signal)|There are not enough slots|MPI_ERRORS_ARE_FATAL"
-    r"|Primary job  terminated|MPI_ABORT was invoked|could not access\s+or execute an executable"
+    r"|BAD TERMINATION OF ONE OF|Primary job  terminated|MPI_ABORT was invoked|could not access\s+or execute an executable"
     r"|btl_tcp|must be run on at least \d+ nodes"
     r"|command terminated with exit code"
 )

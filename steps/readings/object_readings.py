@@ -72,6 +72,9 @@ def _rule(item: Kube) -> Callable[[Kube, CapturedText, SiteValues], ToolReading]
         "NicClusterPolicy": _of_policy,
         "ClusterPolicy": _of_policy,
         "Node": _of_node,
+        "DaemonSet": _of_workload_status,
+        "Deployment": _of_workload_status,
+        "StatefulSet": _of_workload_status,
     }
     if isinstance(kind, str) and kind in by_kind:
         return by_kind[kind]
@@ -189,6 +192,27 @@ def _of_pod(item: Kube, _: CapturedText, __: SiteValues) -> ToolReading:
     if phase == "Succeeded" or (phase == "Running" and _is(conditions, "Ready", "True")):
         return passed(OBJECT, figures, f"pod {phase}")
     return undecided(OBJECT, f"pod {phase or 'without a phase'}", figures)
+
+
+def _of_workload_status(item: Kube, _: CapturedText, __: SiteValues) -> ToolReading:
+    """Return the reading of a DaemonSet, Deployment or StatefulSet: all pods are ready, of the generation that was asked for."""
+    status, spec, metadata = _map(item.get("status")), _map(item.get("spec")), _map(item.get("metadata"))
+    kind, name = str(item.get("kind")), _text(metadata, "name")
+    is_daemon_set = kind == "DaemonSet"
+    wanted = _number(status, "desiredNumberScheduled") if is_daemon_set else _number(spec, "replicas") if "replicas" in spec else 1
+    ready = _number(status, "numberReady" if is_daemon_set else "readyReplicas")
+    updated = _number(status, "updatedNumberScheduled" if is_daemon_set else "updatedReplicas")
+    figures: dict[str, Any] = {"kind": kind, "wanted": wanted, "ready": ready, "updated": updated}
+    if not status:
+        return undecided(OBJECT, f"{kind} {name} has no status", figures)
+    if ready < wanted:
+        return failed(OBJECT, _HEALTH, f"{kind} {name} {ready} of {wanted} ready", figures)
+    is_old = _number(status, "observedGeneration") < _number(metadata, "generation")
+    if is_old or updated < wanted or not wanted:
+        return undecided(
+            OBJECT, f"{kind} {name}: {updated} of {wanted} updated{', the status is of an older spec' if is_old else ''}", figures
+        )
+    return passed(OBJECT, figures, f"{kind} {name} {ready} of {wanted} ready")
 
 
 def _of_workload(item: Kube, _: CapturedText, __: SiteValues) -> ToolReading:

@@ -124,6 +124,8 @@ TABLE: tuple[ToolRule, ...] = (
     ToolRule(tool=_KUBECTL.KUBECTL, recognises=_KUBECTL.is_tables, read=_KUBECTL.read_tables),
     ToolRule(tool=_SETUP.RKE2, recognises=_SETUP.is_rke2, read=_SETUP.read_rke2),
     ToolRule(tool=_SLURM.SINFO, recognises=_SLURM.is_sinfo, read=_SLURM.read_sinfo),
+    ToolRule(tool=_SLURM.SINFO, recognises=_SLURM.is_long_sinfo, read=_SLURM.read_long_sinfo),
+    ToolRule(tool=_SLURM.SCONTROL, recognises=_SLURM.is_job_record, read=_SLURM.read_job_record),
     ToolRule(tool=_SLURM.SACCT, recognises=_SLURM.is_sacct, read=_SLURM.read_sacct),
     ToolRule(tool=_SLURM.SCONTROL, recognises=_SLURM.is_records, read=_SLURM.read_records),
     ToolRule(tool=_SLURM.SLURM, recognises=_SLURM.is_metric, read=_SLURM.read_metric),

@@ -266,6 +266,65 @@ def read_metric(captured: CapturedText, _: SiteValues) -> ToolReading:
     return undecided(SLURM, f"{count(len(lines), 'line')} of metrics, without a question of health", figures)
 
 
+_LONG_HEADER = re.compile(r"^NODELIST\s+NODES\s+PARTITION\s+STATE\b", re.MULTILINE)
+_LONG_ROW = re.compile(
+    r"^(?P<node>[\w.-]+)[ \t]+1[ \t]+(?P<partition>[\w.*-]+)[ \t]+(?P<state>[a-z_]+[*~#%!$@^-]*)(?=\s)", re.MULTILINE
+)
+_REASONS_HEADER = re.compile(r"^REASON\s+USER\s+TIMESTAMP\s+NODELIST\s*$", re.MULTILINE)
+_REASONS_ROW = re.compile(
+    r"^(?P<reason>\S[^\n]*?)[ \t]{1,}(?P<user>\S+)[ \t]+(?P<time>\d{4}-\d\d-\d\dT[\d:]+)[ \t]+(?P<nodes>\S+)[ \t]*$", re.MULTILINE
+)
+
+
+def is_long_sinfo(text: str) -> bool:
+    """Return True for `sinfo -N -l` or `sinfo -R`."""
+    return _LONG_HEADER.search(text) is not None or _REASONS_HEADER.search(text) is not None
+
+
+def read_long_sinfo(captured: CapturedText, site: SiteValues) -> ToolReading:
+    """Return the reading of `sinfo -N -l`, a line for each node and partition, or of the nodes and reasons of `sinfo -R`."""
+    if header := _REASONS_HEADER.search(captured.text):
+        rows = list(_REASONS_ROW.finditer(captured.text, header.end()))
+        names = [name for row in rows for name in reader.expand_hostlist(row["nodes"])]
+        figures: dict[str, Any] = {"nodes": len(names), "reason": [row["reason"].strip() for row in rows][:MOST_NAMES]}
+        if not rows:
+            return undecided(SINFO, "no node has a reason, which does not tell that any node is usable", figures)
+        cause = f"{fold(reader.expand_hostlist(rows[0]['nodes']))} not usable: {rows[0]['reason'].strip()}"
+        return failed(
+            SINFO, _HEALTH, cause, figures, next_step="remove the cause, then `scontrol update nodename=NODE state=resume`"
+        )
+    nodes: dict[str, SlurmNode] = {}
+    for row in _LONG_ROW.finditer(captured.text):
+        nodes.setdefault(row["node"], SlurmNode(name=row["node"], states=reader.states(row["state"])))
+    counts = Counter(_word(node) for node in nodes.values())
+    return _of_nodes(SINFO, tuple(nodes.values()), {"nodes": len(nodes), "counts": dict(counts)}, site)
+
+
+_JOB_STATE = re.compile(r"\bJobId=(?P<job>\d{1,12})\b[\s\S]{0,2000}?\bJobState=(?P<state>[A-Z_]+)(?: Reason=(?P<reason>\S+))?")
+
+
+def is_job_record(text: str) -> bool:
+    """Return True for `scontrol show job`."""
+    return _JOB_STATE.search(text) is not None
+
+
+def read_job_record(captured: CapturedText, _: SiteValues) -> ToolReading:
+    """Return the reading of `scontrol show job`."""
+    jobs = [(match["job"], match["state"], match["reason"] or "") for match in _JOB_STATE.finditer(captured.text)]
+    codes = re.findall(r"\bExitCode=(\d{1,3}:\d{1,3})", captured.text)
+    figures: dict[str, Any] = {"jobs": len(jobs), "job_states": dict(Counter(state for _, state, _ in jobs)), "exit_codes": codes}
+    if bad := [job for job in jobs if job[1] in _ENDS_BADLY]:
+        number, state, reason = bad[0]
+        failure_class = FailureClass.HARDWARE if state in ("NODE_FAIL", "BOOT_FAIL") else _RUNTIME
+        return failed(
+            SCONTROL, failure_class, f"job {number} {state}{f': {reason}' if reason not in ('', 'None') else ''}", figures
+        )
+    if any(state != "COMPLETED" for _, state, _ in jobs) or len(codes) < len(jobs):
+        number, state, reason = next((job for job in jobs if job[1] != "COMPLETED"), jobs[-1])
+        return undecided(SCONTROL, f"job {number} {state}{f': {reason}' if reason not in ('', 'None') else ''}", figures)
+    return passed(SCONTROL, figures, f"{count(len(jobs), 'job')} COMPLETED")
+
+
 # ---- jobs ----------------------------------------------------------------------------------------------------------------------
 
 _SACCT = re.compile(r"^[ \t]*(?P<header>JobID(?:Raw)?[ \t|][^\n]*\bState\b[^\n]*)$", re.MULTILINE)

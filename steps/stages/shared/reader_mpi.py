@@ -8,7 +8,7 @@ from steps.stages.shared.reader_errors import Pattern, find, pattern
 
 _DNS = "see that the worker's pod runs and that the headless Service of the job names it"
 _SSH = "see that sshd runs in the worker, and that a NetworkPolicy or firewall lets the launcher in"
-_KNOWN_MESSAGES = "(An )?ORTE (has|daemon)|Primary job|(mpirun|prterun) (detected|noticed)|There are not enough slots"
+_KNOWN_MESSAGES = "(An )?(ORTE|PRTE) (has|daemon)|Primary job|(mpirun|prterun) (detected|noticed)|There are not enough slots"
 """Beginnings of framed messages that a pattern of its own reads."""
 
 PATTERNS = (
@@ -114,7 +114,7 @@ LATE_PATTERNS = (
         spans=True,
     ),
     pattern(
-        "ORTE has lost communication with a remote daemon",
+        "has lost communication with a remote daemon",
         r"Remote daemon[^\n]* on node (?P<host>\S+)",
         FailureClass.RUNTIME,
         "lost communication with the daemon on {host}",
@@ -135,6 +135,14 @@ LATE_PATTERNS = (
         FailureClass.RUNTIME,
         "ORTE daemon failed after launch",
         CauseRank.CONSEQUENCE,
+    ),
+    pattern(
+        "BAD TERMINATION OF ONE OF YOUR APPLICATION PROCESSES",
+        r"BAD TERMINATION[^\n]*(?:\n[^\n]*){0,8}?RUNNING AT (?P<host>[\w.-]+)[\s\S]{0,200}?EXIT CODE: (?P<what>\d+)",
+        FailureClass.RUNTIME,
+        "a rank on {host} ended with code {what}",
+        CauseRank.CONSEQUENCE,
+        spans=True,
     ),
     pattern(
         "returned a non-zero exit code",
