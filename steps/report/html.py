@@ -6,7 +6,8 @@ import jinja2
 import markupsafe
 
 from steps.contract.host_ranges import fold
-from steps.report import drawings, model, product_parts
+from steps.contract.measurements import Measurement
+from steps.report import drawings, model, pictures, product_parts
 from steps.report.drawings import span
 from steps.report.timeline import stamp
 
@@ -28,6 +29,9 @@ def html(report: model.Report) -> str:
         tiles=drawings.tiles(report),
         time_rows=drawings.time_rows(report),
         strip=drawings.strip,
+        bandwidth=_bandwidth(report),
+        spread=_spread,
+        rail_picture=lambda row: _rails(row, report),
         heat_map=drawings.heat_map,
         fold=fold,
         stamp=stamp,
@@ -46,6 +50,32 @@ def _product(environment: jinja2.Environment, report: model.Report) -> markupsaf
     shown = ((part, details) for part in parts if (details := getattr(report, part.SECTION)) is not None)
     pages = (environment.from_string(part.template()).render(values, details=details) for part, details in shown)
     return markupsafe.Markup("".join(pages))
+
+
+def _bandwidth(report: model.Report) -> markupsafe.Markup:
+    """Return the picture of bandwidth against message size over all nodes, with the floor; empty without a table of sizes."""
+    if not report.curves:
+        return markupsafe.Markup("")
+    floor = next((row.floor for row in report.measured if row.together is not None and row.floor is not None), None)
+    # pictures escape the texts that they are given
+    return markupsafe.Markup(pictures.bandwidth_by_size("Bandwidth against message size", report.curves, floor=floor))
+
+
+def _spread(row: Measurement) -> markupsafe.Markup:
+    """Return the distribution of a quantity over a fleet of more than a few nodes, with its outliers named."""
+    if len(row.least) <= drawings.FEW:
+        return markupsafe.Markup("")
+    title = f"Distribution of {row.quantity}"
+    return markupsafe.Markup(pictures.distribution(title, row.least, floor=row.floor, unit=row.unit))
+
+
+def _rails(row: Measurement, report: model.Report) -> markupsafe.Markup:
+    """Return the map of nodes by rails of a quantity with columns, for a fleet of more than a few nodes."""
+    if not row.columns or len(row.values) <= drawings.FEW:
+        return markupsafe.Markup("")
+    racks = {node.name: node.rack or "fleet" for node in report.nodes}
+    title = f"{row.quantity} by node and rail"
+    return markupsafe.Markup(pictures.rail_map(title, row.values, racks, floor=row.floor, unit=row.unit))
 
 
 def _cell(node: model.HostReport, gate: str) -> tuple[str, str]:

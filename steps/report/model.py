@@ -8,6 +8,7 @@ from steps.contract.plain_text import count
 from steps.contract.quarantine import QuarantineEntry
 from steps.contract.revision import SpecSource
 from steps.contract.run_records import Cancelled
+from steps.report.pictures import Curve
 
 NOT_RUN = "not run"
 """Status in a report of a planned stage or gate that left no record."""
@@ -251,6 +252,7 @@ class Report(Struct, frozen=True, kw_only=True):
     stack: Struct | None = None
     untested: tuple[UntestedReport, ...] = ()
     measured: tuple[Measurement, ...] = ()
+    curves: tuple[Curve, ...] = ()
     versions: Versions = {}
     acceptance: str = ""
     schema: int = 1

@@ -73,6 +73,11 @@ def idle(seed: int) -> tuple[SimulatedFabric, Policy]:
     return SimulatedFabric(fabric(NODES, PER_LEAF), bad_nodes(seed)), Policy(noise=0)
 
 
+def idle_nodes(seed: int) -> tuple[SimulatedFabric, Policy]:
+    """Return bad nodes without noise, on an idle machine, without tests of rails, paths, pairs and scale."""
+    return SimulatedFabric(fabric(NODES, PER_LEAF), bad_nodes(seed)), Policy(noise=0, kinds=("node",))
+
+
 def serial(seed: int) -> tuple[SimulatedFabric, Policy]:
     """Return bad nodes without noise, where tests run one after the other."""
     return SimulatedFabric(fabric(NODES, PER_LEAF), bad_nodes(seed)), Policy(noise=0, mode="serial", kinds=("node",))
@@ -132,6 +137,9 @@ def small(figures: Figures, seeds: int) -> None:
     figures.at_most("idle, 1-5 bad nodes of 232: most rounds", max(row.rounds for row in scores), ROUNDS, "")
     accuracy(figures, "idle, 1-5 bad nodes of 232", scores, 1.0)
     figures.note("  peer", PEER_ROUNDS)
+    plain = sweep(idle_nodes, range(seeds))
+    figures.at_most("the same, looking for bad nodes only: most rounds", max(row.rounds for row in plain), ROUNDS, "")
+    accuracy(figures, "the same, looking for bad nodes only", plain, 1.0)
     scores = sweep(serial, range(seeds))
     for bad in range(1, MOST_BAD + 1):
         tests = [row.tests for row in scores if row.bad == bad]
