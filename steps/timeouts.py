@@ -49,6 +49,9 @@ FABRIC_STEP: Final = 20.0
 FABRIC_SILENT_ROUNDS: Final = 2
 """Rounds in a row without any result after which a localisation ends: the tests do not run, which no further round mends."""
 
+DRAIN_SHOWN: Final = 120.0
+"""Wait until a drain of Slurm shows in Kubernetes, or a cordon in Slurm: operators poll every 30 s at most."""
+
 JOB_DELETE: Final = 30.0
 """Limit for deleting the objects of a check: a finalizer hangs or a node is away then; the record lists what remains."""
 

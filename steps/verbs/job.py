@@ -17,6 +17,7 @@ from steps.errors import NotUnderstood, Refused, StepError, Temporary, Unreachab
 from steps.runtime import gating, reuse, target, watching
 from steps.runtime.context import Context
 from steps.runtime.diagnose import diagnose, diagnose_refusal
+from steps.runtime.drain_round_trip import DrainPlan, RoundTrip, as_output
 from steps.stages.shared.kube_reader import Scope
 
 _KEPT = ("Namespace", "ServiceAccount")
@@ -57,15 +58,16 @@ class PodCommand(Struct, frozen=True, kw_only=True):
 class Arguments(Struct, frozen=True, kw_only=True):
     """Arguments of verb job, which runs a functional check.
 
-    `command` runs in a pod of the platform, and its output goes to the probe. `objects` are created in order with their markers
-    replaced (see `fill`); their pods carry the label `bringup/check` with one of `checks`. Only nodes that passed the stage's
-    `after` tasks take part, and at least `least` of them are needed.
+    `command` runs in a pod of the platform, and its output goes to the probe; `round_trip` drains and resumes one node. `objects`
+    are created in order with their markers replaced (see `fill`); their pods carry the label `bringup/check` with one of `checks`.
+    Only nodes that passed the stage's `after` tasks take part, and at least `least` of them are needed.
     """
 
     gate: str
     objects: tuple[dict[str, Any], ...] = ()
     checks: tuple[str, ...] = ()
     command: PodCommand | None = None
+    round_trip: DrainPlan | None = None
     namespace: str = CHECK_NAMESPACE
     select: str = "gpu"
     after: tuple[str, ...] = ()
@@ -135,6 +137,9 @@ def _measure(context: Context, arguments: Arguments, objects: list[dict[str, Any
     scope_arguments = context.task.arguments
     if arguments.command is not None:
         scope_arguments = scope_arguments | {OUTPUT: execute(context.kube, arguments.command, context.task.deadline_seconds)}
+    if arguments.round_trip is not None:
+        trip = RoundTrip(context, arguments.round_trip, context.task.arguments, nodes[-1])
+        scope_arguments = scope_arguments | {OUTPUT: as_output(trip.run())}
 
     def look() -> tuple[Any, Verdict]:
         nonlocal before

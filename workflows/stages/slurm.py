@@ -19,7 +19,7 @@ from workflows.spec.document import value_at
 from workflows.spec.machines import Machine
 from workflows.stage_names import StageName
 from workflows.stages import manifest_objects, rights, slurm_checks
-from workflows.stages.host_access import SLURM_ACCOUNTING
+from workflows.stages.host_access import SLURM_ACCOUNTING, SUNK_CHARTS
 from workflows.stages.stage import Change, Object, Rule, Site, Stage, Step, task
 
 STAGE: StageName = "slurm"
@@ -56,7 +56,8 @@ def build(site: Site) -> Stage | None:
     slinky = site.spec.slurm.kind == "slinky"
     by_jobs = runs_jobs(site)
     gates = {"charts": CHARTS, "control": CONTROL, "nodes": NODES, "placement": slurm_checks.PLACEMENT}
-    gates |= {"functional": FUNCTIONAL, "scheduling": slurm_checks.SCHEDULING} if by_jobs else {}
+    if by_jobs:
+        gates |= {"functional": FUNCTIONAL, "scheduling": slurm_checks.SCHEDULING, "drain": slurm_checks.DRAIN}
     crds = [name for release in operator for name in release.crds]
     charts: Object = {"releases": _expected(site, operator), **({"crds": crds} if crds else {})}
     control = _control_expectations(site, releases)
@@ -75,7 +76,7 @@ def build(site: Site) -> Stage | None:
     else:
         rules = (*rights.gate_rules(site, releases), *reads, *writes)
         steps = [
-            manifest_objects.apply_step(site, STAGE, operator, CHARTS, charts, (rights.CRDS,)),
+            manifest_objects.apply_step(site, STAGE, operator, CHARTS, charts, (rights.CRDS, *_login_rules(site)), **_login(site)),
             _charts(site, operator, charts),
             manifest_objects.apply_step(
                 site, STAGE, (cluster,), CONTROL, control, rules, name="configure", after=("charts",), **further
@@ -86,7 +87,8 @@ def build(site: Site) -> Stage | None:
     steps += [_qos(site, cluster)] if site.spec.slurm.qos else []
     steps.append(replace(_nodes(site, cluster), after=(steps[-1].name,)))
     steps.append(slurm_checks.placement(_checks(site, cluster)))
-    steps += [_functional(site, cluster), slurm_checks.scheduling(_checks(site, cluster))] if by_jobs else []
+    checks = _checks(site, cluster)
+    steps += [_functional(site, cluster), slurm_checks.scheduling(checks), slurm_checks.drain(checks)] if by_jobs else []
     steps.append(manifest_objects.judge(site, STAGE, gates, members=node_selector(site)))
     return Stage(
         id=STAGE,
@@ -175,6 +177,19 @@ def _qos(site: Site, cluster: PlannedRelease) -> Step:
         after=("control",),
         rules=(*rights.CLAIM, execute, *rights.DIAGNOSE),
     )
+
+
+def _login(site: Site) -> Object:
+    """Return the argument `secrets` of the task that installs the operator: the login of SUNK's charts. Empty without one."""
+    if site.spec.slurm.credentials is None:
+        return {}
+    secret = {"namespace": "kube-system", "name": manifest_objects.CHART_LOGIN, "key": ".dockerconfigjson"}
+    return {"secrets": [{**secret, "file": SUNK_CHARTS, "field": "slurm.credentials"}]}
+
+
+def _login_rules(site: Site) -> tuple[Rule, ...]:
+    rule = Rule(groups=("",), resources=("secrets",), verbs=("get", "create", "patch"), namespaces=("kube-system",))
+    return (rule,) if _login(site) else ()
 
 
 def _secrets(site: Site, cluster: PlannedRelease) -> Object:

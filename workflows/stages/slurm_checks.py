@@ -17,10 +17,10 @@ from workflows.spec.machines import Machine
 from workflows.stages import manifest_objects, rights
 from workflows.stages.stage import Object, Rule, Site, Step, task
 
-SCHEDULING, PLACEMENT = "slurm/scheduling", "slurm/placement"
+SCHEDULING, PLACEMENT, DRAIN = "slurm/scheduling", "slurm/placement", "slurm/drain"
 JOBS_CHECK = "slurm-jobs"
 SCHEDULING_SECONDS = 900
-PLACEMENT_SECONDS = 600
+PLACEMENT_SECONDS, DRAIN_SECONDS = 600, 900
 MAY_LEAVE = ("kube-system/rke2-ingress-nginx-controller",)
 """DaemonSets that SUNK's lock may evict from Slurm's nodes: the ingress runs on the others (`ingress_groups` of the spec)."""
 CONTAINER, SYSTEM = "alpine:3.19", "Alpine"
@@ -145,6 +145,31 @@ def placement(at: CheckSite) -> Step:
         task=task("slurm", "placement", Verb.WAIT, deadline=PLACEMENT_SECONDS, arguments=arguments, expectations=expectations),
         after=("nodes",),
         rules=at.reads,
+    )
+
+
+def drain(at: CheckSite) -> Step:
+    """Return the task that drains one node by Slurm, and by a cordon of Kubernetes, and resumes it each time.
+
+    What a cordon does to SUNK's Slurm nodes is not public, so there Slurm's own drain alone is tested.
+    """
+    pod, container = (
+        (f"{at.cluster.release_name}-login-0", "sshd") if at.sunk else (f"{at.cluster.release_name}-controller-0", "slurmctld")
+    )
+    script = manifest_objects.script("slurm_drain.sh")
+    place = {"namespace": at.cluster.namespace, "pod": pod, "container": container}
+    arguments: Object = {
+        "gate": DRAIN,
+        "round_trip": {**place, "script": script, "cordon": not at.sunk},
+        "select": at.select,
+        "after": ["nodes", "functional"],
+        **at.place,
+    }
+    cordon = () if at.sunk else (Rule(groups=("",), resources=("nodes",), verbs=("get", "patch")),)
+    return Step(
+        task=task("slurm", "drain", Verb.JOB, deadline=DRAIN_SECONDS, arguments=arguments, expectations={"cordon": not at.sunk}),
+        after=("scheduling",),
+        rules=(*login_rules(at), *cordon),
     )
 
 

@@ -10,10 +10,12 @@ from steps.contract.verdict import FailureClass, NodeVerdict, Verdict, of_nodes,
 from steps.stages.shared import gate_charts
 from steps.stages.shared.causes import RUNTIME_REASONS
 from steps.stages.shared.finding import Finding, fail, node_verdict, unknown
-from steps.stages.slurm import gate_placement, gate_scheduling, gate_srun, gate_states
+from steps.stages.slurm import gate_drain, gate_placement, gate_scheduling, gate_srun, gate_states
 from steps.stages.slurm.contract import (
     ControlExpectation,
     ControlObservation,
+    DrainExpectation,
+    DrainObservation,
     FunctionalExpectation,
     FunctionalObservation,
     NodeSet,
@@ -28,7 +30,7 @@ from steps.stages.slurm.contract import (
 
 CHARTS, CONTROL = "slurm/charts", "slurm/control"
 NODES, FUNCTIONAL, SCHEDULING = "slurm/nodes", "slurm/functional", "slurm/scheduling"
-PLACEMENT = "slurm/placement"
+PLACEMENT, DRAIN = "slurm/placement", "slurm/drain"
 
 
 def charts(seen: ChartsObservation, want: ChartsExpectation) -> Verdict:
@@ -243,3 +245,8 @@ def functional(seen: FunctionalObservation, want: FunctionalExpectation) -> Verd
 def scheduling(seen: SchedulingObservation, want: SchedulingExpectation) -> Verdict:
     """Check controller, node records, partitions, QoS and topology against the plan, and that each kind of job does its work."""
     return gate_scheduling.judge(SCHEDULING, seen, want)
+
+
+def drain(seen: DrainObservation, want: DrainExpectation) -> Verdict:
+    """Check that drains and cordons of a node reach the other side, and that the node comes back by both ways."""
+    return gate_drain.judge(DRAIN, seen, want)

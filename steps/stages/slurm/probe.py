@@ -7,6 +7,7 @@ The container is called `slurmd` in both operators. Pod conditions carry Slurm's
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+import msgspec
 from msgspec import Struct
 
 from steps.contract.charts import ChartsObservation
@@ -17,6 +18,7 @@ from steps.stages.shared.probe_workloads import Condition, Conditioned
 from steps.stages.slurm import probe_placement, reader, reader_jobs, reader_slurm_errors
 from steps.stages.slurm.contract import (
     ControlObservation,
+    DrainObservation,
     FunctionalObservation,
     NodeSet,
     NodesObservation,
@@ -145,6 +147,11 @@ def scheduling(kube: KubeReader, scope: Scope) -> SchedulingObservation:
         report=reader_jobs.read(text) if reported else None,
         node_of={pod.name: pod.node for pod in _pods(kube, space) if pod.node},
     )
+
+
+def drain(_kube: KubeReader, scope: Scope) -> DrainObservation:
+    """Return what the round trip of the task saw (`steps.runtime.drain_round_trip`)."""
+    return msgspec.convert(scope.arguments.get("output", {}), DrainObservation)
 
 
 def read_srun(text: str, exits: Mapping[str, int]) -> Srun:

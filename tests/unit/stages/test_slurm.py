@@ -46,6 +46,7 @@ def test_slinky() -> None:
         "placement",
         "functional",
         "scheduling",
+        "drain",
         "judge",
     ]
     assert built.gates == (
@@ -55,6 +56,7 @@ def test_slinky() -> None:
         "slurm/placement",
         "slurm/functional",
         "slurm/scheduling",
+        "slurm/drain",
     )
     control = next(step.task for step in built.steps if step.name == "control")
     assert control.expectations["parts"] == ["Controller", "RestApi", "LoginSet"]
@@ -100,12 +102,25 @@ def test_sunk_runs_jobs_from_its_login_pod() -> None:
     built = stage.build(site(slurm=SUNK))
     assert built is not None
     names = [step.name for step in built.steps]
-    assert names == ["apply", "charts", "configure", "gres", "control", "nodes", "placement", "functional", "scheduling", "judge"]
-    for step in built.steps[-3:-1]:
-        assert (step.task.arguments["command"]["pod"], step.task.arguments["command"]["container"]) == ("slurm-login-0", "sshd")
+    assert names == [
+        "apply",
+        "charts",
+        "configure",
+        "gres",
+        "control",
+        "nodes",
+        "placement",
+        "functional",
+        "scheduling",
+        "drain",
+        "judge",
+    ]
+    for step in built.steps[-4:-1]:
+        at = step.task.arguments.get("command") or step.task.arguments["round_trip"]
+        assert (at["pod"], at["container"]) == ("slurm-login-0", "sshd")
         assert any("pods/exec" in rule.resources and rule.namespaces == ("tenant-slurm",) for rule in step.rules)
         assert not any({"create", "delete"} & set(rule.verbs) for rule in step.rules if "jobs" in rule.resources)
-    assert built.steps[-3].task.expectations == {"gpus": 8, "accounting": True, "kernels": False}
+    assert built.steps[-4].task.expectations == {"gpus": 8, "accounting": True, "kernels": False}
     nodes = next(step.task for step in built.steps if step.name == "nodes")
     assert nodes.expectations == {"gpus": 8, "states": True, "promised": False}
     assert nodes.arguments["slurm_namespace"] == "tenant-slurm"

@@ -302,4 +302,22 @@ FAULTS = (
         needs="slurm.topology=tree",
         source="https://slurm.schedmd.com/topology.html",
     ),
+    Fault(
+        name="slurm_states_stale",
+        gate="slurm/drain",
+        summary="The operator no longer copies Slurm's states to Kubernetes once a node has registered.",
+        caught_by="A node that Slurm has drained shows no drain among the conditions of its pod.",
+        cause="Kubernetes still shows idle",
+        false_green="Every pod shows its Slurm node as idle.",
+        source="https://github.com/SlinkyProject/slurm-operator",
+    ),
+    Fault(
+        name="slurm_cordon_ignored",
+        gate="slurm/drain",
+        summary="The operator does not drain the Slurm node of a cordoned node, so jobs still start there.",
+        caught_by="Slurm has the node of the cordoned one as idle.",
+        cause="after kubectl cordon: Slurm has idle",
+        false_green="A drain by scontrol shows in Kubernetes.",
+        source="https://github.com/SlinkyProject/slurm-operator",
+    ),
 )

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import yaml
 
 from steps.contract import host_ranges
-from workflows.rehearsal.simulator import simulated_pods, slurm_job_check, slurm_qos, slurm_srun_check, slurm_sunk
+from workflows.rehearsal.simulator import simulated_pods, slurm_drains, slurm_job_check, slurm_qos, slurm_srun_check, slurm_sunk
 from workflows.rehearsal.simulator.api_kinds import (
     CONFIG_MAPS,
     DEPLOYMENTS,
@@ -67,6 +67,8 @@ def register(world: World, at: Ref) -> None:
     if pod is None or labels_of(pod).get(NAME) != "slurmd" or not simulated_pods.ready(pod) or not slurmctld_answers(world):
         return
     states = [entry["type"].removeprefix(STATE) for entry in node_conditions(pod)]
+    if states and world.fault("slurm_states_stale"):
+        return
     if states != list(_states(world, pod)[0]):
         low, high = (0.0, 0.0) if states else (3.0, 15.0)
         world.later(f"slinky/{at.namespace}/{at.name}/register", low, high, functools.partial(_write_conditions, world, at))
@@ -100,8 +102,8 @@ def _states(world: World, pod: Obj) -> tuple[tuple[str, ...], str]:
         return ("Idle", "Drain", "InvalidReg"), LOWER.format(seen=configured - 1, configured=configured)
     if world.fault("slurm_nodes_drained", node):
         return ("Idle", "Drain"), "Low RealMemory (reported:257000 < 100.00% of configured:2063830)"
-    if (world.find(NODES, node) or {"spec": {}})["spec"].get("unschedulable"):
-        return ("Idle", "Drain"), f"slurm-operator: node ({node}) was cordoned"
+    if reason := slurm_drains.reason_of(world, node) or slurm_drains.cordoned(world, node):
+        return ("Idle", "Drain"), reason
     if world.fault("slurm_nodes_down", node):
         return ("Down", "NotResponding"), "Not responding"
     return ("Idle",), ""

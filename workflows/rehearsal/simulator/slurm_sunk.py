@@ -12,7 +12,7 @@ import msgspec
 
 from steps.contract.gres_conf import KEY
 from steps.contract.gres_conf import nodes_of as nodes_of_conf
-from workflows.rehearsal.simulator import simulated_pods, slurm_job_check, slurm_qos, slurm_srun_check
+from workflows.rehearsal.simulator import simulated_pods, slurm_drains, slurm_job_check, slurm_qos, slurm_srun_check
 from workflows.rehearsal.simulator.api_kinds import (
     CONFIG_MAPS,
     DAEMON_SETS,
@@ -212,6 +212,8 @@ def _register(world: World, pod: Obj) -> None:
     answers = bool(controller.get("status", {}).get("readyReplicas")) and has_ready_pod(world, space, "slurm-syncer")
     if not answers or not simulated_pods.ready(pod):
         return
+    if _slurm_conditions(pod) and world.fault("slurm_states_stale"):
+        return
     if _conditions(world, pod) != {entry["type"]: entry["status"] for entry in _slurm_conditions(pod)}:
         at = ref(pod)
         world.later(f"sunk/{at.namespace}/{at.name}/register", 3.0, 15.0, functools.partial(_write_conditions, world, at))
@@ -234,7 +236,7 @@ def _reason(world: World, pod: Obj) -> str:
     count = int(requests(pod).get(GPU, 0.0))
     counted = int(annotations_of(pod).get(COUNTED, "0"))
     lacks = world.fault("sunk_gres_autodetect", simulated_pods.node(pod)) or counted < count
-    return LOWER.format(count=count) if count and lacks else ""
+    return LOWER.format(count=count) if count and lacks else slurm_drains.reason_of(world, simulated_pods.node(pod))
 
 
 def _write_conditions(world: World, at: Ref) -> None:

@@ -19,6 +19,7 @@ from steps.contract.pod_script import PodScript
 from steps.contract.task import Task, Verb
 from steps.contract.verdict import Verdict
 from steps.runtime import gating, gres_settlement, pod_scripts, watching
+from steps.runtime.drain_round_trip import DrainPlan, RoundTrip, as_output
 from steps.stages.shared.kube_reader import Scope
 from steps.verbs import job
 from tests.unit.rehearsal.simulator.harness import User
@@ -99,7 +100,7 @@ def _wait(user: User, kube: Kube, task: Task) -> Verdict:
     gate, probe = gating.find(task.arguments["gate"]), gating.probe(task.arguments["gate"])
     want, since = gate.expect(task.expectations, NODES, dict.fromkeys(NODES, "gpu")), user.world.now
 
-    arguments = task.arguments | (_output(user, kube, task) if "command" in task.arguments else {})
+    arguments = task.arguments | (_output(user, kube, task) if {"command", "round_trip"} & task.arguments.keys() else {})
 
     def look() -> tuple[Any, Verdict]:
         seen = probe(kube, Scope(nodes=NODES, arguments=arguments, now=user.world.now, since=since))
@@ -112,6 +113,10 @@ def _wait(user: User, kube: Kube, task: Task) -> Verdict:
 def _output(user: User, kube: Kube, task: Task) -> dict[str, Any]:
     """What a check's command printed in its pod; the emulated API server asks the simulator for it."""
     with kubelets(user):
+        if "round_trip" in task.arguments:
+            plan = msgspec.convert(task.arguments["round_trip"], DrainPlan)
+            trip = RoundTrip(DirectTask(kube, VirtualClock(user)), plan, task.arguments, NODES[-1])
+            return {job.OUTPUT: as_output(trip.run())}
         command = msgspec.convert(task.arguments["command"], job.PodCommand)
         return {job.OUTPUT: job.execute(kube, command, task.deadline_seconds)}
 

@@ -61,13 +61,13 @@ def sunk() -> Stage:
 def test_a_healthy_cluster_passes_every_gate_of_sunk(make: Make) -> None:
     verdicts = run(cluster(make), sunk())
     assert {name: verdict.reason for name, verdict in verdicts.items() if not verdict.is_pass} == {}
-    assert set(verdicts) == {"charts", "control", "nodes", "placement", "functional", "scheduling"}
+    assert set(verdicts) == {"charts", "control", "nodes", "placement", "functional", "scheduling", "drain"}
 
 
 def test_a_healthy_cluster_passes_every_gate(make: Make) -> None:
     user = cluster(make)
     verdicts = run(user, made())
-    assert set(verdicts) == {"charts", "control", "nodes", "placement", "functional", "scheduling"}
+    assert set(verdicts) == {"charts", "control", "nodes", "placement", "functional", "scheduling", "drain"}
     assert [verdict.reason for verdict in verdicts.values() if not verdict.is_pass] == []
     assert "3 of 3 nodes: ran a job with 8 GPUs" in verdicts["functional"].reason
     assert user.pods("slurm", "bringup/check=srun") == []
