@@ -11,7 +11,7 @@ from workflows.plan.model import Plan
 from workflows.rehearsal.simulated_cluster import SimulatedCluster
 from workflows.spec import ClusterSpec
 from workflows.stages import ORDER
-from workflows.stages.host_access import GIT_CA, GIT_CREDENTIALS, GIT_KNOWN_HOSTS, SLURM_ACCOUNTING
+from workflows.stages.host_access import GIT_CA, GIT_CREDENTIALS, GIT_KNOWN_HOSTS, SLURM_ACCOUNTING, SUNK_CHARTS
 
 _CERTIFICATE = """-----BEGIN CERTIFICATE-----
 MIIA0zCCAIWgAwIBAgIBATAFBgMrZXAwEzERMA8GA1UEAwwIc3RhbmQtaW4wHhcN
@@ -24,6 +24,7 @@ AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=
 """A certificate for the host name `stand-in`. Its public key is all zeros, so no server can own the private key."""
 STAND_INS = {
     SLURM_ACCOUNTING: "simulated-password-2\n",
+    SUNK_CHARTS: '{"auths": {"r.example.org": {"auth": "c2ltdWxhdGVkLXBhc3N3b3JkLTM="}}}',
     GIT_CREDENTIALS: "rehearsal:simulated-password-1\n",
     GIT_CA: _CERTIFICATE,
     GIT_KNOWN_HOSTS: "* ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIC0000000000000000000000000000000000000000000\n",

@@ -204,6 +204,10 @@ class Slurm(Section):
         description="Chart version, required with kind: sunk. Default with slinky: that of the catalog.",
         examples=["7.3.0"],
     )
+    credentials: SecretRef | None = Field(
+        default=None,
+        description="With SUNK by helm-controller: login of an OCI chart repository, a file in the form of Docker's config.json.",
+    )
     license: SecretRef | None = Field(
         default=None, description="Refused: SUNK's charts take no licence key (rule P32). Earlier versions required it."
     )

@@ -23,6 +23,7 @@ GIT_KNOWN_HOSTS = "git_known_hosts"
 GIT_CA = "git_ca"
 JOIN_TOKEN = "join_token"
 SLURM_ACCOUNTING = "slurm_accounting"
+SUNK_CHARTS = "sunk_charts"
 """Names of the files that bringup puts into the secrets folder. A secret that the spec names itself has its own name there."""
 
 
@@ -93,6 +94,7 @@ def secret_files(spec: ClusterSpec) -> tuple[SecretFile, ...]:
         KUBECONFIG: spec.target.kubeconfig,
         JOIN_TOKEN: spec.rke2.join_token if spec.rke2 else None,
         SLURM_ACCOUNTING: spec.slurm.accounting.password if spec.slurm.kind == "slinky" and spec.slurm.accounting else None,
+        SUNK_CHARTS: spec.slurm.credentials if spec.slurm.kind == "sunk" else None,
         GIT_CREDENTIALS: argo.credentials if argo else None,
         GIT_CA: argo.ca if argo else None,
         **{file: reference for file, _, _, reference in registry_secrets(spec.rke2.registries)},

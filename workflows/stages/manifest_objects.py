@@ -26,6 +26,8 @@ CHECK_NAMESPACE = rights.CHECK_NAMESPACE
 CHECK_LABEL = "bringup/check"
 STAGE_LABEL = "bringup/stage"
 HOSTNAME = "kubernetes.io/hostname"
+CHART_LOGIN = "sunk-charts"
+"""Secret in kube-system with the login of SUNK's chart repository."""
 MOST_INLINE = 7500
 """Most bytes of the arguments of a task, whose file may have 8192; objects of larger ones lie in a file beside the task."""
 COUNT, NODES = "@count", "@nodes"
@@ -66,7 +68,12 @@ def release_objects(site: Site, chosen: Iterable[PlannedRelease], beside: Iterab
     namespaces = [namespace(name, privileged=flag) for name, flag in layout.privileged_namespaces(chosen).items()]
     if chosen and by_argo_cd(site, chosen):
         return [*namespaces, *beside, argo_applications.root_application(site.spec, chosen[0].stage)]
-    return [*namespaces, *beside, *map(helm_chart, chosen)]
+    return [*namespaces, *beside, *(helm_chart(release, chart_login(site, release)) for release in chosen)]
+
+
+def chart_login(site: Site, release: PlannedRelease) -> str:
+    """Return the Secret beside the HelmChart with the login of a release's chart repository; empty if it needs none."""
+    return CHART_LOGIN if site.spec.slurm.credentials is not None and release.id in wrapper_charts.WRAPPED else ""
 
 
 def by_argo_cd(site: Site, chosen: Iterable[PlannedRelease]) -> bool:
@@ -109,8 +116,8 @@ All other objects of these stages must be healthy.
 """
 
 
-def helm_chart(release: PlannedRelease) -> Object:
-    """Return the HelmChart from which RKE2's helm-controller installs a release."""
+def helm_chart(release: PlannedRelease, login: str = "") -> Object:
+    """Return the HelmChart from which RKE2's helm-controller installs a release; `login` is a Secret for its repository."""
     spec: Object = {
         "chart": release.chart,
         "version": release.version,
@@ -124,6 +131,8 @@ def helm_chart(release: PlannedRelease) -> Object:
     }
     if release.repo:
         spec["repo"] = release.repo
+    if login:
+        spec["dockerRegistrySecret"] = {"name": login}
     if release.values:
         spec["valuesContent"] = values_text(release.values)
     meta: Object = {"name": release.release_name, "namespace": "kube-system"}

@@ -38,7 +38,7 @@ COMMON: dict[str, Any] = {
 }
 HOSTS = {name: {**group, "topology": {"leaf": "leaf{block:2}"}} for name, group in SMALL["hosts"].items()}
 CASES: dict[str, dict[str, Any]] = {
-    "sunk": {"slurm": SUNK | COMMON},
+    "sunk": {"slurm": SUNK | COMMON | {"credentials": {"file": "./docker_config.json"}}},
     "sunk by Argo CD": {"slurm": SUNK | COMMON, "delivery": ARGO_CD},
     "sunk in wrappers": {"slurm": SUNK | COMMON | {"layout": "wrapper"}, "delivery": ARGO_CD},
     "slinky": {"slurm": SLINKY | COMMON},

@@ -34,6 +34,7 @@ MIRROR = {"endpoints": ["https://m.example.org"]}
 DIGEST = "sha256:" + "0" * 64
 GATES = Path(__file__).parents[2] / "gates"
 AIRGAP = {"registry": "r.example.org", "charts": "oci://r.example.org/charts"}
+BY_ARGO_CD = {"mode": "argo_cd", "argo_cd": {"repo": "https://git.example.org/a.git", "revision": "v1", "project": "p"}}
 SUNK = {
     "kind": "sunk",
     "repo": "oci://r.example.org/sunk",
@@ -577,12 +578,22 @@ REFUSED: list[tuple[str, dict[str, Any], tuple[str, str]]] = [
     ("P32", {"slurm": {"kind": "slinky", "topology": "tree"}}, ("error", "slurm.topology")),
     ("P32", {"slurm": {"kind": "slinky", "pyxis": "privileged"}}, ("error", "slurm.pyxis")),
     ("P32", {"slurm": SUNK | {"job_metrics": True}}, ("error", "slurm.job_metrics")),
+    ("P32", {"slurm": {"kind": "slinky", "credentials": {"file": "./docker.json"}}}, ("error", "slurm.credentials")),
+    (
+        "P32",
+        {"slurm": SUNK | {"repo": "https://c.example.org", "credentials": {"file": "./docker.json"}}},
+        ("error", "slurm.credentials"),
+    ),
     ("P32", {"slurm": SUNK | {"tokens": [{"user": "slurm"}]}}, ("error", "slurm.tokens")),
     (
         "P37",
         {"slurm": SUNK | {"home": {"server": "nfs.storage.svc.cluster.local", "path": "/a"}}},
         ("warning", "slurm.home.server"),
     ),
+    ("P32", {"slurm": SUNK | {"layout": "wrapper"}}, ("error", "slurm.layout")),
+    ("P32", {"slurm": {"kind": "slinky", "layout": "wrapper"}}, ("error", "slurm.layout")),
+    ("P32", {"slurm": {"kind": "slinky", "config_files": {"a.conf": "b"}}}, ("error", "slurm.config_files")),
+    ("P38", {"slurm": SUNK | {"layout": "wrapper"}, "delivery": BY_ARGO_CD}, ("warning", "slurm.layout")),
     ("P36", {"hosts": tainted("sv", "gpu")}, ("error", "hosts")),
     (
         "P36",
@@ -726,6 +737,7 @@ ACCEPTED: list[tuple[str, dict[str, Any]]] = [
     ("P32", {"slurm": SUNK | {"qos": [{"name": "a"}], "pyxis": "profiles"}}),
     ("P32", {"slurm": {"kind": "slinky", "job_metrics": True, "tokens": [{"user": "slurm"}]}}),
     ("P37", {"slurm": SUNK | {"home": {"server": "10.10.0.5", "path": "/a"}}}),
+    ("P38", {"slurm": SUNK, "delivery": BY_ARGO_CD}),
     ("P37", {"slurm": {"kind": "slinky", "home": {"storage_class": "cephfs", "size": "1Ti"}}}),
     ("P36", {"hosts": tainted("gpu")}),
     ("P36", {"hosts": tainted("sv")}),

@@ -85,6 +85,8 @@ def _without_leaf(spec: ClusterSpec) -> Iterator[RuleFinding]:
 
 
 def _of_slinky(spec: ClusterSpec) -> Iterator[RuleFinding]:
+    if spec.slurm.credentials is not None:
+        yield RuleFinding("slurm.credentials", "Slinky's charts are public", "remove it")
     if spec.slurm.config_files:
         problem = "it is a setting of SUNK's chart; Slinky's has configFiles"
         yield RuleFinding("slurm.config_files", problem, "remove it, and write overrides.slurm.values.configFiles")
@@ -100,7 +102,9 @@ def _of_sunk(spec: ClusterSpec) -> Iterator[RuleFinding]:
     slurm = spec.slurm
     if slurm.license is not None:
         problem = "no value of SUNK's charts takes a licence key: what is licensed is access to its charts and images"
-        fix = "remove it; write the login of the image registry in rke2.registries, and a chart repository that needs no login"
+        fix = (
+            "remove it; write the login of the image registry in rke2.registries, and of the chart repository in slurm.credentials"
+        )
         yield RuleFinding("slurm.license", problem, fix)
     if slurm.accounting is not None:
         problem = "which values of SUNK's chart name an existing database is not public, so this section has no effect"
@@ -109,6 +113,12 @@ def _of_sunk(spec: ClusterSpec) -> Iterator[RuleFinding]:
         problem = "SUNK's login pods take users from a directory, and no list of keys for root"
         yield RuleFinding("slurm.login.authorized_keys", problem, "remove it, and configure the directory in overrides.sunk_slurm")
     argo = spec.delivery.argo_cd
+    if slurm.credentials is not None and argo is not None:
+        problem = "Argo CD fetches the charts, with the login that its own repository Secret has"
+        yield RuleFinding("slurm.credentials", problem, "remove it, and give Argo CD the login of slurm.repo")
+    elif slurm.credentials is not None and not str(slurm.repo).startswith("oci://"):
+        problem = "a file of Docker's form is a login of OCI registries, and slurm.repo is none"
+        yield RuleFinding("slurm.credentials", problem, "write an oci:// repository, or one that needs no login")
     if slurm.layout == "wrapper" and (argo is None or argo.is_commit):
         problem = "wrapper charts lie in the Git repository of Argo CD, and a commit cannot name itself"
         yield RuleFinding("slurm.layout", problem, "write delivery.mode: argo_cd with a tag as revision, or layout: charts")
