@@ -10,7 +10,7 @@ from functools import cached_property
 
 from steps.localise import propagation
 from steps.localise.contract import Policy
-from steps.localise.trials import Fabric, Trial
+from steps.localise.trials import IndexedFabric, Trial
 
 NODE, RAIL, PATH, PAIR = range(4)
 """First element of a variable: (NODE, node), (RAIL, node, rail), (PATH, leaf, leaf), (PAIR, node, node)."""
@@ -43,7 +43,7 @@ class Limits:
 class Beliefs:
     """Log odds of each variable, and the noise of each leaf in each round, as the tests of nodes, pairs and rails show them."""
 
-    def __init__(self, fabric: Fabric, policy: Policy, shown: Sequence[Trial]) -> None:
+    def __init__(self, fabric: IndexedFabric, policy: Policy, shown: Sequence[Trial]) -> None:
         self.fabric, self.policy, self.limits = fabric, policy, Limits(policy)
         self._paths, self._pairs = "path" in policy.kinds, "pair" in policy.kinds
         self.trials = [trial for trial in shown if trial.kind != "group"]

@@ -11,7 +11,7 @@ import msgspec
 from msgspec import Struct
 
 from steps.localise.contract import FabricMap, FabricTest, History, HistoryError, Kind, Outcome, Policy, Result, Round
-from steps.localise.trials import Fabric, members
+from steps.localise.trials import IndexedFabric, members
 
 VERSION = 1
 LARGEST = 4 << 20
@@ -53,7 +53,7 @@ class PackedHistory(Struct, frozen=True, array_like=True, forbid_unknown_fields=
 
 def encode(history: History) -> bytes:
     """Return the compact form of a history. Tests must have the ids that `next_round` gives; others raise HistoryError."""
-    fabric = Fabric(history.map)
+    fabric = IndexedFabric(history.map)
     packed = PackedHistory(
         version=VERSION,
         names=tuple(_shortened(fabric.names)),
@@ -80,7 +80,7 @@ def decode(data: bytes) -> History:
             leaves=tuple(packed.leaf_names[number] for number in numbers),
             rails=packed.rails,
         )
-        fabric = Fabric(layout)
+        fabric = IndexedFabric(layout)
         rounds = tuple(_unpacked(part, fabric, number) for number, part in enumerate(packed.rounds, start=1))
     except (msgspec.DecodeError, msgspec.ValidationError, IndexError, ValueError) as error:
         if isinstance(error, HistoryError):
@@ -130,7 +130,7 @@ def _narrow(data: bytes, width: int) -> list[int]:
     return [int(digits[len(digits) - (place + 1) * width : len(digits) - place * width], 2) for place in range(count)]
 
 
-def _packed(part: Round, fabric: Fabric) -> PackedRound:
+def _packed(part: Round, fabric: IndexedFabric) -> PackedRound:
     if any(test.id != f"{part.number}.{place}" for place, test in enumerate(part.tests, start=1)):
         raise HistoryError(f"round {part.number} has tests with other ids than ROUND.PLACE")
     outcomes = {outcome.test: outcome for outcome in part.outcomes}
@@ -146,7 +146,7 @@ def _packed(part: Round, fabric: Fabric) -> PackedRound:
     return PackedRound(part.purpose, tuple(_packed_tests(part.tests, fabric)), results, repeats)
 
 
-def _packed_tests(tests: Sequence[FabricTest], fabric: Fabric) -> Iterator[PackedTests]:
+def _packed_tests(tests: Sequence[FabricTest], fabric: IndexedFabric) -> Iterator[PackedTests]:
     """Yield the tests in runs of one kind; each group is a run of its own."""
     width = (fabric.size + 7) // 8
     place = 0
@@ -173,7 +173,7 @@ def _packed_tests(tests: Sequence[FabricTest], fabric: Fabric) -> Iterator[Packe
         yield PackedTests(KINDS.index(kind), _wide(nodes, _bits(fabric.size)), tuple(rails[:1] if alike else rails))
 
 
-def _unpacked(part: PackedRound, fabric: Fabric, number: int) -> Round:
+def _unpacked(part: PackedRound, fabric: IndexedFabric, number: int) -> Round:
     shapes = [shape for tests in part.tests for shape in _unpacked_tests(tests, fabric.size)]
     tests = tuple(
         FabricTest(id=f"{number}.{place}", kind=kind, nodes=tuple(fabric.names[node] for node in nodes), rail=rail)

@@ -12,7 +12,7 @@ from steps.localise.contract import FabricTest, Kind, Round
 from steps.localise.fabric_belief import NODE, PAIR, PATH, RAIL, Variable
 from steps.localise.partners import Usage, matching, scatter
 from steps.localise.residual import SCALE, Hypothesis, Residual
-from steps.localise.standing import Standing
+from steps.localise.standing import PartStanding
 from steps.localise.trials import members
 
 LIKELY = math.log(0.12 / 0.88)
@@ -30,7 +30,7 @@ FEW = 0.1
 class IdleRound:
     """The tests of the next round on an idle machine. Nodes are taken once, in the order of the needs."""
 
-    def __init__(self, standing: Standing) -> None:
+    def __init__(self, standing: PartStanding) -> None:
         self.standing, self.fabric, self.beliefs = standing, standing.fabric, standing.beliefs
         self.limits = standing.limits
         self.usage = Usage(self.fabric, standing.trials)
@@ -276,7 +276,7 @@ class IdleRound:
                 self._with_partner(node, "nodes without enough results")
 
 
-def uncleared(standing: Standing) -> list[int]:
+def uncleared(standing: PartStanding) -> list[int]:
     """Return the nodes that are neither set aside nor cleared by pairs and groups."""
     known = standing.residual.known.aside
     passes = [(t.mask, standing.beliefs.weight(t)) for t in standing.trials if t.kind == "group" and not t.failed]

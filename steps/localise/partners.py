@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 
-from steps.localise.trials import Fabric, Trial
+from steps.localise.trials import IndexedFabric, Trial
 
 _ODD = 0x9E3779B97F4A7C15
 _FULL = (1 << 64) - 1
@@ -23,7 +23,7 @@ def scatter(*parts: int) -> int:
 class Usage:
     """Partners and paths that tests of two nodes have used."""
 
-    def __init__(self, fabric: Fabric, shown: Iterable[Trial]) -> None:
+    def __init__(self, fabric: IndexedFabric, shown: Iterable[Trial]) -> None:
         self.fabric = fabric
         self.pairs: Counter[tuple[int, int]] = Counter()
         self.paths: Counter[tuple[int, int]] = Counter()

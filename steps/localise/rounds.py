@@ -8,7 +8,7 @@ from steps.localise.idle_rounds import IdleRound, uncleared
 from steps.localise.propagation import probability
 from steps.localise.residual import SCALE
 from steps.localise.serial_splitting import serial_round, serial_verdict
-from steps.localise.standing import Standing
+from steps.localise.standing import PartStanding
 
 LIMIT = "limit of rounds or tests reached"
 """Purpose of the empty round that ends a localisation before everything is decided."""
@@ -21,7 +21,7 @@ def next_round(history: History) -> Round:
     """
     if history.policy.mode == "serial":
         return _limited(serial_round(history), history)
-    return _planned(Standing(history), history)
+    return _planned(PartStanding(history), history)
 
 
 def verdict(history: History) -> FaultDiagnosis:
@@ -31,7 +31,7 @@ def verdict(history: History) -> FaultDiagnosis:
     """
     if history.policy.mode == "serial":
         return serial_verdict(history)
-    standing = Standing(history)
+    standing = PartStanding(history)
     planned = _planned(standing, history)
     suspects = tuple(_suspects(standing))
     undecided = sorted(standing.hopeless | set(uncleared(standing)))
@@ -60,7 +60,7 @@ def begin(layout: FabricMap, policy: Policy | None = None) -> History:
     return History(map=layout, policy=policy or Policy())
 
 
-def _planned(standing: Standing, history: History) -> Round:
+def _planned(standing: PartStanding, history: History) -> Round:
     return _limited(IdleRound(standing).plan(), history)
 
 
@@ -72,7 +72,7 @@ def _limited(planned: Round, history: History) -> Round:
     return planned
 
 
-def _suspects(standing: Standing) -> Iterator[Suspect]:
+def _suspects(standing: PartStanding) -> Iterator[Suspect]:
     """Yield the named parts: nodes and rails in fleet order, then pairs, paths and the size that fails.
 
     If most rails of a node are bad, their common part is: the node is named.
@@ -94,7 +94,7 @@ def _suspects(standing: Standing) -> Iterator[Suspect]:
         yield _suspect(standing, SCALE)
 
 
-def _suspect(standing: Standing, variable: Variable) -> Suspect:
+def _suspect(standing: PartStanding, variable: Variable) -> Suspect:
     kind, *parts = variable
     names, leaves = standing.fabric.names, standing.fabric.leaf_names
     odds = standing.by_groups.get(variable, standing.beliefs.odds.get(variable, 0.0))

@@ -12,7 +12,7 @@ from functools import lru_cache
 from steps.localise.contract import FabricTest, FaultDiagnosis, History, HistoryError, Round, Suspect
 from steps.localise.fabric_belief import EXACT
 from steps.localise.propagation import probability, weight
-from steps.localise.trials import Fabric, Trial, trials
+from steps.localise.trials import IndexedFabric, Trial, trials
 
 NONE_BAD = 0.05
 """Prior probability that no node is bad: localisation begins when something failed."""
@@ -28,7 +28,7 @@ class Splitting:
     """State of the procedure after a history: good and bad nodes, a group known to hold a bad one, and nodes not known at all."""
 
     def __init__(self, history: History) -> None:
-        self.fabric = Fabric(history.map)
+        self.fabric = IndexedFabric(history.map)
         self.policy = history.policy
         self.number = len(history.rounds) + 1
         self.free = list(range(self.fabric.size))

@@ -7,7 +7,7 @@ from functools import cached_property
 from steps.localise.contract import FabricTest, History, Round
 from steps.localise.fabric_belief import NODE, PAIR, PATH, RAIL, Beliefs, Variable
 from steps.localise.residual import SCALE, Hypothesis, Known, Residual
-from steps.localise.trials import Fabric, Trial, trials
+from steps.localise.trials import IndexedFabric, Trial, trials
 
 MOST_TESTS_OF_A_NODE = 40
 """A node in doubt after so many tests of its own stays undecided."""
@@ -15,11 +15,11 @@ SILENT = 3
 """A node without a single result after so many tests is set aside as silent."""
 
 
-class Standing:
+class PartStanding:
     """Standing of all parts, from beliefs and groups. Parts are named one after the other, because each explains results."""
 
     def __init__(self, history: History) -> None:
-        self.fabric = Fabric(history.map)
+        self.fabric = IndexedFabric(history.map)
         self.policy = history.policy
         self.trials: Sequence[Trial] = trials(history, self.fabric)
         self.number = len(history.rounds) + 1
@@ -159,7 +159,7 @@ class Standing:
         return len(trial.nodes) == 2 and self.fabric.path(*trial.nodes) == tuple(rest)
 
 
-def _unheard(history: History, fabric: Fabric) -> Counter[int]:
+def _unheard(history: History, fabric: IndexedFabric) -> Counter[int]:
     """Return the nodes whose tests, alone or with one partner, gave no result yet, with the number of these tests."""
     unknown: Counter[str] = Counter()
     for part in history.rounds:

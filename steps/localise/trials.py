@@ -34,7 +34,7 @@ class Trial(NamedTuple):
     number: int
 
 
-class Fabric:
+class IndexedFabric:
     """A checked fabric map by index: leaf of each node, bit mask of each leaf, and the index of each name."""
 
     def __init__(self, layout: FabricMap) -> None:
@@ -105,7 +105,7 @@ def check_policy(policy: Policy) -> None:
         raise HistoryError("most_rounds and most_tests are at least 1")
 
 
-def trials(history: History, fabric: Fabric) -> list[Trial]:
+def trials(history: History, fabric: IndexedFabric) -> list[Trial]:
     """Return what the history's tests showed, in order. Unknown results are left out.
 
     HistoryError is raised for outcomes of tests that no round has, two outcomes of one test, and tests of unknown nodes.
@@ -142,7 +142,7 @@ def _check_outcome(outcome: Outcome) -> None:
         raise HistoryError(f"test {outcome.test[:40]!r} has a figure that is no number")
 
 
-def _tests(part: Round, fabric: Fabric) -> dict[str, tuple[FabricTest, tuple[int, ...], int]]:
+def _tests(part: Round, fabric: IndexedFabric) -> dict[str, tuple[FabricTest, tuple[int, ...], int]]:
     """Return the tests of a round by id, with the indices and the mask of their nodes."""
     tests: dict[str, tuple[FabricTest, tuple[int, ...], int]] = {}
     for test in part.tests:
