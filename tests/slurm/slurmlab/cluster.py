@@ -18,7 +18,7 @@ from slurmlab.configuration import Configuration
 
 Result = TypeVar("Result")
 ROOT: Final = Path(__file__).parents[3]
-START_SECONDS: Final = 60.0
+START_SECONDS: Final = 120.0
 """Time for a daemon to answer: a second on an idle machine."""
 FAKETIME: Final = "/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1"
 _MUNGE_KEY: Final = "/etc/munge/munge.key"
@@ -109,6 +109,9 @@ class SlurmCluster:
         def idle() -> bool:
             states = self.states()
             for name in names:
+                # a slurmd that was killed before its word that an epilog has ended leaves its node completing for a minute
+                if states.get(name) == "completing":
+                    self.run("sh", "-c", f"scontrol update NodeName={name} State=DOWN Reason=heal || true")
                 if states.get(name, "idle").rstrip("*") in ("down", "drained", "draining", "inval"):
                     self.run("sh", "-c", f"scontrol update NodeName={name} State=RESUME || true")
             return states == dict.fromkeys(names, "idle")
