@@ -9,7 +9,7 @@ from msgspec import Struct
 from steps.contract.canonical import canonical
 from steps.contract.exit import ExitCode
 from steps.contract.task import Task, TaskError, decode, file_name
-from steps.contract.verdict import Status, Verdict, passed
+from steps.contract.verdict import FailureClass, Status, Verdict, passed
 from steps.errors import BadTask, StepError
 from steps.localise import rounds
 from steps.localise.contract import FabricMap, History, Policy
@@ -17,6 +17,9 @@ from steps.runtime import gating, localisation, target
 from steps.runtime.context import Context
 from steps.runtime.fabric_jobs import FabricJobs, FabricTemplates, group_template
 from steps.stages.validation.contract import LocaliseExpectation, LocaliseObservation
+
+_OF_PARTS = (FailureClass.PERFORMANCE, FailureClass.HARDWARE, FailureClass.RUNTIME)
+"""Classes of failures that a single node, rail, pair or path can cause."""
 
 LEAF = "leaf"
 ONE_LEAF = "fabric"
@@ -59,6 +62,9 @@ def run(context: Context) -> ExitCode:
     if arguments.unless and _passed(context, arguments.unless):
         reason = f"not run at this level: {arguments.unless} passed, so there is no fault to localise"
         return _ended(context, passed(arguments.gate, reason))
+    if named := _named_cause(context, arguments.group):
+        reason = f"not run: {arguments.group} failed by a cause that it names, of class {named}"
+        return _ended(context, Verdict(gate=arguments.gate, status=Status.SKIPPED, reason=reason))
     if len(nodes) < 2:
         reason = f"not run: {len(nodes)} nodes passed the gates before it, 2 are needed"
         return _ended(context, Verdict(gate=arguments.gate, status=Status.SKIPPED, reason=reason))
@@ -104,6 +110,13 @@ def _nodes(context: Context, arguments: Arguments) -> tuple[str, ...]:
 def _passed(context: Context, task: str) -> bool:
     records = context.store.records(context.environment.run, context.task.stage, task)
     return bool(records) and all(record.verdict is not None and record.verdict.is_pass for record in records[-1:])
+
+
+def _named_cause(context: Context, task: str) -> str:
+    """Return the class of a failure that no part of the fabric causes: a wrong image or a missing resource fails every test."""
+    last = context.store.records(context.environment.run, context.task.stage, task)[-1:]
+    kinds = [record.verdict.failure_class for record in last if record.verdict and record.verdict.status is Status.FAIL]
+    return next((kind.value for kind in kinds if kind is not None and kind not in _OF_PARTS), "")
 
 
 def _begun(context: Context, arguments: Arguments, nodes: tuple[str, ...], want: LocaliseExpectation) -> _KeptLocalisation:

@@ -416,7 +416,7 @@ FABRIC_CHECK, LOCALISE = "fabric", "validation/localise"
 LOCALISE_SECONDS = 7200
 """Time limit of a localisation: four rounds of pairs take some 12 minutes, repeats under noise more."""
 
-LOCALISE_NOISE, LOCALISE_ROUNDS = 0.005, 40
+LOCALISE_NOISE, LOCALISE_ROUNDS = 0.005, 24
 """Expected share of tests with the wrong result on an idle fabric, whose figures repeat within a percent; and the rounds after
 which a localisation ends undecided, where fabrics of 232 nodes with several faults need about ten.
 """

@@ -1,4 +1,4 @@
-"""The baseline of a run itself: median and median absolute deviation over the fleet, and the nodes that fall out of it downwards."""
+"""The baseline of a run itself: median and median absolute deviation over the fleet, and the nodes far below it."""
 
 import statistics
 from collections.abc import Mapping
@@ -6,7 +6,7 @@ from collections.abc import Mapping
 FEWEST = 8
 """Least number of nodes for a baseline: the median of fewer is moved by a single bad one."""
 DEVIATIONS, LEAST_SHARE = 5.0, 0.03
-"""A node is an outlier so many deviations below the median, and by at least this share of it: equal machines differ by a percent."""
+"""A node is an outlier so many deviations below the median, and by at least this share: equal machines differ by a percent."""
 _TO_SIGMA = 1.4826
 """Factor from the median absolute deviation to the standard deviation of a normal distribution."""
 MOST_NAMED = 10

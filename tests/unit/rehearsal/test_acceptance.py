@@ -83,7 +83,7 @@ def test_a_healthy_cluster_is_accepted_with_its_bandwidth_and_floor(cluster: Acc
     ("fault", "part"),
     [
         ("fabric_node_degraded:gpu3", "not accepted: node gpu3: 18"),
-        ("fabric_rail_degraded:gpu5", "not accepted: rail 3 of gpu5: 1"),
+        ("fabric_rail_degraded:gpu5", "not accepted: rail 3 of gpu5: 2"),
         ("fabric_pair_collision:gpu2,gpu7", "not accepted: pair gpu2 and gpu7: 19"),
         ("fabric_path_degraded", "not accepted: path between leaves leaf1 and leaf2: 2"),
         ("nvlink_degraded:gpu4", "not accepted: node gpu4: 2"),

@@ -16,7 +16,8 @@ GATES = sorted({gate for item in clustermax.table().items for gate in item.gates
 def report(gates: dict[str, str], versions: dict[str, Any] | None = None, status: str = "pass") -> model.Report:
     shown = tuple(model.GateReport(gate=gate, status=state) for gate, state in gates.items())
     stage = model.StageReport(id="validation", title="", status=status, reason="", gates=shown)
-    texts: dict[str, Any] = dict.fromkeys(("run", "engine", "plan", "cluster", "owner", "revision", "target_uid", "workflow", "sentence"), "x")
+    names = ("run", "engine", "plan", "cluster", "owner", "revision", "target_uid", "workflow", "sentence")
+    texts: dict[str, Any] = dict.fromkeys(names, "x")
     nothing = dict.fromkeys(("nodes", "quarantine", "approvals", "releases", "troubles", "attempts"), ())
     fields = texts | nothing | {"status": status, "started": 0.0, "finished": 0.0, "simulated": True, "tools": {}}
     return model.Report(**fields, stages=(stage,), versions=versions or {})

@@ -183,8 +183,8 @@ FAULTS = (
     Fault(
         name="fabric_rail_degraded",
         gate="validation/localise",
-        node="gpus:1",
-        summary="One port of one node lost lanes; the seven other rails carry NCCL, whose bandwidth stays above the floor.",
+        node="gpus:2",
+        summary="One port of two nodes lost lanes; the seven other rails carry NCCL, whose bandwidth stays above the floor.",
         caught_by="Rounds of pairs measure every rail and name the node and its rail.",
         false_green="NCCL over all nodes reaches its floor: one of eight rails is an eighth of the bandwidth.",
         source="https://github.com/NVIDIA/nccl-tests/issues/319",

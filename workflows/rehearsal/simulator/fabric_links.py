@@ -12,8 +12,8 @@ from workflows.rehearsal.simulator.world import World
 SHARE = 0.968
 """Share of a port's line rate that ib_write_bw measures (387 of 400 Gbit/s)."""
 
-DEGRADED_NODE, DEGRADED_RAIL, COLLISION, DEGRADED_PATH = 0.48, 0.31, 0.5, 0.62
-"""Share that is left: of all ports of a machine whose PCIe links trained at half width, of a port on one lane less, of two flows on
+DEGRADED_NODE, DEGRADED_RAIL, COLLISION, DEGRADED_PATH = 0.48, 0.6, 0.5, 0.62
+"""Share that is left: of all ports of a machine whose PCIe links trained at half width, of a port on fewer lanes, of two flows on
 one cable, and of a leaf pair that lost trunks.
 """
 RAIL = 3
