@@ -73,6 +73,17 @@ def captured(raw: str) -> CapturedText:
     return CapturedText(text, ends_with_line=text.endswith("\n"))
 
 
+def with_bounded_lines(text: str) -> str:
+    """Return a text whose lines are cut at WIDEST characters: no tool prints longer ones, and rules search in each line."""
+    if _WIDE.search(text) is None:
+        return text
+    return "\n".join(line[:WIDEST] for line in text.split("\n"))
+
+
+WIDEST = 4096
+_WIDE = re.compile(rf"[^\n]{{{WIDEST + 1}}}")
+
+
 def _plain(text: str) -> str:
     """Return a text without byte-order mark, colours and carriage returns."""
     if text.startswith("\ufeff"):

@@ -33,6 +33,8 @@ from steps.readings.tool_reading import ReadingVerdict, ToolReading, undecided
 
 LARGEST_TEXT = 64 << 20
 """Most characters of an output that is no log of NCCL; those are read in parts and may be longer."""
+PART = 1 << 20
+"""Characters at the beginning, and at the end if that tells nothing, by which a tool is recognised."""
 MOST_UNREADABLE = 0.05
 """Share of characters that may be no text."""
 
@@ -182,10 +184,15 @@ def _reading_of_text(raw: str, site: SiteValues) -> ToolReading:
     if document_rule is not None:
         ends_itself = document_rule.ends_itself or captured.text.lstrip()[:1] in "{["
         return _guarded(document_rule.read(captured, documents, site), captured, ends_itself=ends_itself)
-    rule = next((rule for rule in TABLE if rule.recognises(captured.text)), None)
+    captured = CapturedText(captured_text.with_bounded_lines(captured.text), captured.ends_with_line)
+    rule = _rule_of(captured.text[:PART]) or (_rule_of(captured.text[-PART:]) if len(captured.text) > PART else None)
     if rule is None:
         return _unknown("no tool is recognised by this text", "`bringup read --help` lists the tools; capture the whole output")
     return _guarded(rule.read(captured, site), captured, ends_itself=rule.ends_itself)
+
+
+def _rule_of(text: str) -> ToolRule | None:
+    return next((rule for rule in TABLE if rule.recognises(text)), None)
 
 
 def _guarded(reading: ToolReading, captured: CapturedText, *, ends_itself: bool) -> ToolReading:
