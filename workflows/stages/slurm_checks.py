@@ -144,7 +144,7 @@ def placement(at: CheckSite) -> Step:
     return Step(
         task=task("slurm", "placement", Verb.WAIT, deadline=PLACEMENT_SECONDS, arguments=arguments, expectations=expectations),
         after=("nodes",),
-        rules=at.reads,
+        rules=tuple(at.reads),
     )
 
 

@@ -19,7 +19,7 @@ OUT = {"slurm_drain": (True, True), "cordon": (True, False)}
 
 def judge(gate: str, seen: DrainObservation, want: DrainExpectation) -> Verdict:
     """Return the verdict on the steps in their order; a step that is missing is no pass."""
-    steps = {step.name: step for step in seen.steps}
+    steps: dict[str, DrainStep] = {step.name: step for step in seen.steps}
     wanted = ORDER if want.cordon else ORDER[:3]
     for name in wanted:
         step = steps.get(name)

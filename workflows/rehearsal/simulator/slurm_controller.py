@@ -106,9 +106,12 @@ class SimulatedSlurm:
 
     def idle(self) -> list[ControlledNode]:
         """Return the idle nodes of the partition that has most of them, by name."""
-        known = self.partitions.values()
-        sets = [[self.nodes[name] for name in names if name in self.nodes and self.nodes[name].state == "idle"] for names in known]
-        return sorted(max(sets, key=lambda members: len(members), default=[]), key=lambda node: node.name)
+        most: list[ControlledNode] = []
+        for names in self.partitions.values():
+            members = (self.nodes[name] for name in names if name in self.nodes)
+            idle = [node for node in members if node.state == "idle"]
+            most = idle if len(idle) > len(most) else most
+        return sorted(most, key=lambda node: node.name)
 
     def submit(self, request: JobRequest) -> str:
         """Queue a job and return an empty text, or return the line with which sbatch refuses it."""
