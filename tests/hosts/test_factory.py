@@ -1,7 +1,7 @@
 """A factory on real hosts by the command line: bare, again, thrown away and built again, cut off from production, and removed.
 
 Hosts, SSH, Ansible, the embedded engine, Lmod, etcd and the API server are real. RKE2 is its stand-in; nodes, charts and pods in
-the API server are played by the simulator. About 130 CPU seconds.
+the API server are played by the simulator. About 300 CPU seconds; most of its time is waiting.
 """
 
 import json
