@@ -35,14 +35,28 @@ class Splitting:
         self.suspect: list[int] = []
         self.good: list[int] = []
         self.bad: dict[int, tuple[float, tuple[str, ...]]] = {}
+        self.direct: set[int] = set()
+        self.refuted: set[int] = set()
         self.errors = 0.0
         self.stuck = False
         self._replay(trials(history, self.fabric))
 
     @property
-    def finished(self) -> bool:
-        """Return True if every node is known to be good or bad."""
+    def is_split(self) -> bool:
+        """Return True if every node is known to be good or bad, as far as failures are those of single nodes."""
         return not self.free and not self.suspect
+
+    @property
+    def inferred(self) -> list[int]:
+        """Return the bad nodes that no test of their own showed. Where pairs or paths may be bad, they may be innocent."""
+        if set(self.policy.kinds) == {"node"} or not self.good:
+            return []
+        return [node for node in sorted(self.bad) if node not in self.direct]
+
+    @property
+    def finished(self) -> bool:
+        """Return True if no test is left."""
+        return self.is_split and not self.inferred
 
     def group(self) -> list[int]:
         """Return the nodes whose test tells most: the first ones of the suspect group, or of the unknown nodes."""
@@ -55,7 +69,7 @@ class Splitting:
 
     def next_test(self) -> tuple[int, ...]:
         """Return the nodes of the next test; a single node gets a good partner, so that its links are used."""
-        group = self.group()
+        group = self.inferred[:1] if self.is_split else self.group()
         return tuple(sorted((*group, self.good[0]))) if len(group) == 1 and self.good else tuple(group)
 
     def _replay(self, shown: Sequence[Trial]) -> None:
@@ -73,7 +87,9 @@ class Splitting:
                 place += 1
                 decided = odds >= self._fails or odds <= self._passes
                 self.stuck = len(evidence) > MOST_REPEATS
-            if decided:
+            if decided and self.is_split:
+                self._confirm(self.inferred[0], odds, tuple(evidence))
+            elif decided:
                 self._split(self.group(), odds, tuple(evidence))
 
     @property
@@ -102,9 +118,21 @@ class Splitting:
                 self.suspect, self.evidence = group, evidence
             else:
                 self.good += group
+        if len(group) == 1 and odds > 0:
+            self.direct.add(group[0])
         if len(self.suspect) == 1:
             self.bad[self.suspect[0]] = (probability(-abs(odds)), self.evidence[:16])
             self.suspect = []
+
+    def _confirm(self, node: int, odds: float, evidence: tuple[str, ...]) -> None:
+        """Keep a node that fails with a good partner; one that passes was in a failing group for another reason."""
+        self.errors += probability(-abs(odds))
+        error, failing = self.bad[node]
+        self.direct.add(node)
+        if odds > 0:
+            self.bad[node] = (error, (failing + evidence)[:16])
+        else:
+            self.refuted.add(node)
 
     evidence: tuple[str, ...] = ()
 
@@ -131,8 +159,9 @@ def serial_verdict(history: History) -> FaultDiagnosis:
     suspects = tuple(
         Suspect(kind="node", nodes=(names[node],), error=round(error, 12), evidence=evidence)
         for node, (error, evidence) in sorted(state.bad.items())
+        if node not in state.refuted
     )
-    undecided = sorted((*state.free, *state.suspect))
+    undecided = sorted((*state.free, *state.suspect, *state.refuted))
     return FaultDiagnosis(
         suspects=suspects,
         cleared=tuple(names[node] for node in sorted(state.good)),
@@ -143,8 +172,19 @@ def serial_verdict(history: History) -> FaultDiagnosis:
         missed=round(min(state.errors, 1.0), 9),
         noise=float(history.policy.noise),
         finished=state.finished,
-        reason="" if state.finished else "tests contradict each other" if state.stuck else "tests are left",
+        reason=_reason(state),
     )
+
+
+def _reason(state: Splitting) -> str:
+    """Return why a verdict is not final, or what it leaves open; empty if nothing."""
+    if state.stuck:
+        return "tests contradict each other"
+    if not state.finished:
+        return "tests are left"
+    if state.refuted:
+        return "groups failed without a bad node: a pair, a path or the size is bad, which the idle mode tells apart"
+    return ""
 
 
 def _nearest_half(most: int, passes: Callable[[int], float]) -> int:

@@ -110,6 +110,14 @@ def test_serial_tests_repeat_until_the_noise_is_overcome(seed: int) -> None:
     assert named(diagnosis) == faults.keys()
 
 
+def test_serial_tests_do_not_blame_a_node_for_a_pair() -> None:
+    faults = InjectedFaults(nodes=frozenset({PARTNER}), pairs=frozenset({(NODE, OTHER)}))
+    _, diagnosis = localised(SimulatedFabric(SMALL, faults), Policy(noise=0, mode="serial"))
+    assert named(diagnosis) == {("node", PARTNER)}
+    assert diagnosis.undecided
+    assert "idle mode" in diagnosis.reason
+
+
 @pytest.mark.parametrize("policy", [EXACT, SERIAL, Policy()], ids=["idle", "serial", "noise"])
 def test_decisions_depend_on_the_history_alone(policy: Policy) -> None:
     """A history that was written and read again leads to the same tests and the same verdict, byte by byte, after each round."""
