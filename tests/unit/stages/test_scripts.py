@@ -273,3 +273,53 @@ def test_roce_takes_the_gid_of_an_ipv4_address(shell: Shell) -> None:
     report = shell.run("ib_write_bw.sh", env=RING | {"LINK": "Ethernet", "JOB_COMPLETION_INDEX": "0"})
     assert report["rails"][0]["gbit"] == 387.28
     assert "-x 2 " in (shell.folder / "calls").read_text()
+
+
+FABRIC = {
+    "COUNT": "2",
+    "JOB_COMPLETION_INDEX": "0",
+    "JOB": "fabric-1",
+    "SERVICE": "fabric",
+    "DEVICE_IDS": "1021",
+    "LINK": "InfiniBand",
+}
+
+
+def test_a_pair_measures_every_rail_with_the_other_pod(shell: Shell) -> None:
+    for name in ("mlx5_0", "mlx5_1"):
+        shell.device(name)
+    shell.device("mlx5_9", identity="0x1017")
+    shell.tool("ib_write_bw", f'echo "$@" >> {shell.folder}/calls\n{PERFTEST}')
+    report = shell.run("fabric_pair.sh", env=FABRIC | {"NUMBERS": "name", "MEMORY": "cuda"})
+    assert report["rails"] == [
+        {"device": "mlx5_0", "rail": 0, "gbit": 387.28, "peer": 1, "error": ""},
+        {"device": "mlx5_1", "rail": 1, "gbit": 387.28, "peer": 1, "error": ""},
+    ]
+    calls = (shell.folder / "calls").read_text().splitlines()
+    assert len([call for call in calls if call.endswith("fabric-1-1.fabric")]) == 2
+    assert len(calls) == 4, "each rail serves the other direction as well"
+    assert all("--use_cuda=" in call for call in calls)
+
+
+@pytest.mark.parametrize("count", [2, 3, 4, 5, 8])
+def test_every_two_pods_of_a_group_meet_once_and_at_the_same_step(shell: Shell, count: int) -> None:
+    shell.device("mlx5_0")
+    shell.tool("ib_write_bw", f'echo "$@" >> {shell.folder}/calls\n{PERFTEST}')
+    met: set[tuple[int, int, str]] = set()
+    for index in range(count):
+        (shell.folder / "calls").unlink(missing_ok=True)
+        shell.run("fabric_pair.sh", env=FABRIC | {"COUNT": str(count), "JOB_COMPLETION_INDEX": str(index)})
+        clients = [call.split() for call in (shell.folder / "calls").read_text().splitlines() if call.endswith(".fabric")]
+        met |= {(index, int(call[-1].split("-")[2].split(".")[0]), call[call.index("-p") + 1]) for call in clients}
+    assert len(met) == count * (count - 1)
+    assert all((other, index, port) in met for index, other, port in met)
+
+
+def test_only_the_named_rails_are_tested_and_a_silent_peer_is_reported(shell: Shell) -> None:
+    for name in ("mlx5_0", "mlx5_1"):
+        shell.device(name)
+    shell.tool("ib_write_bw", 'echo "Couldn\'t connect to fabric-1-1.fabric:18501"; exit 1')
+    report = shell.run("fabric_pair.sh", env=FABRIC | {"TESTED": "1", "STEP": "1"})
+    assert report["rails"] == [
+        {"device": "mlx5_1", "rail": 1, "gbit": 0, "peer": 1, "error": "Couldnt connect to fabric-1-1.fabric:18501"}
+    ]

@@ -14,9 +14,10 @@ import yaml
 from steps.contract.nccl import NcclWant
 from steps.contract.task import Verb, encode
 from steps.runtime import gating
+from steps.runtime.fabric_jobs import group_template
 from steps.stages.shared import probe_checks
 from steps.stages.validation import gate_dcgm, gate_nccl, reader_dcgm, reader_nccl
-from steps.verbs import apply, job, judge, wait
+from steps.verbs import apply, job, judge, localise, wait
 from workflows import catalog
 from workflows.spec.cluster_spec import ClusterSpec
 from workflows.spec.machines import expand_groups
@@ -25,7 +26,13 @@ from workflows.stages.stage import Site, Stage
 
 EXAMPLE = Path(validation.__file__).parents[1] / "examples" / "h200-16.yaml"
 CRD = Path(os.environ.get("BRINGUP_TEST_DATA", Path(__file__).parents[4] / "shared")) / "crds/mpi-operator-v0.8.2/crds"
-VERBS = {Verb.APPLY: apply.Arguments, Verb.WAIT: wait.Arguments, Verb.JOB: job.Arguments, Verb.JUDGE: judge.Arguments}
+VERBS = {
+    Verb.APPLY: apply.Arguments,
+    Verb.WAIT: wait.Arguments,
+    Verb.JOB: job.Arguments,
+    Verb.JUDGE: judge.Arguments,
+    Verb.LOCALISE: localise.Arguments,
+}
 NO_SLURM = {"slurm": {"kind": "none"}}
 DRA = {"accelerator": {"product": "H200", "operator_mode": "gpu_cluster"}, "sharing": {"mode": "dra"}}
 SRIOV = {"fabric": {"kind": "infiniband", "mode": "sriov", "ip_pool": {"subnet": "192.168.0.0/16"}}}
@@ -52,7 +59,8 @@ def mpi_job(**over: Any) -> dict[str, Any]:
 @pytest.mark.parametrize("over", [{}, NO_SLURM, DRA, SRIOV, SRIOV | NO_SLURM, {"fabric": {"kind": "none"}}])
 def test_tasks_are_what_verbs_and_gates_take(over: dict[str, Any]) -> None:
     stage_of_site = built(**over)
-    assert [step.name for step in stage_of_site.steps] == ["apply", "control", "nccl_intra", "dcgm", "functional", "judge"]
+    between = ["functional"] if over.get("fabric") == {"kind": "none"} else ["functional", "localise"]
+    assert [step.name for step in stage_of_site.steps] == ["apply", "control", "nccl_intra", "dcgm", *between, "judge"]
     for step in stage_of_site.steps:
         assert len(encode(step.task)) <= 8192
         arguments = msgspec.convert(json.loads(json.dumps(step.task.arguments)), VERBS[step.task.verb])
@@ -68,6 +76,26 @@ def test_checks_want_all_gpus_one_after_the_other() -> None:
     assert after["nccl_intra"] == (("control",), None)
     assert after["dcgm"] == (("nccl_intra",), ["nccl_intra"])
     assert after["functional"] == (("dcgm",), ["nccl_intra", "dcgm"])
+
+
+def test_groups_run_the_mpi_job_over_all_nodes_once_and_under_the_label_of_the_rounds() -> None:
+    steps = {step.name: step.task.arguments for step in built().steps}
+    assert (steps["localise"]["after"], steps["localise"]["group"]) == (["nccl_intra", "dcgm"], "functional")
+    group = group_template(steps["functional"]["objects"], "fabric")
+    assert group["metadata"]["name"] == "@name"
+    assert "nccl-inter" not in json.dumps(group["metadata"])
+    launcher = group["spec"]["mpiReplicaSpecs"]["Launcher"]["template"]
+    settings = {entry["name"]: entry.get("value") for entry in launcher["spec"]["containers"][0]["env"]}
+    assert (settings["RUNS"], settings["FIRST"], settings["LAST"]) == ("1", "8G", "8G")
+    assert launcher["metadata"]["labels"]["bringup/check"] == "fabric"
+
+
+def test_a_quick_acceptance_localises_only_what_failed() -> None:
+    quick = {"validation": {"level": "quick", "nccl": {"inter_node_floor_gb_s": 350}}}
+    assert "unless" not in next(step for step in built().steps if step.name == "localise").task.arguments
+    steps = {step.name: step.task for step in built(**quick).steps}
+    assert steps["localise"].arguments["unless"] == "functional"
+    assert steps["dcgm"].expectations["level"] == 1
 
 
 def test_floors_come_from_product_and_spec() -> None:
