@@ -34,7 +34,7 @@ class GresConf(Struct, frozen=True, kw_only=True):
 
 
 class NodeGpus(Struct, frozen=True, order=True):
-    """The GPUs of a Slurm node: their type, and how many."""
+    """The GPUs of a Slurm node: their type, and their number."""
 
     type: str
     count: int
@@ -54,5 +54,5 @@ def text_of(nodes: Mapping[str, NodeGpus]) -> str:
 
 def nodes_of(text: str) -> dict[str, NodeGpus]:
     """Return the nodes of a gres.conf that `text_of` wrote; lines of another form are left out."""
-    found = (match for match in map(_LINE.fullmatch, text.splitlines()) if match)
-    return {name: NodeGpus(match[2], int(match[3] or 0) + 1) for match in found for name in expand(match[1])}
+    lines = (match for match in map(_LINE.fullmatch, text.splitlines()) if match)
+    return {name: NodeGpus(match[2], int(match[3] or 0) + 1) for match in lines for name in expand(match[1])}

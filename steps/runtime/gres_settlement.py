@@ -28,7 +28,7 @@ _RETRY = "not resumed"
 
 
 class RunningTask(Protocol):
-    """What the correction needs of a running task; `did` records a change."""
+    """A running task, as far as the correction needs it; `did` records a change."""
 
     @property
     def kube(self) -> Kube:
@@ -46,42 +46,42 @@ class RunningTask(Protocol):
         """Record a change."""
 
 
-class _Meta(Struct, frozen=True):
+class _SlurmMeta(Struct, frozen=True):
     name: str = ""
     labels: dict[str, str] = {}
     annotations: dict[str, str] = {}
 
 
 class _ConfigMapOfSlurm(Struct, frozen=True):
-    metadata: _Meta = _Meta()
+    metadata: _SlurmMeta = _SlurmMeta()
     data: dict[str, str] = {}
 
 
-class _Resources(Struct, frozen=True):
+class _SlurmdResources(Struct, frozen=True):
     requests: dict[str, str | int] = {}
 
 
-class _Container(Struct, frozen=True):
-    resources: _Resources = _Resources()
+class _SlurmdContainer(Struct, frozen=True):
+    resources: _SlurmdResources = _SlurmdResources()
 
 
-class _Spec(Struct, frozen=True):
-    containers: tuple[_Container, ...] = ()
+class _SlurmdSpec(Struct, frozen=True):
+    containers: tuple[_SlurmdContainer, ...] = ()
 
 
-class _PodCondition(Struct, frozen=True):
+class _SlurmdCondition(Struct, frozen=True):
     type: str
     status: str
 
 
-class _Status(Struct, frozen=True):
-    conditions: tuple[_PodCondition, ...] = ()
+class _SlurmdStatus(Struct, frozen=True):
+    conditions: tuple[_SlurmdCondition, ...] = ()
 
 
 class _SlurmdPod(Struct, frozen=True):
-    metadata: _Meta
-    spec: _Spec = _Spec()
-    status: _Status = _Status()
+    metadata: _SlurmMeta
+    spec: _SlurmdSpec = _SlurmdSpec()
+    status: _SlurmdStatus = _SlurmdStatus()
 
     @property
     def gpus(self) -> int:

@@ -11,7 +11,7 @@ from workflows.spec import ClusterSpec
 from workflows.spec.cluster_spec import GROUP_LABEL, advertised, ingress_groups, slurm_groups
 from workflows.spec.gpu_pools import gpu_pools, pool_of
 from workflows.spec.machines import Machine
-from workflows.spec.slurm_section import SlurmHome, SlurmNode, SlurmQos
+from workflows.spec.slurm_section import SlurmdSize, SlurmHome, SlurmQos
 
 Object = dict[str, Any]
 
@@ -89,7 +89,7 @@ def _slurm_group(spec: ClusterSpec, name: str) -> Object:
     }
 
 
-def _node_resources(node: SlurmNode) -> Object:
+def _node_resources(node: SlurmdSize) -> Object:
     return {"cpu": node.cpus, "memory": f"{node.memory_gib}Gi"}
 
 
@@ -186,11 +186,11 @@ def with_mark(kind: str, scripts: Mapping[str, str]) -> dict[str, str]:
 
 def leaves(machines: Iterable[Machine]) -> dict[str, list[str]]:
     """Return leaf switch → its machines, both in the order of the fleet; machines without a leaf are left out."""
-    found: dict[str, list[str]] = {}
+    members: dict[str, list[str]] = {}
     for machine in machines:
         if machine.leaf:
-            found.setdefault(machine.leaf, []).append(machine.name)
-    return found
+            members.setdefault(machine.leaf, []).append(machine.name)
+    return members
 
 
 def topology_file(spec: ClusterSpec) -> str:

@@ -101,8 +101,8 @@ def _nodes(spec: ClusterSpec, owned: tuple[str, ...], alone: tuple[str, ...], ma
     else:
         wins = "pods of slurmd hold all GPUs of their nodes, so that no other pod that requests one is placed there"
     yield ContractLine("who wins when both claim capacity", wins, "Slurm", alone)
-    one = "a Slurm node is one pod of slurmd, on one Kubernetes Node"
-    yield ContractLine("nodes, pods and machines", one, "operator of Slurm", mapped)
+    mapping = "a Slurm node is one pod of slurmd, on one Kubernetes Node"
+    yield ContractLine("nodes, pods and machines", mapping, "operator of Slurm", mapped)
 
 
 def _operation(spec: ClusterSpec, drains: tuple[str, ...], restarts: tuple[str, ...]) -> Iterator[ContractLine]:

@@ -104,7 +104,7 @@ class SlurmHome(Section):
         return self
 
 
-class SlurmNode(Section):
+class SlurmdSize(Section):
     """Section `slurm.node` of a spec: processors and memory that a pod of slurmd gets, and so what Slurm has on a node."""
 
     cpus: Annotated[int, Field(ge=1, le=4096)] = Field(description="Processors, as Kubernetes counts them.", examples=[180])
@@ -114,7 +114,7 @@ class SlurmNode(Section):
     )
 
     @model_validator(mode="after")
-    def _some_for_jobs(self) -> "SlurmNode":
+    def _some_for_jobs(self) -> "SlurmdSize":
         if self.reserved_memory_gib >= self.memory_gib:
             raise problem("all memory is reserved, so that no job gets any", "lower reserved_memory_gib")
         return self
@@ -164,7 +164,7 @@ class Slurm(Section):
     home: SlurmHome | None = Field(
         default=None, description="Shared /home; default: each pod has its own, which jobs do not share."
     )
-    node: SlurmNode | None = Field(
+    node: SlurmdSize | None = Field(
         default=None,
         description="Processors and memory of a pod of slurmd; default: requests and limits for GPUs and fabric alone.",
     )

@@ -396,14 +396,14 @@ def apply_step(
     `rules` are the rights that the gate needs beside those of the installation; `beside` are objects that the releases need.
     """
     objects = release_objects(site, chosen, beside)
-    given: Object = {"objects": objects, "gate": gate, "gate_expectations": expectations, **arguments}
+    task_arguments: Object = {"objects": objects, "gate": gate, "gate_expectations": expectations, **arguments}
     files: dict[str, bytes] = {}
-    if len(canonical(plain_data(given))) > MOST_INLINE:
+    if len(canonical(plain_data(task_arguments))) > MOST_INLINE:
         file_name, data = f"{stage}_{name}_objects.json", object_files.encode(map(plain_data, objects))
-        given = {**given, "objects": [], "file": msgspec.to_builtins(object_files.file_of(file_name, data))}
+        task_arguments = {**task_arguments, "objects": [], "file": msgspec.to_builtins(object_files.file_of(file_name, data))}
         files = {file_name: data}
     return Step(
-        task=task(stage, name, Verb.APPLY, deadline=300, arguments=given),
+        task=task(stage, name, Verb.APPLY, deadline=300, arguments=task_arguments),
         after=after,
         rules=(*rights.release_rules(site, chosen), *rules),
         files=files,

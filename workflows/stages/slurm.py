@@ -54,9 +54,8 @@ def build(site: Site) -> Stage | None:
     operator = tuple(release for release in releases if release.id not in CLUSTER)
     cluster = next(release for release in releases if release.id in CLUSTER)
     slinky = site.spec.slurm.kind == "slinky"
-    by_jobs = runs_jobs(site)
     gates = {"charts": CHARTS, "control": CONTROL, "nodes": NODES, "placement": slurm_checks.PLACEMENT}
-    if by_jobs:
+    if runs_jobs(site):
         gates |= {"functional": FUNCTIONAL, "scheduling": slurm_checks.SCHEDULING, "drain": slurm_checks.DRAIN}
     crds = [name for release in operator for name in release.crds]
     charts: Object = {"releases": _expected(site, operator), **({"crds": crds} if crds else {})}
@@ -82,13 +81,7 @@ def build(site: Site) -> Stage | None:
                 site, STAGE, (cluster,), CONTROL, control, rules, name="configure", after=("charts",), **further
             ),
         ]
-    steps += [] if slinky or not any(gpus_of(site).values()) else [_gres(site, cluster, steps[-1].name)]
-    steps.append(_control(site, releases, cluster, control, steps[-1].name))
-    steps += [_qos(site, cluster)] if site.spec.slurm.qos else []
-    steps.append(replace(_nodes(site, cluster), after=(steps[-1].name,)))
-    steps.append(slurm_checks.placement(_checks(site, cluster)))
-    checks = _checks(site, cluster)
-    steps += [_functional(site, cluster), slurm_checks.scheduling(checks), slurm_checks.drain(checks)] if by_jobs else []
+    steps += _corrected_and_proven(site, releases, cluster, control, steps[-1].name)
     steps.append(manifest_objects.judge(site, STAGE, gates, members=node_selector(site)))
     return Stage(
         id=STAGE,
@@ -103,6 +96,21 @@ def build(site: Site) -> Stage | None:
         rollback=cluster.rollback,
         releases=tuple(release.id for release in releases),
     )
+
+
+def _corrected_and_proven(
+    site: Site, releases: tuple[PlannedRelease, ...], cluster: PlannedRelease, control: Object, after: str
+) -> list[Step]:
+    """Return the tasks after the installation: what the run corrects, and the gates."""
+    sunk_gpus = site.spec.slurm.kind == "sunk" and any(gpus_of(site).values())
+    steps = [_gres(site, cluster, after)] if sunk_gpus else []
+    steps.append(_control(site, releases, cluster, control, steps[-1].name if steps else after))
+    steps += [_qos(site, cluster)] if site.spec.slurm.qos else []
+    checks = _checks(site, cluster)
+    steps += [replace(_nodes(site, cluster), after=(steps[-1].name,)), slurm_checks.placement(checks)]
+    if runs_jobs(site):
+        steps += [_functional(site, cluster), slurm_checks.scheduling(checks), slurm_checks.drain(checks)]
+    return steps
 
 
 def _beside(site: Site, cluster: PlannedRelease) -> list[Object]:

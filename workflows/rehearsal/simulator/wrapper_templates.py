@@ -32,13 +32,13 @@ def config_maps(files: Mapping[str, str], release: str, namespace: str) -> Itera
 
 def _as_config(files: Mapping[str, str], pattern: str, indent: int) -> str:
     # `*` stays within its folder, as in Helm
-    found = {
+    matched = {
         PurePosixPath(path).name: text
         for path, text in files.items()
         if fnmatch.fnmatchcase(path, pattern) and path.count("/") == pattern.count("/")
     }
-    if not found:
+    if not matched:
         raise ChartError(f'.Files.Glob "{pattern}" matches no file')
     # the text after the first line of `data:` may be any YAML; quoted scalars keep every byte
-    lines = yaml.safe_dump(found, default_style='"', width=10**9, allow_unicode=True).splitlines()
+    lines = yaml.safe_dump(matched, default_style='"', width=10**9, allow_unicode=True).splitlines()
     return "\n".join(" " * indent + line for line in lines)
