@@ -27,7 +27,7 @@ COMMAND_SECONDS = 60.0
 
 
 class DrainPlan(Struct, frozen=True, kw_only=True):
-    """Where Slurm's tools are (`container` of `pod`), the script that uses them, and if a cordon must reach Slurm too."""
+    """Place of Slurm's tools (`container` of `pod`), the script that uses them, and if a cordon must reach Slurm too."""
 
     namespace: str
     pod: str
@@ -37,7 +37,7 @@ class DrainPlan(Struct, frozen=True, kw_only=True):
 
 
 class DrainTask(Protocol):
-    """What the round trip needs of a running task: the client of the target, and its clock."""
+    """The part of a running task that the round trip needs: the client of the target, and its clock."""
 
     @property
     def kube(self) -> Kube:

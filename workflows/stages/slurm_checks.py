@@ -66,7 +66,7 @@ def join_pod(site: Site, cluster: PlannedRelease, image: str, script: str, env: 
 
 
 class CheckSite(NamedTuple):
-    """What the checks of the stage know of it: the site, the cluster's chart, and who takes part.
+    """The site as the checks of the stage see it, with the cluster's chart and the machines that take part.
 
     `gpus` maps each machine to the GPUs that Slurm has there, `gres` is their type in Slurm. `place` are the arguments by which
     probes find Slurm, `reads` the rights that they need. `image` is the login image of Slinky.

@@ -31,7 +31,7 @@ _MESSAGE = 2000
 
 
 class CommandOutput(Struct, frozen=True, kw_only=True):
-    """What a command printed, and its exit code. `cut`: it printed more than `MOST_BYTES`, and the rest was not read."""
+    """The output of a command, and its exit code. `cut`: it printed more than `MOST_BYTES`, and the rest was not read."""
 
     stdout: str
     stderr: str

@@ -17,7 +17,7 @@ STATIC = ("Node", "Job")
 """Owners of pods that the lock does not concern: static pods tolerate every taint, and Jobs end."""
 
 
-class _Toleration(Struct, frozen=True):
+class _LockToleration(Struct, frozen=True):
     key: str = ""
     operator: str = "Equal"
     value: str = ""
@@ -30,24 +30,24 @@ class _Toleration(Struct, frozen=True):
         return covers and self.effect in ("", "NoExecute") and (bool(self.key) or self.operator == "Exists")
 
 
-class _Limits(Struct, frozen=True):
+class _PlacedLimits(Struct, frozen=True):
     limits: dict[str, str | int] = {}
 
 
-class _Container(Struct, frozen=True):
+class _PlacedContainer(Struct, frozen=True):
     name: str = ""
     image: str = ""
-    resources: _Limits = _Limits()
+    resources: _PlacedLimits = _PlacedLimits()
 
 
-class _Spec(Struct, frozen=True, rename="camel"):
+class _PlacedSpec(Struct, frozen=True, rename="camel"):
     node_name: str = ""
-    containers: tuple[_Container, ...] = ()
-    tolerations: tuple[_Toleration, ...] = ()
+    containers: tuple[_PlacedContainer, ...] = ()
+    tolerations: tuple[_LockToleration, ...] = ()
     runtime_class_name: str = ""
 
 
-class _Phase(Struct, frozen=True):
+class _PlacedPhase(Struct, frozen=True):
     phase: str = ""
 
 
@@ -55,8 +55,8 @@ class PlacedPod(Struct, frozen=True):
     """A pod with what decides on its place: node, containers, tolerations and owner."""
 
     metadata: ObjectMeta = ObjectMeta()
-    spec: _Spec = _Spec()
-    status: _Phase = _Phase()
+    spec: _PlacedSpec = _PlacedSpec()
+    status: _PlacedPhase = _PlacedPhase()
 
     @property
     def gpus(self) -> int:

@@ -24,7 +24,7 @@ COMMAND_SECONDS = 120.0
 
 
 class PlayedCommand(Struct, frozen=True, kw_only=True):
-    """What a played command printed, and its exit code. `refused`: why the kubelet could not run it."""
+    """The output of a played command, and its exit code. `refused`: why the kubelet could not run it."""
 
     stdout: str = ""
     stderr: str = ""

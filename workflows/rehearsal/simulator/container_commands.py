@@ -24,7 +24,7 @@ class CommandRequest(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class PlayedOutput(Struct, frozen=True, kw_only=True):
-    """What a command prints, its exit code, and the virtual seconds that it takes. `refused`: why no kubelet runs it."""
+    """The output of a command, its exit code, and the virtual seconds that it takes. `refused`: why no kubelet runs it."""
 
     stdout: str = ""
     stderr: str = ""

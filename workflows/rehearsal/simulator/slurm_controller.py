@@ -39,7 +39,7 @@ class ControlledNode:
 
 @dataclass(kw_only=True)
 class JobRequest:
-    """What a job asks for. `program` returns True if the job's commands end with 0; `seconds` is how long they run."""
+    """A request for a job. `program` returns True if the job's commands end with 0; `seconds` is how long they run."""
 
     check: str
     nodes: int = 1
@@ -72,7 +72,7 @@ class QueuedJob:
 
 @dataclass(kw_only=True)
 class SlurmFaults:
-    """Which disturbances hold in one simulated slurmctld; each is a fault of `faults/slurm.py`."""
+    """Disturbances of one simulated slurmctld; each is a fault of `faults/slurm.py`."""
 
     no_backfill: bool = False
     loses_state: bool = False
