@@ -111,7 +111,7 @@ def _wait(user: User, kube: Kube, task: Task) -> Verdict:
 
 
 def _output(user: User, kube: Kube, task: Task) -> dict[str, Any]:
-    """What a check's command printed in its pod; the emulated API server asks the simulator for it."""
+    """Return the output of a check's command in its pod; the emulated API server asks the simulator for it."""
     with kubelets(user):
         if "round_trip" in task.arguments:
             plan = msgspec.convert(task.arguments["round_trip"], DrainPlan)
