@@ -17,6 +17,8 @@ from steps.localise.trials import members
 
 LIKELY = math.log(0.12 / 0.88)
 """Log odds from which a hypothesis of the search is tested directly."""
+DOMINANT = 0.3
+"""Share of the weight of all hypotheses from which one is tested directly, whatever its own tests showed so far."""
 PROBABLE = 0.5
 """Probability of one more fault from which nodes are halved."""
 OPTIONS = 4
@@ -226,7 +228,10 @@ class IdleRound:
             self._add("group", members(group), "groups that halve the rest" if len(groups) > 1 else "all good nodes at once")
 
     def _candidates(self, rest: Residual) -> None:
-        likely = [part for part in rest.hypotheses if part.variable != SCALE and LIKELY < rest.odds(part) < self.limits.named]
+        # groups may insist on a part that passed its own tests by chance: then it is tested again
+        heavy = DOMINANT * (rest.none + rest.total)
+        doubted = [part for part in rest.hypotheses if part.variable != SCALE and rest.odds(part) < self.limits.named]
+        likely = [part for part in doubted if rest.odds(part) > LIKELY or rest.mass(part) > heavy]
         for part in sorted(likely, key=lambda part: (-rest.odds(part), part.variable)):
             kind, *nodes = part.variable
             if kind == PAIR and self.free.issuperset(nodes):
