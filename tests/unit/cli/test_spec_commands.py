@@ -279,7 +279,14 @@ def test_faults_stages_and_doctor_have_data_for_scripts(call: Call) -> None:
     assert len(faults) >= 18
     assert {"name", "gate", "summary", "caught_by"} <= faults[0].keys()
     stages = json.loads(call("stages", "-o", "json")[1])
-    assert Counter(row["pipeline"] for row in stages) == {"bring-up": 9, "operation": 1, "image": 7, "stack": 4, "factory": 8, "slurm": 1}
+    assert Counter(row["pipeline"] for row in stages) == {
+        "bring-up": 9,
+        "operation": 1,
+        "image": 7,
+        "stack": 4,
+        "factory": 8,
+        "slurm": 1,
+    }
     assert any(row["for"] == "rehearsal" for row in json.loads(call("doctor", "-o", "json")[1]))
 
 
