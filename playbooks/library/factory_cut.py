@@ -145,7 +145,7 @@ def resolve(start: str) -> tuple[str, int]:
             return "%s: %s" % (url, error), answered
         answered += 1
         if is_script and len(seen) < MOST_SCRIPTS:
-            waiting += [found for line in text.splitlines() if not line.startswith("#") for found in URL.findall(line)]
+            waiting += [link for line in text.splitlines() if not line.startswith("#") for link in URL.findall(line)]
     return "", answered
 
 

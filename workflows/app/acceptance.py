@@ -92,11 +92,11 @@ def floor_lines(spec: ClusterSpec, today: datetime.date) -> list[str]:
     accelerator, nccl = spec.accelerator, spec.validation.nccl
     if accelerator is None:
         return []
-    asked = {"validation.nccl.intra_node_floor_gb_s": (nccl.intra_node_floor_gb_s, "all_reduce", "")}
+    own_floors = {"validation.nccl.intra_node_floor_gb_s": (nccl.intra_node_floor_gb_s, "all_reduce", "")}
     if spec.fabric.kind != "none":
-        asked["validation.ib_write_bw_floor_gbit_s"] = (spec.validation.ib_write_bw_floor_gbit_s, "ib_write_bw", spec.fabric.kind)
+        own_floors["validation.ib_write_bw_floor_gbit_s"] = (spec.validation.ib_write_bw_floor_gbit_s, "ib_write_bw", spec.fabric.kind)
     lines = []
-    for key, (own, operation, fabric) in asked.items():
+    for key, (own, operation, fabric) in own_floors.items():
         entry = None if own else floor_table.resolve(accelerator.facts.name, operation, nodes=1, fabric=fabric)
         if entry is not None:
             stale = f"; that is long ago: measure a baseline of this site and write {key}" if entry.is_stale(today) else ""

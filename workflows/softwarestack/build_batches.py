@@ -160,7 +160,7 @@ def _topological(waits: Sequence[Iterable[int]], place: Sequence[int]) -> list[i
 
 @dataclass(frozen=True)
 class _Cut:
-    """How builds are cut into groups.
+    """Rule by which builds are cut into groups.
 
     Builds that at least `hub` others wait for come first. Of the others, those that nothing waits for are held back for a last
     group, until they are `share` of all work. `limit` and `most` are the largest numbers of batches of a group and of all groups.

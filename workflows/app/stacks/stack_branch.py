@@ -39,7 +39,7 @@ class BranchRefused(ValueError):
 
 @dataclass(frozen=True, kw_only=True)
 class Allowed:
-    """What a commit may ask for: the folder that it publishes to (empty: any), and files of this machine beside its own."""
+    """Limits of what a commit may ask for: the folder that it publishes to (empty: any), and files of this machine beside its own."""
 
     root: str = ""
     files: tuple[str, ...] = ()
