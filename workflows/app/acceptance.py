@@ -94,7 +94,11 @@ def floor_lines(spec: ClusterSpec, today: datetime.date) -> list[str]:
         return []
     own_floors = {"validation.nccl.intra_node_floor_gb_s": (nccl.intra_node_floor_gb_s, "all_reduce", "")}
     if spec.fabric.kind != "none":
-        own_floors["validation.ib_write_bw_floor_gbit_s"] = (spec.validation.ib_write_bw_floor_gbit_s, "ib_write_bw", spec.fabric.kind)
+        own_floors["validation.ib_write_bw_floor_gbit_s"] = (
+            spec.validation.ib_write_bw_floor_gbit_s,
+            "ib_write_bw",
+            spec.fabric.kind,
+        )
     lines = []
     for key, (own, operation, fabric) in own_floors.items():
         entry = None if own else floor_table.resolve(accelerator.facts.name, operation, nodes=1, fabric=fabric)

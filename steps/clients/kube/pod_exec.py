@@ -1,6 +1,7 @@
 """Runs one command in a pod's container over the API server's exec endpoint (WebSocket), with limits on time and output.
 
-The protocol is `v5.channel.k8s.io`, or `v4` with older API servers: each message begins with the number of its channel. See
+The protocol is `v4.channel.k8s.io`, which every API server passes on to the kubelet as it is: each message begins with the number
+of its channel. Version 5 adds the end of an input, which no command here has. See
 https://kubernetes.io/docs/reference/using-api/api-concepts/ and k8s.io/apimachinery/pkg/util/remotecommand.
 """
 
@@ -22,7 +23,7 @@ from steps.errors import NotUnderstood, Refused, Unreachable
 if TYPE_CHECKING:
     import websocket
 
-PROTOCOLS = ("v5.channel.k8s.io", "v4.channel.k8s.io")
+PROTOCOL = "v4.channel.k8s.io"
 STDOUT, STDERR, ERROR = 1, 2, 3
 MOST_BYTES = 64 << 20
 """Most bytes of output that are read; a check at 10,000 nodes prints a few MB."""
@@ -72,7 +73,7 @@ class CommandStream:
                 server.replace("http", "ws", 1) + path,
                 timeout=timeouts.API_READ,
                 header=[*headers, f"User-Agent: {agent}"],
-                subprotocols=list(PROTOCOLS),
+                subprotocols=[PROTOCOL],
                 http_no_proxy=["*"],  # like every other request of a step, not through the proxies of the environment
                 suppress_origin=True,
                 sslopt={"context": context} if context is not None else {},

@@ -39,7 +39,7 @@ class DrillReport(Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, kw_only=True)
 class Holdings:
-    """Parts of a factory that must survive a rebuild: copies (path → names of files), and folders of production (host and folder → digest).
+    """Parts that must survive a rebuild: copies (path → names of files), and folders of production (host and folder → digest).
 
     `only_live` are sentences about objects that only the live factory has.
     """

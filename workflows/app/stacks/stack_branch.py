@@ -39,7 +39,7 @@ class BranchRefused(ValueError):
 
 @dataclass(frozen=True, kw_only=True)
 class Allowed:
-    """Limits of what a commit may ask for: the folder that it publishes to (empty: any), and files of this machine beside its own."""
+    """Limits of a commit: the folder that it may publish to (empty: any), and this machine's files that it may use."""
 
     root: str = ""
     files: tuple[str, ...] = ()

@@ -11,7 +11,7 @@ import msgspec
 from aiohttp import web
 from msgspec import Struct
 
-from workflows.rehearsal.apiserver import bodies, errors
+from workflows.rehearsal.apiserver import bodies, command_status, errors
 from workflows.rehearsal.apiserver.cluster_state import ClusterState, KubeletEndpoint
 from workflows.rehearsal.apiserver.stored_object import StoredObject
 from workflows.rehearsal.apiserver.subresources import container_of
@@ -61,7 +61,7 @@ async def serve(request: web.Request, state: ClusterState, entry: StoredObject) 
         data = text.encode()
         for start in range(0, len(data), CHUNK):
             await stream.send_bytes(channel + data[start : start + CHUNK])
-    await stream.send_bytes(ERROR + msgspec.json.encode(_status(played.code)))
+    await stream.send_bytes(ERROR + msgspec.json.encode(command_status.of_exit(played.code)))
     await stream.close()
     return stream
 
@@ -82,12 +82,3 @@ async def _play(state: ClusterState, body: dict[str, Any]) -> PlayedCommand:
                 return msgspec.json.decode(content, type=PlayedCommand)
     except (TimeoutError, aiohttp.ClientError, msgspec.MsgspecError) as error:
         raise errors.StatusError(500, "InternalError", f"error dialing backend: {error}") from error
-
-
-def _status(code: int) -> dict[str, Any]:
-    """Return the Status that ends a command, as a kubelet sends it."""
-    if code == 0:
-        return {"metadata": {}, "status": "Success"}
-    message = f"command terminated with non-zero exit code: exit status {code}"
-    causes = [{"reason": "ExitCode", "message": str(code)}]
-    return {"metadata": {}, "status": "Failure", "message": message, "reason": "NonZeroExitCode", "details": {"causes": causes}}

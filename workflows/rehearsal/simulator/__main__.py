@@ -44,6 +44,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if beats is not None and options.real_time == 1:
         world.lease_ahead = 0.0
     control = ControlApi(simulator, options.real_time, beats)
+    if world.kubelets is not None:
+        world.kubelets.play_by(control.execute)
     token = (options.served / "token").read_text() if options.served else secrets.token_urlsafe(32)
     server = ControlServer(control, token, options.port, options.served)
     world.api.offer_kubelet(server.url, token)

@@ -7,31 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from msgspec import Struct
-
 from workflows.rehearsal.simulator import simulated_pods
 from workflows.rehearsal.simulator.api_kinds import PODS, Obj
+from workflows.rehearsal.simulator.played_commands import CommandRequest, PlayedOutput
 from workflows.rehearsal.simulator.world import World
-
-
-class CommandRequest(Struct, frozen=True, forbid_unknown_fields=True):
-    """The body of `POST /pods/exec`: a command in a container."""
-
-    namespace: str
-    pod: str
-    container: str
-    command: tuple[str, ...]
-
-
-class PlayedOutput(Struct, frozen=True, kw_only=True):
-    """The output of a command, its exit code, and the virtual seconds that it takes. `refused`: why no kubelet runs it."""
-
-    stdout: str = ""
-    stderr: str = ""
-    code: int = 0
-    seconds: float = 1.0
-    refused: str = ""
-
 
 Player = Callable[[World, Obj, Mapping[str, str]], PlayedOutput]
 """A function that plays a command: it gets the world, the pod, and the variables of the command."""

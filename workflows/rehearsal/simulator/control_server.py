@@ -22,6 +22,7 @@ from workflows.rehearsal.simulator import container_commands, playbook_runs
 from workflows.rehearsal.simulator.api_client import SimulatorApiError
 from workflows.rehearsal.simulator.kubelet_port import QuietHandler
 from workflows.rehearsal.simulator.node_objects import Heartbeats
+from workflows.rehearsal.simulator.played_commands import CommandRequest, PlayedOutput
 from workflows.rehearsal.simulator.simulation import Simulator, SimulatorState
 from workflows.rehearsal.simulator.virtual_clock import UNREST, ClockPace
 
@@ -126,13 +127,16 @@ class ControlApi:
         return b"".join(msgspec.json.encode(event) + b"\n" for event in events)
 
     def _execute(self, body: bytes) -> bytes:
-        request = msgspec.json.decode(body, type=container_commands.CommandRequest)
+        return msgspec.json.encode(self.execute(msgspec.json.decode(body, type=CommandRequest)))
+
+    def execute(self, request: CommandRequest) -> PlayedOutput:
+        """Play a command in a container of a simulated pod, and let the time pass that it takes."""
         with self._lock:
             self._simulator.settle()
             played = container_commands.play(self._simulator.world, request)
             if not self._speed:  # in real-time mode `tick` moves the clock
                 self._simulator.advance(played.seconds * self._simulator.world.delay_scale)
-        return msgspec.json.encode(played)
+        return played
 
     def _faults(self, _: bytes) -> bytes:
         with self._lock:

@@ -1,8 +1,8 @@
-"""A server that stands for the kubelets of all simulated nodes, from which a real API server fetches logs of simulated pods.
+"""A server that stands for the kubelets of all simulated nodes: a real API server fetches logs and runs commands of pods there.
 
 A real API server keeps no logs: it dials the InternalIP of the pod's node at the port in the node's status. So all simulated nodes
-carry the address and port of this server. It serves logs of simulated pods to every caller: it cannot authenticate an API server,
-and the logs hold no secrets.
+carry the address and port of this server. It serves logs of simulated pods and plays commands in them (exec) for every caller: it
+cannot authenticate an API server, the logs hold no secrets, and a played command touches nothing but the simulation.
 """
 
 from __future__ import annotations
@@ -19,11 +19,15 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 from msgspec import Struct
 
+from workflows.rehearsal.simulator import kubelet_exec
 from workflows.rehearsal.simulator.api_client import Api, SimulatorApiError
 from workflows.rehearsal.simulator.api_kinds import NODES, Obj, Ref
+from workflows.rehearsal.simulator.played_commands import CommandRequest, PlayedOutput
 
 LogLookup = Callable[[str], bytes | None]
 """A function that returns the log of the container `NAMESPACE/POD/CONTAINER`, or None if it has none."""
+CommandRun = Callable[[CommandRequest], PlayedOutput]
+"""A function that plays a command in a container."""
 WAITING = b"container is waiting to start: ContainerCreating"
 """The answer of a kubelet if a container has no log yet."""
 
@@ -43,6 +47,10 @@ class KubeletPort:
         self.logs: dict[str, SimulatedPodLog] = {}
         self._lock = threading.Lock()
         self._server = log_server(address, self._log)
+
+    def play_by(self, run: CommandRun) -> None:
+        """Let `run` play the commands that an API server asks for. Before that, every command is refused."""
+        self._server.run = run
 
     def close(self) -> None:
         """Stop the server and free its port."""
@@ -83,19 +91,20 @@ class KubeletPort:
             api.delete(NODES, Ref("", name))
 
 
-class _Server(ThreadingHTTPServer):
+class _KubeletServer(ThreadingHTTPServer):
     daemon_threads = True
     log: LogLookup
+    run: CommandRun | None = None
 
 
-def log_server(address: str, log: LogLookup) -> ThreadingHTTPServer:
+def log_server(address: str, log: LogLookup) -> _KubeletServer:
     """Start an HTTPS server for logs at `address` and a free port, in threads, and return it; it runs until it is shut down."""
     from workflows.rehearsal.apiserver.emulated_server import self_signed  # slow to import, and most rehearsals need no port
 
     try:
-        server = _Server((address, 0), _ContainerLogHandler)
+        server = _KubeletServer((address, 0), _ContainerLogHandler)
     except OSError:  # the address belongs to another machine, which forwards to this one
-        server = _Server(("", 0), _ContainerLogHandler)
+        server = _KubeletServer(("", 0), _ContainerLogHandler)
     server.log = log
     context = self_signed(datetime.datetime.now(datetime.UTC)).context()
     server.socket = context.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
@@ -121,13 +130,20 @@ class QuietHandler(BaseHTTPRequestHandler):
 
 
 class _ContainerLogHandler(QuietHandler):
-    server: _Server
+    server: _KubeletServer
     timeout = 30
 
     def do_GET(self) -> None:
-        """Answer `/containerLogs/NAMESPACE/POD/CONTAINER?tailLines=N&limitBytes=N`, as an API server asks a kubelet."""
+        """Answer what an API server asks a kubelet.
+
+        - `/containerLogs/NAMESPACE/POD/CONTAINER?tailLines=N&limitBytes=N`
+        - `/exec/NAMESPACE/POD/CONTAINER?command=WORD&command=WORD`, over a WebSocket
+        """
         url = urlsplit(self.path)
         _, top, *place = (unquote(part) for part in url.path.split("/"))
+        if top == "exec" and len(place) == 3:
+            self._execute(place, parse_qs(url.query).get("command", []))
+            return
         log = self.server.log("/".join(place)) if top == "containerLogs" else None
         if log is None:
             self.answer(400 if top == "containerLogs" else 404, WAITING)
@@ -137,6 +153,17 @@ class _ContainerLogHandler(QuietHandler):
         tail, most = query.get("tailLines", [""])[0], query.get("limitBytes", [""])[0]
         body = b"".join(lines[-int(tail) :] if tail.isdigit() and int(tail) else [] if tail == "0" else lines)
         self.answer(200, body[: int(most)] if most.isdigit() else body)
+
+    def _execute(self, place: list[str], command: list[str]) -> None:
+        namespace, pod, container = place
+        if self.server.run is None or not command or not kubelet_exec.offers(self):
+            self.answer(400, b"this server plays commands over WebSockets of version 4 alone")
+            return
+        played = self.server.run(CommandRequest(namespace=namespace, pod=pod, container=container, command=tuple(command)))
+        if played.refused:
+            self.answer(500, played.refused.encode())
+            return
+        kubelet_exec.stream(self, played)
 
 
 def own_address(server: str) -> str:

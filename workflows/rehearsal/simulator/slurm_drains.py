@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 
 from workflows.rehearsal.simulator import simulated_pods
 from workflows.rehearsal.simulator.api_kinds import NODES, PODS, Obj
-from workflows.rehearsal.simulator.container_commands import PlayedOutput, container_command
+from workflows.rehearsal.simulator.container_commands import container_command
+from workflows.rehearsal.simulator.played_commands import PlayedOutput
 from workflows.rehearsal.simulator.world import World
 
 DRAIN = "slurm_drain"

@@ -27,8 +27,9 @@ from workflows.rehearsal.simulator.api_kinds import (
     ref,
 )
 from workflows.rehearsal.simulator.chart_installers import ChartError, ChartRelease, chart, workload_spec
-from workflows.rehearsal.simulator.container_commands import PlayedOutput, container_command
+from workflows.rehearsal.simulator.container_commands import container_command
 from workflows.rehearsal.simulator.operators import has_ready_pod
+from workflows.rehearsal.simulator.played_commands import PlayedOutput
 from workflows.rehearsal.simulator.scheduler import admits, requests
 from workflows.rehearsal.simulator.simulated_pods import Behaviour, BlockedStart, LongRunning, blocked_by, pod_program
 from workflows.rehearsal.simulator.slurm_controller import ControlledNode, SimulatedSlurm

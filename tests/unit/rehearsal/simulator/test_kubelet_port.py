@@ -11,9 +11,13 @@ from typing import Any
 import msgspec
 import pytest
 
+from steps.clients.kube.kubeconfig import Access
+from steps.clients.kube.pod_exec import CommandStream
+from steps.errors import StepError
 from tests.unit.rehearsal.simulator.harness import Make
 from workflows.rehearsal.simulator.api_kinds import NODES
 from workflows.rehearsal.simulator.kubelet_port import KubeletPort, own_address
+from workflows.rehearsal.simulator.played_commands import CommandRequest, PlayedOutput
 from workflows.rehearsal.simulator.simulation import SimulatorState
 
 POD = {"metadata": {"namespace": "check", "name": "one", "uid": "a"}}
@@ -51,6 +55,35 @@ def test_a_pod_of_the_same_name_has_a_log_of_its_own(port: KubeletPort) -> None:
     port.write(POD, "main", "of the first\n")
     port.write({"metadata": POD["metadata"] | {"uid": "b"}}, "main", "of the second\n")
     assert ask(port, "/containerLogs/check/one/main") == (200, "of the second\n")
+
+
+def command(port: KubeletPort, path: str) -> CommandStream:
+    """Start a command as an API server does that passes on a WebSocket of version 4."""
+    number = port.status["daemonEndpoints"]["kubeletEndpoint"]["Port"]
+    return CommandStream(Access(server=f"https://127.0.0.1:{number}", insecure=True), path, "test")
+
+
+def test_a_command_is_played_as_a_kubelet_runs_it(port: KubeletPort) -> None:
+    requests: list[CommandRequest] = []
+    long = "a line\n" * 20_000
+
+    def play(request: CommandRequest) -> PlayedOutput:
+        requests.append(request)
+        if request.pod == "gone":
+            return PlayedOutput(refused="container not found")
+        return PlayedOutput(stdout=long, stderr="bad\n", code=3)
+
+    port.play_by(play)
+    output = command(port, "/exec/check/one/main?command=env&command=CHECK%3Dx&output=1&error=1").read(10)
+    assert (output.stdout, output.stderr, output.code) == (long, "bad\n", 3)
+    assert requests == [CommandRequest(namespace="check", pod="one", container="main", command=("env", "CHECK=x"))]
+    with pytest.raises(StepError, match="container not found"):
+        command(port, "/exec/check/gone/main?command=env")
+
+
+def test_a_command_is_refused_while_nobody_plays_it(port: KubeletPort) -> None:
+    with pytest.raises(StepError, match="400"):
+        command(port, "/exec/check/one/main?command=env")
 
 
 def test_nodes_name_it_and_snapshots_keep_its_logs(make: Make, port: KubeletPort) -> None:
