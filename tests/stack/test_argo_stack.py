@@ -14,7 +14,7 @@ from tests.unit.engines.argo.lab import Lab, lab
 
 LMOD = "/usr/share/lmod/lmod/libexec/lmod"
 PODS = {"EB_PYTHON": sys.executable, "LMOD_CMD": LMOD}
-"""What the builder image has: EasyBuild in its Python, and Lmod."""
+"""Environment of the builder image: EasyBuild in its Python, and Lmod."""
 IN_THE_STORE: dict[str, Any] = {"cache": None, "sources": []}
 """Pods have no folders of this machine: packages lie in the run store."""
 
