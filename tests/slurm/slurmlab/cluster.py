@@ -100,6 +100,7 @@ class SlurmCluster:
             self.start_munge(host)
             self.write(host, "/etc/slurm/gres.conf", configuration.gres())
             self.start_slurmd(host)
+        self.run("scancel", "--quiet", "--user=root")  # jobs of a command that a test has killed
         self.resume()
 
     def resume(self) -> None:
