@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Any
 
-from workflows.gitops_check.delivery_tree import DeliveryTree, LocalChart, Manifest, ValuesFile, mapping, sequence
+from workflows.gitops_check.delivery_tree import DeliveredObject, DeliveryTree, LocalChart, ValuesFile, mapping, sequence
 from workflows.gitops_check.yaml_stream import BadStream, Path, StreamDocument, documents
 
 _GROUP = "argoproj.io"
@@ -38,7 +38,7 @@ class ApplicationSource:
 class DeliveredApplication:
     """An Application, or the template of an ApplicationSet (`is_template`), with its spec at `at` in the manifest."""
 
-    manifest: Manifest
+    manifest: DeliveredObject
     spec: Mapping[str, Any]
     name: str
     at: Path
@@ -139,7 +139,9 @@ def is_templated(text: str) -> bool:
 # ---- objects of a path in Git ---------------------------------------------------------------------------------------------------
 
 
-def objects_at(tree: DeliveryTree, source: ApplicationSource, rendered: Mapping[str, list[Manifest]]) -> list[Manifest]:
+def objects_at(
+    tree: DeliveryTree, source: ApplicationSource, rendered: Mapping[str, list[DeliveredObject]]
+) -> list[DeliveredObject]:
     """Return the objects that a path in Git holds: of a chart if it was rendered, of a kustomization, or of a folder."""
     folder = tree.folder_of(source.text("path"))
     if folder is None or source.text("chart"):
@@ -167,7 +169,7 @@ def _braces(pattern: str) -> list[str]:
     return pattern[1:-1].split(",") if pattern.startswith("{") and pattern.endswith("}") else [pattern]
 
 
-def _of_kustomization(tree: DeliveryTree, folder: str, seen: set[str]) -> Iterator[Manifest]:
+def _of_kustomization(tree: DeliveryTree, folder: str, seen: set[str]) -> Iterator[DeliveredObject]:
     if folder in seen:
         return
     seen.add(folder)
@@ -187,7 +189,7 @@ def _of_kustomization(tree: DeliveryTree, folder: str, seen: set[str]) -> Iterat
 class ValuesLayerOfTree:
     """Values from one place: file, function that gives lines, data, and the path within the file's document."""
 
-    entry: ValuesFile | Manifest
+    entry: ValuesFile | DeliveredObject
     data: Mapping[str, Any]
     base: Path = ()
 
@@ -198,7 +200,10 @@ class ValuesLayerOfTree:
 
 @dataclass(frozen=True, slots=True)
 class ChartUse:
-    """A chart that is installed: by an Application, as a dependency of a local chart, or both. Values of later layers win."""
+    """A chart that is installed: by an Application, as a dependency of a local chart, or both. Values of later layers win.
+
+    `missing` are value files that the tree does not have: then a value that is not set may be set there.
+    """
 
     chart: str
     version: str
@@ -208,6 +213,7 @@ class ChartUse:
     application: DeliveredApplication | None = None
     local: LocalChart | None = None
     values: Mapping[str, Any] = field(default_factory=dict)
+    missing: tuple[str, ...] = ()
 
     def value(self, *path: str) -> Any:
         """Return a value; None if it is not set, or null."""
@@ -263,7 +269,7 @@ def chart_uses(tree: DeliveryTree, delivered: list[DeliveredApplication]) -> lis
             elif folder is not None and folder in tree.charts:
                 reached.add(folder)
                 layers = _layers(tree, application, source, tree.charts[folder])
-                uses += _of_local(tree.charts[folder], layers, application)
+                uses += _of_local(tree.charts[folder], layers, application, _missing(tree, source))
     for folder, chart in tree.charts.items():
         if folder not in reached:
             uses += _of_local(chart, _own_layers(chart), None)
@@ -280,11 +286,26 @@ def _of_repository(tree: DeliveryTree, application: DeliveredApplication, source
         place=application.manifest.where(*source.at, "chart"),
         application=application,
         values=merged(tuple(layer.data for layer in layers)),
+        missing=_missing(tree, source),
     )
 
 
+def _missing(tree: DeliveryTree, source: ApplicationSource) -> tuple[str, ...]:
+    """Return the value files of a source that are not in the tree; files of Helm's repositories and of generators among them."""
+    names = map(str, sequence(source.helm.get("valueFiles")))
+    return tuple(name for name in names if values_file(tree, source, name) is None and not _holds_nothing(tree, source, name))
+
+
+def _holds_nothing(tree: DeliveryTree, source: ApplicationSource, name: str) -> bool:
+    """Return True for a file that is there and has no values."""
+    return tree.file_of(_path_of(source, name)) is not None
+
+
 def _of_local(
-    chart: LocalChart, layers: tuple[ValuesLayerOfTree, ...], application: DeliveredApplication | None
+    chart: LocalChart,
+    layers: tuple[ValuesLayerOfTree, ...],
+    application: DeliveredApplication | None,
+    missing: tuple[str, ...] = (),
 ) -> Iterator[ChartUse]:
     """Yield the chart itself if it has templates or nothing else, and each dependency with the values below its name."""
     yield ChartUse(
@@ -312,6 +333,7 @@ def _of_local(
             place=(chart.chart_file, chart.document.line("dependencies", number)),
             application=application,
             values=merged(tuple(layer.data for layer in below)),
+            missing=missing,
         )
 
 
@@ -338,7 +360,7 @@ def _layers(
     return tuple(layers)
 
 
-def _inline_text(manifest: Manifest, source: ApplicationSource, text: str) -> list[ValuesLayerOfTree]:
+def _inline_text(manifest: DeliveredObject, source: ApplicationSource, text: str) -> list[ValuesLayerOfTree]:
     """Return the layer of `helm.values`, a text with YAML; unreadable text gives none, as a rule of its own reports it."""
     line = manifest.document.line(*manifest.base, *source.at, "helm", "values")
     try:
@@ -365,6 +387,9 @@ def _parameters(source: ApplicationSource) -> dict[str, Any]:
 
 def values_file(tree: DeliveryTree, source: ApplicationSource, name: str) -> ValuesFile | None:
     """Return the file of the tree that an entry of valueFiles names: of another source by `$REF/`, else below the path."""
-    path = name.partition("/")[2] if name.startswith("$") else posixpath.join(source.text("path"), name)
-    file = tree.file_of(path)
+    file = tree.file_of(_path_of(source, name))
     return tree.values_of(file) if file else None
+
+
+def _path_of(source: ApplicationSource, name: str) -> str:
+    return name.partition("/")[2] if name.startswith("$") else posixpath.join(source.text("path"), name)

@@ -14,7 +14,7 @@ from workflows.gitops_check.application_objects import (
     is_templated,
     values_file,
 )
-from workflows.gitops_check.delivery_tree import DeliveryTree, Manifest, mapping, sequence
+from workflows.gitops_check.delivery_tree import DeliveredObject, DeliveryTree, mapping, sequence
 from workflows.gitops_check.gitops_findings import GitopsFinding, UncheckedPart, finding
 from workflows.gitops_check.yaml_stream import BadStream, documents
 
@@ -220,7 +220,7 @@ def _is_allowed(text: str, patterns: Iterable[str]) -> bool:
     return any(fnmatchcase(text, pattern) or fnmatchcase(bare, pattern.removesuffix(".git")) for pattern in listed)
 
 
-def _is_destination(application: DeliveredApplication, project: Manifest) -> bool:
+def _is_destination(application: DeliveredApplication, project: DeliveredObject) -> bool:
     place = mapping(application.spec.get("destination"))
     if is_templated(f"{application.namespace}{application.cluster}"):
         return True

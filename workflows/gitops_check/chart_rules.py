@@ -132,7 +132,12 @@ def _scalars(data: object) -> Iterator[str]:
 
 def value_findings(uses: Iterable[ChartUse], names: Mapping[int, str]) -> Iterator[GitopsFinding | UncheckedPart]:
     """Yield findings about values of charts that the catalog knows; `names` has the component of a use by its `id`."""
-    for use in uses:
+    listed = list(uses)
+    remote = sorted({use.chart for use in listed if use.application is not None and use.repository and use.local is None})
+    if remote:
+        words = f"charts of repositories are not downloaded, so what their templates make is not checked: {', '.join(remote)}"
+        yield UncheckedPart(".", words)
+    for use in listed:
         component = names.get(id(use))
         schema = chart_schema(component) if component else None
         if use.local is not None:

@@ -17,7 +17,7 @@ from workflows.gitops_check import (
 )
 from workflows.gitops_check.application_objects import ChartUse, DeliveredApplication, applications, chart_uses
 from workflows.gitops_check.chart_identity import identify
-from workflows.gitops_check.delivery_tree import DeliveryTree, Manifest, rendered_manifests, sort_files
+from workflows.gitops_check.delivery_tree import DeliveredObject, DeliveryTree, rendered_manifests, sort_files
 from workflows.gitops_check.gitops_findings import GitopsFinding, UncheckedPart, finding
 from workflows.gitops_check.sync_impact import Restart, TreeState
 from workflows.gitops_check.yaml_stream import BadStream
@@ -25,7 +25,7 @@ from workflows.gitops_check.yaml_stream import BadStream
 
 @dataclass(frozen=True, slots=True)
 class RenderedChart:
-    """What `helm template` made of a chart's folder: its text, or why it failed, or why it was not started."""
+    """Result of `helm template` for a folder: its text, or why it failed, or why it, or a part of it, was not rendered."""
 
     folder: str
     text: str = ""
@@ -70,10 +70,10 @@ class SortedState:
     delivered: list[DeliveredApplication]
     uses: list[ChartUse]
     names: Mapping[int, str]
-    rendered: Mapping[str, list[Manifest]]
+    rendered: Mapping[str, list[DeliveredObject]]
 
     @property
-    def manifests(self) -> list[Manifest]:
+    def manifests(self) -> list[DeliveredObject]:
         """Return all whole objects: of files, and of rendered charts."""
         return [*self.tree.all_manifests(), *(entry for made in self.rendered.values() for entry in made)]
 
@@ -85,15 +85,16 @@ class SortedState:
 
 def sort_state(files: Mapping[str, str], rendered: Iterable[RenderedChart], components: Mapping[str, Component]) -> SortedState:
     """Return the sorted state of these files, with findings and unchecked parts of reading and rendering in its tree."""
-    tree, made = sort_files(files), dict[str, list[Manifest]]()
+    tree, made = sort_files(files), dict[str, list[DeliveredObject]]()
     for chart in rendered:
         path = f"{chart.folder}/Chart.yaml".lstrip("/")
         if chart.failure:
             words = f"helm template fails: {chart.failure}"
             tree.findings.append(finding("render-failed", (path, 0), words, "run helm template on the chart, and correct it"))
-        elif chart.not_rendered:
+            continue
+        if chart.not_rendered:
             tree.unchecked.append(UncheckedPart(path, chart.not_rendered))
-        else:
+        if chart.text:
             try:
                 made[chart.folder] = rendered_manifests(chart.folder or ".", chart.folder or ".", chart.text)
             except BadStream as problem:

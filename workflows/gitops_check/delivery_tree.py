@@ -17,7 +17,7 @@ _KUSTOMIZE_GROUP = "kustomize.config.k8s.io/"
 
 
 @dataclass(frozen=True, slots=True)
-class Manifest:
+class DeliveredObject:
     """A Kubernetes object of the tree: its file, its document, and the part of the document that is the object.
 
     `base` leads to the object within its document, which is longer for items of a List. `origin` names the chart that it was
@@ -106,15 +106,15 @@ class DeliveryTree:
     """The sorted files of a repository. `other` are documents that are no objects: values, and data of generators."""
 
     files: Mapping[str, str]
-    manifests: list[Manifest] = field(default_factory=list)
+    manifests: list[DeliveredObject] = field(default_factory=list)
     charts: dict[str, LocalChart] = field(default_factory=dict)
-    kustomizations: dict[str, Manifest] = field(default_factory=dict)
+    kustomizations: dict[str, DeliveredObject] = field(default_factory=dict)
     other: list[ValuesFile] = field(default_factory=list)
     findings: list[GitopsFinding] = field(default_factory=list)
     unchecked: list[UncheckedPart] = field(default_factory=list)
     folders: frozenset[str] = frozenset()
 
-    def all_manifests(self) -> Iterator[Manifest]:
+    def all_manifests(self) -> Iterator[DeliveredObject]:
         """Yield every whole object: no patches."""
         return (manifest for manifest in self.manifests if not manifest.is_patch)
 
@@ -216,17 +216,17 @@ def _read_objects(tree: DeliveryTree, path: str, text: str) -> None:
 def _take(tree: DeliveryTree, path: str, document: StreamDocument, data: Any, base: yaml_stream.Path) -> None:
     if not isinstance(data, dict) or not isinstance(data.get("kind"), str) or "apiVersion" not in data:
         if not base and _is_kustomization(path, data):
-            tree.kustomizations[posixpath.dirname(path)] = Manifest(path, document, data)
+            tree.kustomizations[posixpath.dirname(path)] = DeliveredObject(path, document, data)
         elif not base:
             tree.other.append(ValuesFile(path, document))
         return
     if _is_kustomization(path, data):
-        tree.kustomizations[posixpath.dirname(path)] = Manifest(path, document, data)
+        tree.kustomizations[posixpath.dirname(path)] = DeliveredObject(path, document, data)
     elif data["kind"] == "List" and isinstance(data.get("items"), list):
         for number, item in enumerate(data["items"]):
             _take(tree, path, document, item, (*base, "items", number))
     else:
-        tree.manifests.append(Manifest(path, document, data, base))
+        tree.manifests.append(DeliveredObject(path, document, data, base))
 
 
 def _is_kustomization(path: str, data: Any) -> bool:
@@ -260,16 +260,16 @@ def _mark_patches(tree: DeliveryTree) -> None:
         entries += sequence(kustomization.data.get("patchesStrategicMerge"))
         patches |= {posixpath.normpath(posixpath.join(folder, entry)) for entry in entries if isinstance(entry, str)}
     tree.manifests = [
-        Manifest(entry.path, entry.document, entry.data, entry.base, entry.origin, is_patch=True)
+        DeliveredObject(entry.path, entry.document, entry.data, entry.base, entry.origin, is_patch=True)
         if entry.path in patches
         else entry
         for entry in tree.manifests
     ]
 
 
-def rendered_manifests(path: str, origin: str, text: str) -> list[Manifest]:
+def rendered_manifests(path: str, origin: str, text: str) -> list[DeliveredObject]:
     """Return the objects of a rendered chart; `path` is the chart's folder. Raises BadStream."""
     made = DeliveryTree({})
     for document in yaml_stream.documents(text):
         _take(made, path, document, document.data, ())
-    return [Manifest(path, entry.document, entry.data, entry.base, origin) for entry in made.manifests]
+    return [DeliveredObject(path, entry.document, entry.data, entry.base, origin) for entry in made.manifests]

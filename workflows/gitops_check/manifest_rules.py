@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from workflows.catalog.chart_schemas import delivered_kind_schemas
-from workflows.gitops_check.delivery_tree import DeliveryTree, Manifest, mapping, sequence
+from workflows.gitops_check.delivery_tree import DeliveredObject, DeliveryTree, mapping, sequence
 from workflows.gitops_check.gitops_findings import GitopsFinding, UncheckedPart, finding
 from workflows.gitops_check.ownership_rules import OwnedObject
 from workflows.gitops_check.yaml_stream import Path, StreamDocument
@@ -115,7 +115,7 @@ def _leaves(data: Any) -> Iterator[tuple[Path, Any]]:
             yield place, item
 
 
-def _secret(manifest: Manifest) -> Iterator[GitopsFinding]:
+def _secret(manifest: DeliveredObject) -> Iterator[GitopsFinding]:
     if manifest.kind != "Secret" or manifest.group or "sops" in manifest.data:
         return
     for key in ("data", "stringData"):
@@ -130,7 +130,7 @@ def _secret(manifest: Manifest) -> Iterator[GitopsFinding]:
 # ---- pods -----------------------------------------------------------------------------------------------------------------------
 
 
-def pod_spec(manifest: Manifest) -> tuple[Path, Mapping[str, Any]]:
+def pod_spec(manifest: DeliveredObject) -> tuple[Path, Mapping[str, Any]]:
     """Return the path and the pod spec of a workload; an empty path if the object has none."""
     path = _POD_PATHS.get(manifest.kind, ())
     here: Any = manifest.data
@@ -139,7 +139,7 @@ def pod_spec(manifest: Manifest) -> tuple[Path, Mapping[str, Any]]:
     return (path, here) if path and isinstance(here, Mapping) else ((), {})
 
 
-def image_findings(manifests: Iterable[Manifest]) -> Iterator[GitopsFinding]:
+def image_findings(manifests: Iterable[DeliveredObject]) -> Iterator[GitopsFinding]:
     """Yield a finding for each image of a pod without a tag, with `latest`, and without a digest."""
     for manifest in manifests:
         path, spec = pod_spec(manifest)
@@ -201,7 +201,7 @@ def job_findings(owned: Iterable[OwnedObject]) -> Iterator[GitopsFinding]:
 _APPLICATION, _APPLICATION_SET = "argoproj.io/v1alpha1/Application", "argoproj.io/v1alpha1/ApplicationSet"
 
 
-def schema_findings(manifests: Iterable[Manifest]) -> Iterator[GitopsFinding | UncheckedPart]:
+def schema_findings(manifests: Iterable[DeliveredObject]) -> Iterator[GitopsFinding | UncheckedPart]:
     """Yield findings about fields of custom resources whose CRDs the catalog has; kinds without one are unchecked."""
     kinds = {kind: entry["spec"] for kind, entry in delivered_kind_schemas().items()}
     unknown: dict[str, str] = {}
@@ -217,7 +217,7 @@ def schema_findings(manifests: Iterable[Manifest]) -> Iterator[GitopsFinding | U
     yield from (UncheckedPart(path, f"no schema of {kind} is known: its fields are not compared") for kind, path in unknown.items())
 
 
-def _fields(manifest: Manifest, value: Any, shape: Any, at: str) -> Iterator[GitopsFinding]:
+def _fields(manifest: DeliveredObject, value: Any, shape: Any, at: str) -> Iterator[GitopsFinding]:
     name = f"{manifest.kind} {manifest.name}"
     for flaw in ShapeComparison().flaws(value, shape, at):
         path = tuple(int(part) if part.isdigit() else part for part in re.split(r"\.|\[|\]\.?", flaw.path) if part)

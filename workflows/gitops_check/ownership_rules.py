@@ -12,7 +12,7 @@ from workflows.gitops_check.application_objects import (
     is_templated,
     objects_at,
 )
-from workflows.gitops_check.delivery_tree import DeliveryTree, Manifest, mapping
+from workflows.gitops_check.delivery_tree import DeliveredObject, DeliveryTree, mapping
 from workflows.gitops_check.gitops_findings import GitopsFinding, UncheckedPart, finding
 from workflows.spec.errors import Severity
 
@@ -36,7 +36,7 @@ class OwnedObject:
     """An object with the Application that applies it; the namespace is the destination's where the object names none."""
 
     application: DeliveredApplication
-    manifest: Manifest
+    manifest: DeliveredObject
 
     @property
     def namespace(self) -> str:
@@ -47,7 +47,7 @@ class OwnedObject:
 
 
 def owned_objects(
-    tree: DeliveryTree, delivered: Iterable[DeliveredApplication], rendered: Mapping[str, list[Manifest]]
+    tree: DeliveryTree, delivered: Iterable[DeliveredApplication], rendered: Mapping[str, list[DeliveredObject]]
 ) -> list[OwnedObject]:
     """Return every object that an Application of the tree applies from Git; `rendered` has the objects of charts by folder."""
     return [
@@ -92,9 +92,9 @@ def _release_name(use: ChartUse) -> str:
 # ---- scaling --------------------------------------------------------------------------------------------------------------------
 
 
-def scaling_findings(manifests: Iterable[Manifest], owned: Iterable[OwnedObject]) -> Iterator[GitopsFinding]:
+def scaling_findings(manifests: Iterable[DeliveredObject], owned: Iterable[OwnedObject]) -> Iterator[GitopsFinding]:
     """Yield a finding for each workload whose replicas Git states, an autoscaler changes, and selfHeal restores."""
-    scaled: dict[tuple[str, str], Manifest] = {}
+    scaled: dict[tuple[str, str], DeliveredObject] = {}
     for manifest in manifests:
         if manifest.kind in _SCALERS:
             target = mapping(manifest.spec.get("scaleTargetRef"))
@@ -153,7 +153,7 @@ def deletion_findings(delivered: Iterable[DeliveredApplication], owned: Iterable
             yield finding("cascade-deletes", application.manifest.where("metadata", "finalizers"), words, fix)
 
 
-def _is_kept(manifest: Manifest) -> bool:
+def _is_kept(manifest: DeliveredObject) -> bool:
     options = manifest.annotations.get(_SYNC_OPTIONS, "").replace(" ", "").split(",")
     return "Prune=false" in options or manifest.annotations.get("helm.sh/resource-policy") == "keep"
 

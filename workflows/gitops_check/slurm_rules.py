@@ -12,8 +12,8 @@ from typing import Any
 
 from workflows.catalog.model import Component
 from workflows.gitops_check.application_objects import ChartUse
-from workflows.gitops_check.delivery_tree import DeliveryTree, Manifest, mapping, sequence
-from workflows.gitops_check.gitops_findings import GitopsFinding, finding
+from workflows.gitops_check.delivery_tree import DeliveredObject, DeliveryTree, mapping, sequence
+from workflows.gitops_check.gitops_findings import GitopsFinding, UncheckedPart, finding
 from workflows.gitops_check.manifest_rules import pod_spec
 from workflows.spec.errors import Severity
 
@@ -31,12 +31,16 @@ NODE_SET_GROUPS = {"sunk_slurm": "sunk.coreweave.com", "slurm": "slinky.slurm.ne
 """Component → API group of the NodeSets that its chart makes."""
 
 
-def slurm_findings(uses: Iterable[ChartUse], names: Mapping[int, str]) -> Iterator[GitopsFinding]:
+def slurm_findings(uses: Iterable[ChartUse], names: Mapping[int, str]) -> Iterator[GitopsFinding | UncheckedPart]:
     """Yield findings about the values of SUNK's and Slinky's charts."""
     for use in uses:
         component = names.get(id(use), "")
         if component in _TOLERATING:
             yield from _version(use)
+            if use.missing:
+                words = f"{', '.join(use.missing)} of chart {use.chart} is not in this tree: what it sets is not known"
+                yield UncheckedPart(use.place[0], words)
+                continue
             yield from _tolerations(use, _TOLERATING[component])
         if component == "sunk_slurm":
             yield from _login(use)
@@ -127,7 +131,7 @@ def _database(use: ChartUse) -> Iterator[GitopsFinding]:
 # ---- objects of clusters with SUNK ----------------------------------------------------------------------------------------------
 
 
-def lock_findings(manifests: Iterable[Manifest]) -> Iterator[GitopsFinding]:
+def lock_findings(manifests: Iterable[DeliveredObject]) -> Iterator[GitopsFinding]:
     """Yield a finding for each workload of a tree with SUNK that the lock taint would evict."""
     for manifest in manifests:
         if manifest.kind not in ("DaemonSet", "Deployment"):

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from workflows.gitops_check.application_objects import ChartUse
-from workflows.gitops_check.delivery_tree import Manifest, mapping
+from workflows.gitops_check.delivery_tree import DeliveredObject, mapping
 from workflows.gitops_check.gitops_findings import UncheckedPart
 
 _WORKLOADS = ("Deployment", "StatefulSet", "DaemonSet", "NodeSet")
@@ -99,9 +99,9 @@ _GROUPS = {"sunk_slurm": ("compute", "nodes"), "slurm": ("nodesets",)}
 
 @dataclass(frozen=True, slots=True)
 class TreeState:
-    """What a comparison needs of one state of a tree: objects from Git, charts, and the component of each by `id`."""
+    """One state of a tree for a comparison: objects from Git, charts, and the component of each by `id`."""
 
-    manifests: tuple[Manifest, ...]
+    manifests: tuple[DeliveredObject, ...]
     uses: tuple[ChartUse, ...]
     names: Mapping[int, str]
 
@@ -114,7 +114,7 @@ def restarts(before: TreeState, after: TreeState) -> list[Restart]:
 # ---- pod templates --------------------------------------------------------------------------------------------------------------
 
 
-def _of_manifests(before: Iterable[Manifest], after: Iterable[Manifest]) -> Iterator[Restart]:
+def _of_manifests(before: Iterable[DeliveredObject], after: Iterable[DeliveredObject]) -> Iterator[Restart]:
     earlier = {_key(entry): entry for entry in before if entry.kind in _WORKLOADS}
     for manifest in after:
         previous = earlier.pop(_key(manifest), None)
@@ -126,11 +126,11 @@ def _of_manifests(before: Iterable[Manifest], after: Iterable[Manifest]) -> Iter
         yield Restart(manifest.path, pods, "the object is gone from Git", effect, _ends(effect))
 
 
-def _key(manifest: Manifest) -> tuple[str, ...]:
+def _key(manifest: DeliveredObject) -> tuple[str, ...]:
     return manifest.group, manifest.kind, str(manifest.metadata.get("namespace") or ""), manifest.name
 
 
-def _changed(before: Manifest, after: Manifest) -> Iterator[Restart]:
+def _changed(before: DeliveredObject, after: DeliveredObject) -> Iterator[Restart]:
     if after.kind == "NodeSet":
         was, will = before.spec.get("replicas"), after.spec.get("replicas")
         if isinstance(was, int) and isinstance(will, int) and will < was:
@@ -144,7 +144,7 @@ def _changed(before: Manifest, after: Manifest) -> Iterator[Restart]:
         yield Restart(after.path, f"{after.kind} {after.name}", why, effect, _ends(effect))
 
 
-def _template(manifest: Manifest) -> Any:
+def _template(manifest: DeliveredObject) -> Any:
     """Return all that makes the pods: the template, or for Slinky's NodeSet the spec apart from what only counts pods."""
     if manifest.kind == "NodeSet" and "template" not in manifest.spec:
         return {
@@ -155,7 +155,7 @@ def _template(manifest: Manifest) -> Any:
     return manifest.spec.get("template")
 
 
-def _of_workload(manifest: Manifest) -> str:
+def _of_workload(manifest: DeliveredObject) -> str:
     name = f"{manifest.name} {mapping(manifest.metadata.get('labels')).get('app.kubernetes.io/component', '')}".lower()
     if manifest.kind == "NodeSet" or "slurmd" in name.split():
         return RUNNING

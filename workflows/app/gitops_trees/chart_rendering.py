@@ -9,14 +9,15 @@ from pathlib import Path
 from steps import timeouts
 from steps.clients import program_streams
 from steps.errors import StepError
+from workflows.catalog.yaml_text import values_text
 from workflows.gitops_check.application_objects import ApplicationSource, applications, values_file
 from workflows.gitops_check.delivery_check import RenderedChart
-from workflows.gitops_check.delivery_tree import DeliveryTree, LocalChart, sequence, sort_files
+from workflows.gitops_check.delivery_tree import DeliveryTree, LocalChart, mapping, sequence, sort_files
 
 MOST_CHARTS = 100
 """Limit of charts that are rendered: one takes 0.1 to 1 s."""
 _LARGEST_OUTPUT = 16 << 20
-_LIMITS = ("prlimit", f"--cpu={timeouts.CHART_RENDERING:.0f}", f"--data={4 << 30}", "--nofile=256", "--core=0")
+_LIMITS = ("prlimit", f"--cpu={timeouts.CHART_RENDERING:.0f}", f"--data={2 << 30}", "--nofile=256", "--core=0")
 """Limits of helm: templates of a chart are programs, and may loop or take all memory."""
 _REMOTE_SCHEMA = re.compile(r'"\$ref"\s*:\s*"(?!#)')
 _NO_HELM = "helm is not installed here, so its templates are not rendered: what they make is not checked"
@@ -49,16 +50,20 @@ def _rendered(tree: DeliveryTree, chart: LocalChart, helm: str, number: int) -> 
             return RenderedChart(chart.folder, failure=_words(str(problem), work))
         except _TooLong:
             return RenderedChart(chart.folder, failure=f"it makes more than {_LARGEST_OUTPUT >> 20} MiB")
-    return RenderedChart(chart.folder, text=text)
+    absent = absent_dependencies(chart)
+    missing = f"{' and '.join(absent)} is not in charts/, and nothing is downloaded: what it makes is not checked" if absent else ""
+    return RenderedChart(chart.folder, text=text, not_rendered=missing)
+
+
+def absent_dependencies(chart: LocalChart) -> tuple[str, ...]:
+    """Return the dependencies that are not in a chart's folder `charts`: nothing is downloaded, so they are left out."""
+    vendored = {name.split("/")[1] for name in chart.files if name.startswith("charts/")}
+    names = [str(entry.get("name") or "") for _, entry in chart.dependencies]
+    return tuple(name for name in names if not any(file == name or file.startswith(f"{name}-") for file in vendored))
 
 
 def _reason_against(chart: LocalChart, tree: DeliveryTree) -> str:
-    """Return why a chart cannot be rendered without network; empty if it can."""
-    vendored = {name.split("/")[1] for name in chart.files if name.startswith("charts/")}
-    for _, entry in chart.dependencies:
-        name = str(entry.get("name") or "")
-        if not any(file == name or file.startswith(f"{name}-") for file in vendored):
-            return f"dependency {name} is not in charts/, and nothing is downloaded: run helm dependency build first"
+    """Return why a chart cannot be rendered; empty if it can."""
     # helm loads schemas that a schema refers to
     schema = tree.files.get(f"{chart.folder}/values.schema.json".lstrip("/"), "")
     if _REMOTE_SCHEMA.search(schema):
@@ -70,10 +75,14 @@ def _written(tree: DeliveryTree, chart: LocalChart, work: Path) -> list[str]:
     """Write a copy of a chart and of its Application's values; return the arguments of helm."""
     prefix = f"{chart.folder}/" if chart.folder else ""
     folder = work / "chart"
-    for name in chart.files:
+    for name in chart.files - {"Chart.lock"}:
         target = folder / name
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_text(tree.files[prefix + name], encoding="utf-8")
+    if absent := absent_dependencies(chart):
+        kept = [dict(entry) for _, entry in chart.dependencies if entry.get("name") not in absent]
+        described = {**mapping(chart.document.data), "dependencies": kept}
+        (folder / "Chart.yaml").write_text(values_text(described), encoding="utf-8")
     release, namespace, values = chart.name, "default", list[str]()
     for application in applications(tree):
         for source in application.sources:
