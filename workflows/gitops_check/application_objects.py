@@ -297,8 +297,9 @@ def _missing(tree: DeliveryTree, source: ApplicationSource) -> tuple[str, ...]:
 
 
 def _holds_nothing(tree: DeliveryTree, source: ApplicationSource, name: str) -> bool:
-    """Return True for a file that is there and has no values."""
-    return tree.file_of(_path_of(source, name)) is not None
+    """Return True for a file that is there and has nothing but comments."""
+    lines = tree.files.get(tree.file_of(values_path(source, name)) or "", "-").splitlines()
+    return all(line.lstrip().startswith(("#", "---")) or not line.strip() for line in lines)
 
 
 def _of_local(
@@ -387,9 +388,10 @@ def _parameters(source: ApplicationSource) -> dict[str, Any]:
 
 def values_file(tree: DeliveryTree, source: ApplicationSource, name: str) -> ValuesFile | None:
     """Return the file of the tree that an entry of valueFiles names: of another source by `$REF/`, else below the path."""
-    file = tree.file_of(_path_of(source, name))
+    file = tree.file_of(values_path(source, name))
     return tree.values_of(file) if file else None
 
 
-def _path_of(source: ApplicationSource, name: str) -> str:
+def values_path(source: ApplicationSource, name: str) -> str:
+    """Return the path in Git that an entry of valueFiles names."""
     return name.partition("/")[2] if name.startswith("$") else posixpath.join(source.text("path"), name)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import posixpath
 import re
 from collections.abc import Iterable, Iterator
 from fnmatch import fnmatchcase
@@ -12,7 +11,7 @@ from workflows.gitops_check.application_objects import (
     ApplicationSource,
     DeliveredApplication,
     is_templated,
-    values_file,
+    values_path,
 )
 from workflows.gitops_check.delivery_tree import DeliveredObject, DeliveryTree, mapping, sequence
 from workflows.gitops_check.gitops_findings import GitopsFinding, UncheckedPart, finding
@@ -95,7 +94,7 @@ def _presence(tree: DeliveryTree, application: DeliveredApplication, source: App
     ignores_missing = source.helm.get("ignoreMissingValueFiles") is True
     for number, name in enumerate(map(str, sequence(source.helm.get("valueFiles")))):
         is_elsewhere = name.startswith(("http://", "https://")) or is_templated(name) or (not path and not name.startswith("$"))
-        if not ignores_missing and not is_elsewhere and values_file(tree, source, name) is None and _is_here(tree, name, path):
+        if not ignores_missing and not is_elsewhere and tree.file_of(values_path(source, name)) is None:
             where = application.manifest.where(*source.at, "helm", "valueFiles", number)
             words = f"Application {application.name} reads a file of values that is not in this tree"
             yield finding("source-missing", where, words, "add the file, or correct its path from the chart's folder", value=name)
@@ -106,16 +105,6 @@ def _presence(tree: DeliveryTree, application: DeliveredApplication, source: App
         except BadStream as problem:
             where = application.manifest.where(*source.at, "helm", "values")
             yield finding("yaml-invalid", where, f"helm.values is not readable: {problem.problem}", "use valuesObject")
-
-
-def _is_here(tree: DeliveryTree, name: str, path: str) -> bool:
-    """Return True if a missing file should be in this tree: its file is not there under any leading path, and is not empty."""
-    file = tree.file_of(name.partition("/")[2] if name.startswith("$") else posixpath.join(path, name))
-    return file is None or bool(tree.files[file].strip() and not _only_comments(tree.files[file]))
-
-
-def _only_comments(text: str) -> bool:
-    return all(line.lstrip().startswith(("#", "---")) or not line.strip() for line in text.splitlines())
 
 
 def _applied_files(

@@ -28,16 +28,20 @@ REMOVED = "jobs on the nodes that are removed end"
 
 @dataclass(frozen=True, slots=True, order=True)
 class Restart:
-    """Pods that a sync replaces: whose they are, why, and what happens to jobs. `ends_jobs` if some running job may end."""
+    """Pods that a sync replaces or removes: whose they are, why, and what happens to jobs.
+
+    `ends_jobs` if some running job may end, `is_removal` if the pods do not come back.
+    """
 
     application: str
     pods: str
     why: str
     jobs: str
     ends_jobs: bool
+    is_removal: bool = False
 
     def __str__(self) -> str:
-        return f"{self.application}: {self.pods} restart ({self.why}); {self.jobs}"
+        return f"{self.application} {'removes' if self.is_removal else 'restarts'} {self.pods} ({self.why}); {self.jobs}"
 
 
 def _sunk_login(use: ChartUse) -> tuple[str, str]:
@@ -122,8 +126,8 @@ def _of_manifests(before: Iterable[DeliveredObject], after: Iterable[DeliveredOb
             yield from _changed(previous, manifest)
     for manifest in earlier.values():
         pods = f"{manifest.kind} {manifest.name}"
-        effect = _of_workload(manifest)
-        yield Restart(manifest.path, pods, "the object is gone from Git", effect, _ends(effect))
+        effect = REMOVED if manifest.kind == "NodeSet" else _of_workload(manifest)
+        yield Restart(manifest.path, pods, "the object is gone from Git", effect, _ends(effect), is_removal=True)
 
 
 def _key(manifest: DeliveredObject) -> tuple[str, ...]:
@@ -135,7 +139,7 @@ def _changed(before: DeliveredObject, after: DeliveredObject) -> Iterator[Restar
         was, will = before.spec.get("replicas"), after.spec.get("replicas")
         if isinstance(was, int) and isinstance(will, int) and will < was:
             yield Restart(
-                after.path, f"{was - will} of {was} pods of NodeSet {after.name} go", f"replicas {was} → {will}", REMOVED, True
+                after.path, f"{was - will} of {was} pods of NodeSet {after.name}", f"replicas {was} → {will}", REMOVED, True
             )
     differing = list(_differing(_template(before), _template(after), "spec.template"))
     if differing:
@@ -194,7 +198,8 @@ def _of_charts(before: TreeState, after: TreeState) -> Iterator[Restart]:
     for use in after.uses:
         component = after.names.get(id(use), "")
         previous = earlier.get(_use_key(use))
-        if previous is None or (component not in _PARTS and component not in _WHOLE):
+        is_whole = previous is not None and not previous.missing and not use.missing
+        if previous is None or not is_whole or (component not in _PARTS and component not in _WHOLE):
             continue
         if previous.version != use.version and component in _WHOLE:
             pods, effect = _WHOLE[component]
@@ -243,12 +248,12 @@ def _of_groups(before: ChartUse, after: ChartUse, path: tuple[str, ...]) -> Iter
         if old == new or not old:
             continue
         if not new:
-            yield Restart(_owner(after), f"NodeSet {name}", "the group is gone from the values", RUNNING, True)
+            yield Restart(_owner(after), f"NodeSet {name}", "the group is gone from the values", REMOVED, True, is_removal=True)
             continue
         count, wanted = old.get("replicas"), new.get("replicas")
         if isinstance(count, int) and isinstance(wanted, int) and wanted < count:
             why = f"replicas {count} → {wanted}"
-            yield Restart(_owner(after), f"{count - wanted} of {count} pods of NodeSet {name} go", why, REMOVED, True)
+            yield Restart(_owner(after), f"{count - wanted} of {count} pods of NodeSet {name}", why, REMOVED, True, is_removal=True)
         where = ".".join((*path, name))
         differing = [key for key in _differing(old, new, where) if not key.endswith((".replicas", ".updateStrategy"))]
         # partitions are lines of slurm.conf
@@ -257,7 +262,7 @@ def _of_groups(before: ChartUse, after: ChartUse, path: tuple[str, ...]) -> Iter
         elif differing:
             why = differing[0] if len(differing) == 1 else f"{differing[0]} and {len(differing) - 1} more"
             share = after.value("compute", "maxUnavailable")
-            pods = f"slurmd pods of NodeSet {name}" + (f", {share} at a time," if share else "")
+            pods = f"slurmd pods of NodeSet {name}" + (f", {share} at a time" if share else "")
             yield Restart(_owner(after), pods, why, RUNNING, True)
 
 
@@ -267,6 +272,10 @@ def unjudged(before: TreeState, after: TreeState) -> Iterator[UncheckedPart]:
     for use in after.uses:
         previous = earlier.get(_use_key(use))
         component = after.names.get(id(use), "")
+        if previous is not None and (previous.missing or use.missing):
+            words = f"values of chart {use.chart} of {_owner(use)} are missing: what a sync restarts of it is not known"
+            yield UncheckedPart(use.place[0], words)
+            continue
         is_judged = component in _PARTS or component in _WHOLE or use.local is not None
         if previous is not None and not is_judged and (previous.version, previous.values) != (use.version, use.values):
             yield UncheckedPart(

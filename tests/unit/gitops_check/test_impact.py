@@ -37,8 +37,8 @@ def impact(before: dict[str, Any], after: dict[str, Any]) -> list[tuple[str, str
 @pytest.mark.parametrize(
     ("old", "new", "pods", "jobs", "ends"),
     [
-        ("gresGpu: h200:8", "gresGpu: h200:4", "slurmd pods of NodeSet gpu, 10% at a time,", "running jobs on its nodes end", True),
-        ("replicas: 16", "replicas: 12", "4 of 16 pods of NodeSet gpu go", "jobs on the nodes that are removed end", True),
+        ("gresGpu: h200:8", "gresGpu: h200:4", "slurmd pods of NodeSet gpu, 10% at a time", "running jobs on its nodes end", True),
+        ("replicas: 16", "replicas: 12", "4 of 16 pods of NodeSet gpu", "jobs on the nodes that are removed end", True),
         ("type: LoadBalancer", "type: NodePort", "login pods", "no job", False),
         ("controller:\n", "controller:\n  resources: {}\n", "slurmctld", "no job", False),
         ("clusterName: lab", "clusterName: lab2", "slurmctld and slurmdbd", "no job", False),
@@ -87,8 +87,9 @@ def test_changed_pod_templates_of_manifests() -> None:
     ends = "running jobs on its nodes end when their pods are replaced"
     assert impact(before, {**before, "files": files}) == [
         ("StatefulSet slurm-login", "no job", False),
-        ("1 of 4 pods of NodeSet gpu go", "jobs on the nodes that are removed end", True),
+        ("1 of 4 pods of NodeSet gpu", "jobs on the nodes that are removed end", True),
         ("NodeSet gpu", ends, True),
     ]
     assert impact(before, before) == []
-    assert impact(before, {"with": ["web"], "files": {"web/login.yaml": LOGIN}}) == [("NodeSet gpu", ends, True)]
+    removed = ("NodeSet gpu", "jobs on the nodes that are removed end", True)
+    assert impact(before, {"with": ["web"], "files": {"web/login.yaml": LOGIN}}) == [removed]

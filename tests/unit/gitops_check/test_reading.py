@@ -132,7 +132,7 @@ def test_a_sync_is_compared_with_a_commit(call: Any, tmp_path: Path) -> None:
     assert (code, restart["owner"], restart["ends_jobs"]) == (0, "slurm", True)
     assert "compute.nodes.gpu.features" in restart["why"]
     code, out, _ = call(folder, "--against", "HEAD")
-    assert "slurm: slurmd pods of NodeSet gpu, 10% at a time, restart (compute.nodes.gpu.features); running jobs" in out
+    assert "slurm restarts slurmd pods of NodeSet gpu, 10% at a time (compute.nodes.gpu.features); running jobs" in out
     assert not (tmp_path / "started").exists()
     assert "there is no revision v9" in call(folder, "--against", "v9")[2]
 

@@ -19,6 +19,8 @@ MOST_CHARTS = 100
 _LARGEST_OUTPUT = 16 << 20
 _LIMITS = ("prlimit", f"--cpu={timeouts.CHART_RENDERING:.0f}", f"--data={2 << 30}", "--nofile=256", "--core=0")
 """Limits of helm: templates of a chart are programs, and may loop or take all memory."""
+_OVER_LIMITS = re.compile(r"ended with (-9|-24|2|124|137|152):")
+"""Ends of helm by a signal, by `timeout`, or by Go without memory: limits of this machine, no fault of the chart."""
 _REMOTE_SCHEMA = re.compile(r'"\$ref"\s*:\s*"(?!#)')
 _NO_HELM = "helm is not installed here, so its templates are not rendered: what they make is not checked"
 
@@ -47,9 +49,14 @@ def _rendered(tree: DeliveryTree, chart: LocalChart, helm: str, number: int) -> 
         try:
             text = _run(helm, arguments, work)
         except StepError as problem:
+            if _OVER_LIMITS.search(str(problem)):
+                limits = f"{timeouts.CHART_RENDERING:.0f} s or 2 GiB"
+                reason = f"helm needs more than {limits} for it, so what its templates make is not checked"
+                return RenderedChart(chart.folder, not_rendered=reason)
             return RenderedChart(chart.folder, failure=_words(str(problem), work))
         except _TooLong:
-            return RenderedChart(chart.folder, failure=f"it makes more than {_LARGEST_OUTPUT >> 20} MiB")
+            reason = f"it makes more than {_LARGEST_OUTPUT >> 20} MiB, which is not checked"
+            return RenderedChart(chart.folder, not_rendered=reason)
     absent = absent_dependencies(chart)
     missing = f"{' and '.join(absent)} is not in charts/, and nothing is downloaded: what it makes is not checked" if absent else ""
     return RenderedChart(chart.folder, text=text, not_rendered=missing)
