@@ -147,18 +147,17 @@ def objects_at(
     if folder is None or source.text("chart"):
         return []
     if folder in tree.charts:
-        prefix = f"{folder}/" if folder else ""
-        plain = [entry for entry in tree.all_manifests() if entry.path.startswith(prefix)]
-        return rendered.get(folder) or plain
+        return rendered.get(folder) or [entry for path in tree.below(folder) for entry in tree.by_path.get(path, ())]
     if folder in tree.kustomizations:
-        return list(_of_kustomization(tree, folder, set()))
+        return list(_of_kustomization(tree, folder))
     directory = mapping(source.data.get("directory"))
-    return [entry for entry in tree.all_manifests() if _is_read(entry.path, folder, directory)]
+    paths = (path for path in tree.below(folder) if _is_read(path, folder, directory))
+    return [entry for path in paths for entry in tree.by_path.get(path, ())]
 
 
 def _is_read(path: str, folder: str, directory: Mapping[str, Any]) -> bool:
-    inner = posixpath.relpath(path, folder) if folder else path
-    if inner.startswith("../") or ("/" in inner and directory.get("recurse") is not True):
+    inner = path.removeprefix(f"{folder}/") if folder else path
+    if "/" in inner and directory.get("recurse") is not True:
         return False
     include, exclude = str(directory.get("include") or "*"), str(directory.get("exclude") or "")
     return any(fnmatchcase(inner, part) for part in _braces(include)) and not any(fnmatchcase(inner, p) for p in _braces(exclude))
@@ -169,17 +168,18 @@ def _braces(pattern: str) -> list[str]:
     return pattern[1:-1].split(",") if pattern.startswith("{") and pattern.endswith("}") else [pattern]
 
 
-def _of_kustomization(tree: DeliveryTree, folder: str, seen: set[str]) -> Iterator[DeliveredObject]:
-    if folder in seen:
-        return
-    seen.add(folder)
-    kustomization = tree.kustomizations[folder].data
-    for entry in (*sequence(kustomization.get("resources")), *sequence(kustomization.get("components"))):
-        path = posixpath.normpath(posixpath.join(folder, str(entry)))
-        if path in tree.files:
-            yield from (manifest for manifest in tree.all_manifests() if manifest.path == path)
-        elif path in tree.kustomizations:
-            yield from _of_kustomization(tree, path, seen)
+def _of_kustomization(tree: DeliveryTree, first: str) -> Iterator[DeliveredObject]:
+    """Yield the objects of a kustomization and of those that it names, each once."""
+    seen, folders = {first}, [first]
+    while folders:
+        folder = folders.pop()
+        kustomization = tree.kustomizations[folder].data
+        for entry in (*sequence(kustomization.get("resources")), *sequence(kustomization.get("components"))):
+            path = posixpath.normpath(posixpath.join(folder, str(entry)))
+            if path not in seen:
+                seen.add(path)
+                yield from tree.by_path.get(path, ())
+                folders += [path] if path in tree.kustomizations else []
 
 
 # ---- charts that are installed --------------------------------------------------------------------------------------------------

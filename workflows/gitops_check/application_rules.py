@@ -113,7 +113,7 @@ def _applied_files(
     if folder in tree.charts or folder in tree.kustomizations or source.data.get("plugin"):
         return
     prefix = f"{folder}/" if folder else ""
-    below = [manifest.path[len(prefix) :] for manifest in tree.all_manifests() if manifest.path.startswith(prefix)]
+    below = [path.removeprefix(prefix) for path in tree.below(folder) if path in tree.by_path]
     where = application.manifest.where(*source.at, "path")
     if not below:
         words = f"Application {application.name} applies a folder without manifests"

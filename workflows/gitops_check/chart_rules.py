@@ -5,8 +5,8 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from fnmatch import translate
 from functools import cache
+from itertools import islice
 
 from workflows.catalog.chart_schemas import chart_schema
 from workflows.gitops_check.application_objects import ChartUse
@@ -18,8 +18,8 @@ from workflows.spec.errors import Severity
 
 _GLOB = re.compile(r"\.Files\.(Glob|Get|Lines|AsConfig|AsSecrets)\s+[\"`]([^\"`\n]{1,200})[\"`]")
 _READ_VALUE = re.compile(r"\.Values\.([A-Za-z_][A-Za-z0-9_-]*)|index\s+\$?\.Values\s+\"([^\"]+)\"")
-_READS_ALL = re.compile(r"\.Values\s*(\||\)|\}|$)|(range|with|toYaml)[^}]*\.Values\s*[|})]")
-_MAP_NAME = re.compile(r"^\s*name:\s*[\"']?\{\{-?\s*\.Release\.Name\s*-?\}\}-([\w.-]+)", re.MULTILINE)
+_READS_ALL = re.compile(r"\.Values\s{0,20}(\||\)|\}|$)")
+_MAP_NAME = re.compile(r"^[ \t]*name:\s*[\"']?\{\{-?\s*\.Release\.Name\s*-?\}\}-([\w.-]+)", re.MULTILINE)
 _WORDS = {
     "bool": "true or false without quotes",
     "number": "a number",
@@ -75,22 +75,50 @@ def _outside_key(chart: LocalChart) -> Iterator[GitopsFinding]:
                 yield finding("values-outside-key", (file.path, file.document.line(key)), words, fix, value=key)
 
 
+_MOST_STARS = 8
+"""Wildcards of a pattern that is compared: more would take long, and no chart has them."""
+_PARTS_OF_GLOB = re.compile(r"\*\*|\*|\?|\[[^\]]+\]|\{[^{}]*\}|.", re.DOTALL)
+
+
 @cache
-def _pattern(glob: str) -> re.Pattern[str]:
-    """Return the expression of Helm's glob, in which `*` does not cross a slash and `**` does."""
-    parts = [translate(part).removeprefix("(?s:").removesuffix(r")\Z").removesuffix(r")\z") for part in glob.split("**")]
-    return re.compile(".*".join(part.replace(".*", "[^/]*") for part in parts))
+def _pattern(glob: str) -> re.Pattern[str] | None:
+    """Return the expression of Helm's glob, in which `*` does not cross a slash and `**` does; None for one that is too costly."""
+    if glob.count("*") + glob.count("{") > _MOST_STARS:
+        return None
+    return re.compile("".join(map(_expression, _PARTS_OF_GLOB.findall(glob))))
+
+
+def _expression(part: str) -> str:
+    wildcards = {"**": ".*", "*": "[^/]*", "?": "[^/]"}
+    if part in wildcards:
+        return wildcards[part]
+    if part[0] == "{" and part[-1] == "}":
+        return f"({'|'.join(re.escape(word) for word in part[1:-1].split(','))})"
+    if part[0] == "[" and len(part) > 2:
+        negated = part[1] in "!^"
+        letters = re.sub(r"([\\\[\]^&|~])", r"\\\1", part[2:-1] if negated else part[1:-1])
+        return f"[{'^' if negated else ''}{letters}]" if letters and not re.search(r"(.)-(.)", letters) else "[^/]"
+    return re.escape(part)
+
+
+def _matches(function: str, wanted: str, files: frozenset[str]) -> bool:
+    if function != "Glob":
+        return wanted.removeprefix("./") in files
+    pattern = _pattern(wanted)
+    return pattern is None or any(pattern.fullmatch(file) for file in files)
+
+
+_MOST_GLOBS = 200
+"""Calls of .Files in one template that are compared."""
 
 
 def _globs(chart: LocalChart) -> Iterator[GitopsFinding]:
-    readable = {name for name in chart.files if not name.startswith(("templates/", "charts/", "crds/"))}
-    readable -= {"Chart.yaml", "values.yaml", "values.schema.json", "Chart.lock"}
+    own = {"Chart.yaml", "values.yaml", "values.schema.json", "Chart.lock"}
+    readable = frozenset(file for file in chart.files - own if not file.startswith(("templates/", "charts/", "crds/")))
     for name, text in chart.templates.items():
-        for match in _GLOB.finditer(text):
+        for match in islice(_GLOB.finditer(text), _MOST_GLOBS):
             function, wanted = match.groups()
-            plain = wanted.removeprefix("./")
-            is_there = any(_pattern(wanted).fullmatch(file) for file in readable) if "Glob" in function else plain in readable
-            if not is_there:
+            if not _matches(function, wanted, readable):
                 line = text.count("\n", 0, match.start()) + 1
                 words = f".Files.{function} matches no file of chart {chart.name}, and Helm renders nothing for it without an error"
                 near = sorted({posixpath.dirname(file) for file in readable if "/" in file})[:3]

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import posixpath
+from bisect import bisect_left
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from workflows.gitops_check import yaml_stream
@@ -13,6 +15,8 @@ from workflows.gitops_check.yaml_stream import StreamDocument
 
 _YAML = (".yaml", ".yml")
 _KUSTOMIZATIONS = ("kustomization.yaml", "kustomization.yml", "Kustomization")
+_MOST_PARTS = 64
+"""Limit of folders in a path."""
 _KUSTOMIZE_GROUP = "kustomize.config.k8s.io/"
 
 
@@ -101,7 +105,7 @@ class LocalChart:
         return [(number, mapping(entry)) for number, entry in enumerate(sequence(mapping(self.document.data).get("dependencies")))]
 
 
-@dataclass(slots=True)
+@dataclass
 class DeliveryTree:
     """The sorted files of a repository. `other` are documents that are no objects: values, and data of generators."""
 
@@ -113,6 +117,25 @@ class DeliveryTree:
     findings: list[GitopsFinding] = field(default_factory=list)
     unchecked: list[UncheckedPart] = field(default_factory=list)
     folders: frozenset[str] = frozenset()
+    values: dict[str, ValuesFile] = field(default_factory=dict)
+
+    @cached_property
+    def by_path(self) -> Mapping[str, list[DeliveredObject]]:
+        """Return the whole objects of each file."""
+        paths: dict[str, list[DeliveredObject]] = {}
+        for manifest in self.all_manifests():
+            paths.setdefault(manifest.path, []).append(manifest)
+        return paths
+
+    @cached_property
+    def paths(self) -> list[str]:
+        """Return the paths of all files, sorted."""
+        return sorted(self.files)
+
+    def below(self, folder: str) -> list[str]:
+        """Return the paths of all files below a folder, sorted."""
+        prefix = f"{folder}/" if folder else ""
+        return self.paths[bisect_left(self.paths, prefix) : bisect_left(self.paths, prefix[:-1] + "0")] if prefix else self.paths
 
     def all_manifests(self) -> Iterator[DeliveredObject]:
         """Yield every whole object: no patches."""
@@ -124,7 +147,7 @@ class DeliveryTree:
         The tree may be a folder of its repository, so leading parts of the path may be missing here.
         """
         parts = [part for part in posixpath.normpath(path or ".").split("/") if part not in ("", ".")]
-        if ".." in parts:
+        if ".." in parts or len(parts) > _MOST_PARTS:
             return None
         candidates = ["/".join(parts[start:]) for start in range(max(len(parts), 1))]
         return next((name for name in candidates if name in self.folders), None)
@@ -132,6 +155,8 @@ class DeliveryTree:
     def file_of(self, path: str) -> str | None:
         """Return the file of this tree that a path of a repository names; None if there is none (see `folder_of`)."""
         parts = [part for part in posixpath.normpath(path).split("/") if part not in ("", ".")]
+        if len(parts) > _MOST_PARTS:
+            return None
         return next((name for start in range(len(parts)) if (name := "/".join(parts[start:])) in self.files), None)
 
     def values_of(self, path: str) -> ValuesFile | None:
@@ -140,7 +165,7 @@ class DeliveryTree:
         chart = self.charts.get(folder)
         if chart is not None and name in chart.values:
             return chart.values[name]
-        return next((entry for entry in self.other if entry.path == path), None)
+        return self.values.get(path)
 
 
 def mapping(value: Any) -> Mapping[str, Any]:
@@ -157,11 +182,13 @@ def sort_files(files: Mapping[str, str]) -> DeliveryTree:
     """Return the sorted tree of these files: path from the root, with slashes → text."""
     folders = {""} | {"/".join(path.split("/")[:depth]) for path in files for depth in range(1, path.count("/") + 1)}
     tree = DeliveryTree(files, folders=frozenset(folders))
-    roots = sorted(posixpath.dirname(path) for path in files if posixpath.basename(path) == "Chart.yaml")
-    own = [root for root in roots if not any(_is_vendored(root, other) for other in roots)]
-    for root in own:
+    roots = {posixpath.dirname(path) for path in files if posixpath.basename(path) == "Chart.yaml"}
+    own = {root for root in roots if not _is_vendored(root, roots)}
+    for root in sorted(own):
         _read_chart(tree, root)
     for path, text in sorted(files.items()):
+        if _is_vendored(posixpath.dirname(path), roots):
+            continue
         inner = _root_of(path, own)
         if inner is None:
             _read_file(tree, path, text)
@@ -171,14 +198,16 @@ def sort_files(files: Mapping[str, str]) -> DeliveryTree:
     return tree
 
 
-def _is_vendored(root: str, other: str) -> bool:
-    return root != other and root.startswith(f"{other}/charts/" if other else "charts/")
+def _is_vendored(folder: str, roots: set[str]) -> bool:
+    """Return True for a folder within `charts/` of a chart: a dependency that somebody else wrote."""
+    parts = folder.split("/")
+    return any(part == "charts" and "/".join(parts[:depth]) in roots for depth, part in enumerate(parts))
 
 
-def _root_of(path: str, roots: list[str]) -> str | None:
+def _root_of(path: str, roots: set[str]) -> str | None:
     """Return the innermost chart whose file this is."""
-    holding = [root for root in roots if not root or path.startswith(f"{root}/")]
-    return max(holding, key=len, default=None)
+    parts = path.split("/")
+    return next((name for depth in range(len(parts) - 1, -1, -1) if (name := "/".join(parts[:depth])) in roots), None)
 
 
 def _read_chart(tree: DeliveryTree, root: str) -> None:
@@ -187,7 +216,7 @@ def _read_chart(tree: DeliveryTree, root: str) -> None:
     if not read or not isinstance(read[0].data, dict):
         return
     prefix = f"{root}/" if root else ""
-    within = {name.removeprefix(prefix): text for name, text in tree.files.items() if name.startswith(prefix)}
+    within = {name.removeprefix(prefix): tree.files[name] for name in tree.below(root)}
     chart = LocalChart(root, read[0], {}, {}, frozenset(within))
     values, templates = dict(chart.values), dict(chart.templates)
     for name, text in sorted(within.items()):
@@ -219,6 +248,7 @@ def _take(tree: DeliveryTree, path: str, document: StreamDocument, data: Any, ba
             tree.kustomizations[posixpath.dirname(path)] = DeliveredObject(path, document, data)
         elif not base:
             tree.other.append(ValuesFile(path, document))
+            tree.values.setdefault(path, tree.other[-1])
         return
     if _is_kustomization(path, data):
         tree.kustomizations[posixpath.dirname(path)] = DeliveredObject(path, document, data)

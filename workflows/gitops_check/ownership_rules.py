@@ -114,17 +114,19 @@ def scaling_findings(manifests: Iterable[DeliveredObject], owned: Iterable[Owned
 
 def manual_scaling_findings(tree: DeliveryTree, uses: Iterable[ChartUse]) -> Iterator[GitopsFinding]:
     """Yield a finding for replicas that a comment leaves to a person, below an Application that restores them."""
-    seen: set[tuple[str, int]] = set()
+    scanned: set[str] = set()
     for use in uses:
         application = use.application
         if application is None or not application.heals or application.ignores("NodeSet", "replicas"):
             continue
         for layer in use.layers:
+            if layer.entry.path in scanned:
+                continue
+            scanned.add(layer.entry.path)
             for number, line in enumerate(tree.files.get(layer.entry.path, "").splitlines(), start=1):
                 key, _, comment = line.partition("#")
                 is_manual = "manual" in comment.lower() and "scale" in comment.lower()
-                if key.strip().startswith("replicas:") and is_manual and (layer.entry.path, number) not in seen:
-                    seen.add((layer.entry.path, number))
+                if key.strip().startswith("replicas:") and is_manual:
                     words = f"replicas are scaled by hand, and Application {application.name} (selfHeal) scales them back"
                     fix = "turn selfHeal off, or ignore .spec.replicas of NodeSet, with RespectIgnoreDifferences=true"
                     yield finding("self-heal-fights-scaling", (layer.entry.path, number), words, fix, value=key.strip())
@@ -224,8 +226,12 @@ def order_findings(
         for use, application in entries:
             for needed in components[id(use)][1].needs:
                 yield from _order(use, application, needed, by_id)
+    providers: dict[str, list[tuple[ChartUse, DeliveredApplication]]] = {}
+    for use, application in (pair for pairs in by_id.values() for pair in pairs):
+        for group in {crd.partition(".")[2] for crd in components[id(use)][1].crds}:
+            providers.setdefault(group, []).append((use, application))
     for entry in owned:
-        yield from _custom_resource(entry, by_id, components)
+        yield from _custom_resource(entry, providers.get(entry.manifest.group, ()))
 
 
 def _order(
@@ -249,28 +255,15 @@ def _parent_of(application: DeliveredApplication) -> str:
     return application.manifest.path.rpartition("/")[0]
 
 
-def _custom_resource(
-    entry: OwnedObject,
-    by_id: Mapping[str, list[tuple[ChartUse, DeliveredApplication]]],
-    components: Mapping[int, tuple[str, Component]],
-) -> Iterator[GitopsFinding]:
+def _custom_resource(entry: OwnedObject, providers: Iterable[tuple[ChartUse, DeliveredApplication]]) -> Iterator[GitopsFinding]:
     """Yield a finding for an object whose kind a chart of another Application brings, and not before it."""
-    group = entry.manifest.group
-    if not group or group == "argoproj.io":
-        return
-    for providers in by_id.values():
-        for use, provider in providers:
-            brings = any(crd.partition(".")[2] == group for crd in components[id(use)][1].crds)
-            same = provider is entry.application or entry.application.is_template
-            if (
-                brings
-                and not same
-                and _parent_of(provider) == _parent_of(entry.application)
-                and provider.wave >= entry.application.wave
-            ):
-                words = f"{entry.manifest.kind} {entry.manifest.name} is applied before its CRD, which chart {use.chart} brings"
-                fix = f"annotate {entry.application.name} with argocd.argoproj.io/sync-wave: '{provider.wave + 1}' or more"
-                yield finding("sync-order", entry.manifest.where("kind"), words, fix)
+    mine = entry.application
+    for use, provider in providers:
+        is_elsewhere = provider is mine or mine.is_template or provider.is_template
+        if not is_elsewhere and _parent_of(provider) == _parent_of(mine) and provider.wave >= mine.wave:
+            words = f"{entry.manifest.kind} {entry.manifest.name} is applied before its CRD, which chart {use.chart} brings"
+            fix = f"annotate {mine.name} with argocd.argoproj.io/sync-wave: '{provider.wave + 1}' or more"
+            yield finding("sync-order", entry.manifest.where("kind"), words, fix)
 
 
 # ---- settings of Argo CD --------------------------------------------------------------------------------------------------------

@@ -60,7 +60,9 @@ def documents(text: str) -> list[StreamDocument]:
             builder.take(event)
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
-        raise BadStream(str(getattr(error, "problem", None) or "unreadable text"), mark.line + 1 if mark else 0) from error
+        last = max(len(text.splitlines()), 1)  # the end of a text counts as a line of its own
+        problem = str(getattr(error, "problem", None) or "unreadable text")
+        raise BadStream(problem, min(mark.line + 1, last) if mark else 0) from error
     return builder.documents
 
 
@@ -71,6 +73,7 @@ class _Level:
     anchor: str | None
     first: int
     key: str | None = None
+    height: int = 0
 
 
 class _StreamBuilder:
@@ -87,7 +90,7 @@ class _StreamBuilder:
         self._stack: list[_Level] = []
         self._lines: dict[Path, int] = {}
         self._duplicates: list[tuple[Path, int]] = []
-        self._anchors: dict[str, tuple[Any, int]] = {}
+        self._anchors: dict[str, tuple[Any, int, int]] = {}
 
     def take(self, event: yaml.Event) -> None:
         """Take the next event. Raises BadStream."""
@@ -121,7 +124,7 @@ class _StreamBuilder:
             return
         value = event.value if event.style else _resolved(event.value)
         if event.anchor:
-            self._anchors[event.anchor] = value, 1
+            self._anchors[event.anchor] = value, 1, 0
         self._place(value, line)
 
     def _key(self, level: _Level, key: str, line: int) -> None:
@@ -148,8 +151,13 @@ class _StreamBuilder:
         level = self._stack.pop()
         if isinstance(level.container, dict):
             _merge(level.container)
+        self._raise(level.height + 1)
         if level.anchor:
-            self._anchors[level.anchor] = level.container, self._nodes - level.first + 1
+            self._anchors[level.anchor] = level.container, self._nodes - level.first + 1, level.height + 1
+
+    def _raise(self, height: int) -> None:
+        if self._stack:
+            self._stack[-1].height = max(self._stack[-1].height, height)
 
     def _alias(self, event: yaml.AliasEvent, line: int) -> None:
         if event.anchor not in self._anchors:
@@ -157,8 +165,12 @@ class _StreamBuilder:
         level = self._stack[-1] if self._stack else None
         if level is not None and isinstance(level.container, dict) and level.key is None:
             raise BadStream("a key must be text", line)
-        value, size = self._anchors[event.anchor]
+        value, size, height = self._anchors[event.anchor]
         self._count(size, line)
+        # aliases of aliases nest as deeply as brackets do
+        if len(self._stack) + height > DEEPEST:
+            raise BadStream(f"nested deeper than {DEEPEST} levels with its aliases expanded", line)
+        self._raise(height)
         self._place(value, line)
 
     def _place(self, value: Any, line: int) -> Path:
