@@ -5,7 +5,7 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from functools import cache
+from fnmatch import fnmatchcase
 from itertools import islice
 
 from workflows.catalog.chart_schemas import chart_schema
@@ -75,37 +75,33 @@ def _outside_key(chart: LocalChart) -> Iterator[GitopsFinding]:
                 yield finding("values-outside-key", (file.path, file.document.line(key)), words, fix, value=key)
 
 
-_MOST_STARS = 8
-"""Wildcards of a pattern that is compared: more would take long, and no chart has them."""
-_PARTS_OF_GLOB = re.compile(r"\*\*|\*|\?|\[[^\]]+\]|\{[^{}]*\}|.", re.DOTALL)
+_MOST_ALTERNATIVES = 32
+_BRACES = re.compile(r"\{([^{}]*)\}")
 
 
-@cache
-def _pattern(glob: str) -> re.Pattern[str] | None:
-    """Return the expression of Helm's glob, in which `*` does not cross a slash and `**` does; None for one that is too costly."""
-    if glob.count("*") + glob.count("{") > _MOST_STARS:
-        return None
-    return re.compile("".join(map(_expression, _PARTS_OF_GLOB.findall(glob))))
+def _is_match(path: str, glob: str) -> bool:
+    """Return True if a path fits Helm's glob, in which `*` does not cross a slash and `**` does.
+
+    `fnmatch` does not backtrack, so no pattern takes long. One with `**` is compared more loosely than Helm does.
+    """
+    if "**" in glob:
+        return fnmatchcase(path, glob)
+    parts, wanted = path.split("/"), glob.split("/")
+    return len(parts) == len(wanted) and all(map(fnmatchcase, parts, wanted))
 
 
-def _expression(part: str) -> str:
-    wildcards = {"**": ".*", "*": "[^/]*", "?": "[^/]"}
-    if part in wildcards:
-        return wildcards[part]
-    if part[0] == "{" and part[-1] == "}":
-        return f"({'|'.join(re.escape(word) for word in part[1:-1].split(','))})"
-    if part[0] == "[" and len(part) > 2:
-        negated = part[1] in "!^"
-        letters = re.sub(r"([\\\[\]^&|~])", r"\\\1", part[2:-1] if negated else part[1:-1])
-        return f"[{'^' if negated else ''}{letters}]" if letters and not re.search(r"(.)-(.)", letters) else "[^/]"
-    return re.escape(part)
+def _alternatives(glob: str) -> list[str]:
+    """Return the patterns that a pattern with braces stands for."""
+    globs = [glob]
+    while (match := _BRACES.search(globs[0])) and len(globs) <= _MOST_ALTERNATIVES:
+        globs = [text.replace(match[0], word, 1) for text in globs for word in match[1].split(",")]
+    return globs[:_MOST_ALTERNATIVES]
 
 
 def _matches(function: str, wanted: str, files: frozenset[str]) -> bool:
     if function != "Glob":
         return wanted.removeprefix("./") in files
-    pattern = _pattern(wanted)
-    return pattern is None or any(pattern.fullmatch(file) for file in files)
+    return any(_is_match(file, glob) for glob in _alternatives(wanted) for file in files)
 
 
 _MOST_GLOBS = 200
@@ -160,12 +156,12 @@ def _scalars(data: object) -> Iterator[str]:
 
 def value_findings(uses: Iterable[ChartUse], names: Mapping[int, str]) -> Iterator[GitopsFinding | UncheckedPart]:
     """Yield findings about values of charts that the catalog knows; `names` has the component of a use by its `id`."""
-    listed = list(uses)
-    remote = sorted({use.chart for use in listed if use.application is not None and use.repository and use.local is None})
+    every = list(uses)
+    remote = sorted({use.chart for use in every if use.application is not None and use.repository and use.local is None})
     if remote:
         words = f"charts of repositories are not downloaded, so what their templates make is not checked: {', '.join(remote)}"
         yield UncheckedPart(".", words)
-    for use in listed:
+    for use in every:
         component = names.get(id(use))
         schema = chart_schema(component) if component else None
         if use.local is not None:

@@ -3,6 +3,7 @@
 import copy
 import random
 import string
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -89,3 +90,24 @@ def test_many_findings_take_little_time() -> None:
     keys = "".join(f"  unknown{n}: CHANGEME\n" for n in range(5_000))
     files = dict(FRAGMENTS["chart"]) | {"tools/values.yaml": f"volcano:\n{keys}"}
     assert len(judged(files, dict(FRAGMENTS["chart"])).findings) >= 5_000
+
+
+def test_texts_that_are_made_to_take_long_do_not() -> None:
+    costly = '{{ .Files.Glob "*a*a*a*a*a*a*a*b" }}' + '.Files.Glob "a' * 10_000
+    more = {"x.yaml": "range " * 200_000, "y.yaml": "\n" * 1_000_000 + "kind: ConfigMap .Files.", "z.yaml": costly}
+    files = {**FRAGMENTS["chart"], **{f"tools/templates/{name}": text for name, text in more.items()}, f"tools/{'a' * 200}": "x"}
+    files["key.txt"] = "-----BEGIN " * 150_000
+    files["apps/far.yaml"] = FRAGMENTS["web"]["apps/web.yaml"].replace("path: web", f"path: {'a/' * 30_000}")
+    start = time.process_time()
+    result = judged(files, dict(FRAGMENTS["chart"]))
+    assert time.process_time() - start < 20
+    assert "glob-matches-nothing" in {entry.rule for entry in result.findings}
+
+
+def test_a_tree_of_many_applications_is_checked() -> None:
+    files: dict[str, str] = {}
+    for number in range(600):
+        text = FRAGMENTS["web"]["apps/web.yaml"].replace("name: web", f"name: w{number}").replace("path: web", f"path: w{number}")
+        files[f"apps/w{number}.yaml"] = text.replace("namespace: web", f"namespace: w{number}")
+        files[f"w{number}/deployment.yaml"] = FRAGMENTS["web"]["web/deployment.yaml"]
+    assert judged(files, {}).findings == ()
