@@ -29,6 +29,7 @@ _WORDS = {
 }
 _REMOTE = re.compile(r"^(https?://|git@|ssh://|github\.com/|[\w.-]+\.[a-z]{2,}/)")
 _MOST_LISTED = 8
+_SLURM_SCRIPT = re.compile(r"(^|/)(prolog|epilog)[^/]*/[^/]+$")
 _NAMED_BY_USERS = re.compile(r"\.(nodeSelector|labels|annotations|matchLabels|podLabels|podAnnotations)\.")
 """Maps whose keys are no keys of a chart."""
 
@@ -40,6 +41,7 @@ def chart_findings(tree: DeliveryTree) -> Iterator[GitopsFinding]:
         yield from _outside_key(chart)
         yield from _globs(chart)
         yield from _unwired(chart)
+        yield from _scripts(tree, chart)
 
 
 def _dependencies(chart: LocalChart) -> Iterator[GitopsFinding]:
@@ -137,6 +139,21 @@ def _unwired(chart: LocalChart) -> Iterator[GitopsFinding]:
                 words = f"ConfigMap RELEASE-{match[1]} is made of files, and no value names it, so nothing mounts it"
                 fix = "name it in the values, such as slurmConfig.slurmd.prologConfigMap"
                 yield finding("script-map-unwired", (posixpath.join(chart.folder, name), line), words, fix, value=match[1])
+
+
+def _scripts(tree: DeliveryTree, chart: LocalChart) -> Iterator[GitopsFinding]:
+    """Yield a finding for each prolog and epilog without a usable first line: Slurm drains every node on which one fails."""
+    for name in sorted(chart.files):
+        if not _SLURM_SCRIPT.search(name):
+            continue
+        path = posixpath.join(chart.folder, name)
+        first = tree.files[path].partition("\n")[0]
+        if first and (not first.startswith("#!") or first.endswith("\r")):
+            flaw = "its first line ends with a carriage return" if first.endswith("\r") else "it does not begin with #!"
+            words = f"the script cannot start ({flaw}), and Slurm drains each node whose prolog or epilog fails"
+            yield finding(
+                "script-not-runnable", (path, 1), words, "begin it with #!/bin/sh and end lines as Unix does", value=first
+            )
 
 
 def _scalars(data: object) -> Iterator[str]:

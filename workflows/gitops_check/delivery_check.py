@@ -150,6 +150,7 @@ def _results(state: SortedState, components: Mapping[str, Component]) -> Iterato
     yield from manifest_rules.image_findings(state.manifests)
     yield from manifest_rules.image_value_findings(tree)
     yield from manifest_rules.job_findings(owned)
+    yield from manifest_rules.gang_findings(state.manifests)
     yield from manifest_rules.schema_findings(state.manifests)
     yield from slurm_rules.slurm_findings(uses, names)
     yield from slurm_rules.need_findings(uses, names, components)

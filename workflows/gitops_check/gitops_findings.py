@@ -66,6 +66,8 @@ RULES: dict[str, CheckRule] = {
     "namespace-not-privileged": CheckRule("warning", _C.PERMISSION, "namespaces of slurmd without the privileged level"),
     # ---- runtime
     "image-floats": CheckRule("error", _C.RUNTIME, "images without tag or with latest"),
+    "script-not-runnable": CheckRule("error", _C.RUNTIME, "prologs and epilogs that cannot start, and so drain nodes"),
+    "gang-missing": CheckRule("warning", _C.RUNTIME, "jobs of several pods that may be placed in part"),
     "login-update-kills-sessions": CheckRule("error", _C.RUNTIME, "login pods that a sync replaces"),
     "lock-toleration-missing": CheckRule("error", _C.RUNTIME, "pods that SUNK's lock taint evicts"),
     "gres-form": CheckRule("error", _C.RUNTIME, "gresGpu that is not TYPE:COUNT"),

@@ -174,6 +174,29 @@ def image_value_findings(tree: DeliveryTree) -> Iterator[GitopsFinding]:
                 )
 
 
+_GANGS = {
+    "MPIJob": "mpiReplicaSpecs",
+    "PyTorchJob": "pytorchReplicaSpecs",
+    "JobSet": "replicatedJobs",
+    "LeaderWorkerSet": "replicas",
+}
+_QUEUES = ("kueue.x-k8s.io/queue-name", "scheduling.volcano.sh/queue-name", "kai.scheduler/queue", "runai/queue")
+
+
+def gang_findings(manifests: Iterable[DeliveredObject]) -> Iterator[GitopsFinding]:
+    """Yield a finding for each job of several pods that neither a queue nor a gang scheduler places as a whole."""
+    for manifest in manifests:
+        if manifest.kind not in _GANGS or _GANGS[manifest.kind] not in manifest.spec:
+            continue
+        labels = {**mapping(manifest.metadata.get("labels")), **manifest.annotations}
+        names_scheduler = any(place and place[-1] in ("schedulerName", "schedulingPolicy") for place, _ in _leaves(manifest.spec))
+        has_policy = "schedulingPolicy" in mapping(manifest.spec.get("runPolicy"))
+        if not names_scheduler and not has_policy and not any(queue in labels for queue in _QUEUES):
+            words = f"pods of {manifest.kind} {manifest.name} may be placed in part, and those placed hold their GPUs for ever"
+            fix = "name a queue of Kueue by its label, or set schedulerName to a gang scheduler (volcano, kai-scheduler)"
+            yield finding("gang-missing", manifest.where("kind"), words, fix)
+
+
 # ---- Jobs -----------------------------------------------------------------------------------------------------------------------
 
 

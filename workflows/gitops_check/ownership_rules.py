@@ -146,6 +146,7 @@ def deletion_findings(delivered: Iterable[DeliveredApplication], owned: Iterable
             yield finding("prune-deletes-claims", manifest.where("kind"), words, fix, value=manifest.name)
     parents = {entry.manifest.name: entry.application for entry in entries if entry.manifest.kind == "Application"}
     for application in delivered:
+        yield from _generated(application)
         parent = parents.get(application.name)
         if parent is not None and parent.prunes and application.cascades:
             words = (
@@ -153,6 +154,16 @@ def deletion_findings(delivered: Iterable[DeliveredApplication], owned: Iterable
             )
             fix = "remove the finalizer, or prune: true of the Application above"
             yield finding("cascade-deletes", application.manifest.where("metadata", "finalizers"), words, fix)
+
+
+def _generated(application: DeliveredApplication) -> Iterator[GitopsFinding]:
+    """Yield a finding for an ApplicationSet that deletes what its Applications installed, once a generator no longer names them."""
+    policy = mapping(application.manifest.spec.get("syncPolicy"))
+    creates_only = str(policy.get("applicationsSync") or "sync") in ("create-only", "create-update")
+    if application.is_template and not creates_only and policy.get("preserveResourcesOnDeletion") is not True:
+        words = f"ApplicationSet {application.manifest.name} deletes an Application and all its objects once its generator lacks it"
+        fix = "set syncPolicy.preserveResourcesOnDeletion: true, and applicationsSync: create-update"
+        yield finding("cascade-deletes", application.manifest.where("spec"), words, fix)
 
 
 def _is_kept(manifest: DeliveredObject) -> bool:
