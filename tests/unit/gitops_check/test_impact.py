@@ -1,4 +1,4 @@
-"""What a sync would restart: changed values and pod templates of two states. Takes 1 s of CPU."""
+"""Restarts by a sync: changed values and pod templates of two states. Takes 1 s of CPU."""
 
 from typing import Any
 
