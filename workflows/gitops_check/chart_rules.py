@@ -18,7 +18,8 @@ from workflows.spec.errors import Severity
 
 _GLOB = re.compile(r"\.Files\.(Glob|Get|Lines|AsConfig|AsSecrets)\s+[\"`]([^\"`\n]{1,200})[\"`]")
 _READ_VALUE = re.compile(r"\.Values\.([A-Za-z_][A-Za-z0-9_-]*)|index\s+\$?\.Values\s+\"([^\"]+)\"")
-_READS_ALL = re.compile(r"\.Values\s{0,20}(\||\)|\}|$)")
+_READS_ALL = re.compile(r"\.Values\s{0,20}(\||\)|\}|\"|$)")
+_INCLUDED, _DEFINED = (re.compile(rf"\b({word})\s{{1,9}}\"([^\"\n]{{1,200}})\"") for word in ("include|template", "define"))
 _MAP_NAME = re.compile(r"^[ \t]*name:\s*[\"']?\{\{-?\s*\.Release\.Name\s*-?\}\}-([\w.-]+)", re.MULTILINE)
 _WORDS = {
     "bool": "true or false without quotes",
@@ -63,7 +64,9 @@ def _outside_key(chart: LocalChart) -> Iterator[GitopsFinding]:
     """Yield a finding for each top-level key of values that neither a dependency nor a template of the chart reads."""
     keys = {str(entry.get("alias") or entry.get("name") or "") for _, entry in chart.dependencies}
     texts = "\n".join(chart.templates.values())
-    if not keys or _READS_ALL.search(texts):
+    foreign = {name for _, name in _INCLUDED.findall(texts)} - {name for _, name in _DEFINED.findall(texts)}
+    # templates of a library chart read the values of the chart that includes them
+    if not keys or foreign or _READS_ALL.search(texts):
         return
     read = {match for pair in _READ_VALUE.findall(texts) for match in pair if match}
     for entry in chart.dependencies:
