@@ -106,6 +106,9 @@ GIT: Final = 10.0
 ANNOUNCE: Final = 20.0
 """Limit for announcing an approval. A slower command or webhook is abandoned; the run waits for the approval anyway."""
 
+CHART_RENDERING: Final = 30.0
+"""Limit for rendering one chart of a user, in seconds of wall and of CPU: large ones take 1, and templates may loop for ever."""
+
 GIT_CONNECT: Final = 10.0
 """Limit for TCP and TLS to a Git server: milliseconds in the same network, seconds behind a proxy or on another continent."""
 

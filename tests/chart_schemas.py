@@ -55,6 +55,24 @@ KINDS = (
     "sriovnetwork.openshift.io/v1/SriovNetwork",
     "sriovnetwork.openshift.io/v1/SriovNetworkNodePolicy",
 )
+DELIVERED_KINDS = (
+    "argoproj.io/v1alpha1/AppProject",
+    "argoproj.io/v1alpha1/Application",
+    "cert-manager.io/v1/Certificate",
+    "cert-manager.io/v1/ClusterIssuer",
+    "cert-manager.io/v1/Issuer",
+    "helm.cattle.io/v1/HelmChart",
+    "kubeflow.org/v2beta1/MPIJob",
+    "nvidia.com/v1/ClusterPolicy",
+    "scheduling.volcano.sh/v1beta1/Queue",
+    "slinky.slurm.net/v1beta1/Accounting",
+    "slinky.slurm.net/v1beta1/Controller",
+    "slinky.slurm.net/v1beta1/LoginSet",
+    "slinky.slurm.net/v1beta1/NodeSet",
+    "slinky.slurm.net/v1beta1/RestApi",
+    "slinky.slurm.net/v1beta1/Token",
+)
+"""Further kinds that trees of users hold. They are apart, because reading them takes longer than planning may."""
 OF_KUBERNETES = {"affinity", "nodeAffinity", "tolerations", "nodeSelectorTerms", "containerResources", "resources", "env"}
 """Fields of Kubernetes' own types, which are not spelt out."""
 OF_SLURM = {"configMap", "extraConfMap"}
@@ -179,25 +197,26 @@ def overlaid(component: str) -> dict[str, Any]:
     return {"pins": pins(component), "source": source, "partial": True, "values": of_overlays(files)}
 
 
-def objects() -> dict[str, Any]:
-    """Return the schema file of objects as data: GROUP/VERSION/KIND → source and shape."""
+def objects(kinds: tuple[str, ...]) -> dict[str, Any]:
+    """Return the schema file of some kinds as data: GROUP/VERSION/KIND → source and shape."""
     found: dict[str, Any] = {}
     for file in sorted(DATA.glob("*/crds/*.yaml")):
         text = file.read_text(encoding="utf-8")
-        if not any(f"kind: {kind.rpartition('/')[2]}\n" in text for kind in KINDS):
+        if not any(f"kind: {kind.rpartition('/')[2]}\n" in text for kind in kinds):
             continue
         crd = yaml.load(text, Loader=yaml.CSafeLoader)["spec"]
         for version in crd["versions"]:
             kind = f"{crd['group']}/{version['name']}/{crd['names']['kind']}"
-            if kind in KINDS:
+            if kind in kinds:
                 properties = version["schema"]["openAPIV3Schema"]["properties"]
                 found[kind] = {"source": file.parts[-3], "spec": of_crd(properties["spec"])}
-    return {kind: found[kind] for kind in KINDS}
+    return {kind: found[kind] for kind in kinds}
 
 
 def texts() -> dict[str, str]:
     """Return file name → text of every schema file."""
-    data = {f"{name}.yaml": chart(name) for name in CHARTS} | {"objects.yaml": {"kinds": objects()}}
+    data = {f"{name}.yaml": chart(name) for name in CHARTS} | {"objects.yaml": {"kinds": objects(KINDS)}}
+    data |= {"delivered_objects.yaml": {"kinds": objects(DELIVERED_KINDS)}}
     data |= {f"{name}.yaml": overlaid(name) for name in OVERLAID}
     return {name: yaml.safe_dump(content, sort_keys=False, width=130, default_flow_style=None) for name, content in data.items()}
 

@@ -39,5 +39,15 @@ def chart_schema(component: str) -> ChartSchema | None:
 @cache
 def kind_schemas() -> Mapping[str, Mapping[str, Any]]:
     """Return GROUP/VERSION/KIND → `source` and `spec` of every kind whose fields are known."""
-    data: Any = read(_FOLDER / "objects.yaml")[1].data
+    return _kinds("objects.yaml")
+
+
+@cache
+def delivered_kind_schemas() -> Mapping[str, Mapping[str, Any]]:
+    """Return the schemas of `kind_schemas` and of further kinds that trees of users hold, such as Applications and NodeSets."""
+    return {**kind_schemas(), **_kinds("delivered_objects.yaml")}
+
+
+def _kinds(name: str) -> dict[str, Mapping[str, Any]]:
+    data: Any = read(_FOLDER / name)[1].data
     return dict(data["kinds"])

@@ -14,6 +14,7 @@ SECTIONS = {
     "Node images": ("image",),
     "Software stacks": ("stack",),
     "Build factories": ("factory",),
+    "Git trees": ("gitops",),
     "Develop": ("doctor", "explain", "schema", "stages", "faults", "lint", "exec", "simulate"),
 }
 """Commands of each section, in the order in which they are shown."""

@@ -14,6 +14,7 @@ from steps.contract.exit import ExitCode
 from workflows.app.run_options import UsageError
 from workflows.cli import (
     accept,
+    gitops_commands,
     host_key_commands,
     operation_commands,
     output,
@@ -76,6 +77,7 @@ def application() -> typer.Typer:
         report_commands,
         quarantine_commands,
         reading_commands,
+        gitops_commands,
         tool_commands,
         image_commands,
         stack_commands,

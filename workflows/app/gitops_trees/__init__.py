@@ -1,0 +1,1 @@
+"""Use case of `bringup gitops check`: read a user's tree, render its charts, check it."""

@@ -1,0 +1,1 @@
+"""Check a user's own GitOps tree before Argo CD reads it."""
