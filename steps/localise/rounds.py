@@ -48,6 +48,8 @@ def verdict(history: History) -> FaultDiagnosis:
     reason = planned.purpose if planned.tests or planned.purpose == LIMIT else ""
     if not reason and undecided:
         reason = f"{len(undecided)} nodes gave too few or contradictory results"
+    if not reason and rest > history.policy.beta and not standing.scale:
+        reason = "a fault is left that no further test tells from others"
     return FaultDiagnosis(
         suspects=suspects,
         cleared=tuple(name for node, name in enumerate(names) if name not in named and node not in undecided),
