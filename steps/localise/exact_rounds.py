@@ -6,6 +6,7 @@ decision. If no test is left that tells them apart, the localisation ends, and n
 
 import itertools
 import math
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 
@@ -23,9 +24,9 @@ MOST_ROUNDS = 40
 """Results that still contradict each other after so many rounds stay undecided."""
 LEAST_GAIN = 3e-5
 """A test is worth its time if it tells more than this, in nats."""
-MOST_STATES = 400
+MOST_STATES = 250
 """So many sets of faults are weighed when tests are chosen."""
-MOST_PAIRS = 40
+MOST_PAIRS = 28
 """So many pairs are weighed in a round; which ones changes from round to round."""
 LIKELY = 0.05
 """Probability from which a part is a suspect in the purpose of a round, and keeps its nodes out of groups."""
@@ -44,8 +45,25 @@ class ExactLocalisation:
         self.silent = frozenset(node for node, count in unheard.items() if count >= SILENT)
         self.catalog = part_catalog(history.map, self.policy, self.silent)
         self.beliefs = FaultSets(self.catalog, self.policy, self.trials)
-        self.usage = Usage(self.fabric, self.trials)
+        self.usage = Usage(self.fabric, ())
+        for part in history.rounds:
+            # tests without a result count too: the next attempt takes other partners
+            for pair in {test.nodes for test in part.tests if len(test.nodes) == 2}:
+                self.usage.add(*(self.fabric.index[name] for name in pair))
+        self.unheard = frozenset(unheard)
+        self.vain = self._without_result()
         self.doubt = self.policy.alpha / NAMED_AT_MOST
+
+    def _without_result(self) -> frozenset[Observable]:
+        """Return the tests that gave no result so often that they are not tried again; mask 0 means all groups."""
+        vain, answered = Counter[Observable](), False
+        for part in self.history.rounds:
+            known = {outcome.test for outcome in part.outcomes if outcome.result != "unknown"}
+            answered = answered or any(test.kind == "group" and test.id in known for test in part.tests)
+            silent = [test for test in part.tests if test.id not in known]
+            vain.update({(test.kind, self._mask([self.fabric.index[name] for name in test.nodes])) for test in silent})
+            vain.update({(test.kind, 0) for test in silent if test.kind == "group"})
+        return frozenset(test for test, count in vain.items() if count >= SILENT and (test[1] or not answered))
 
     # ---- what is decided -----------------------------------------------------------------------------------------------------
 
@@ -75,13 +93,10 @@ class ExactLocalisation:
         if self.is_decided or self.number > MOST_ROUNDS:
             return Round(number=self.number)
         if not self.trials and self.number == 1:
-            tests = [("pair", 1 << first | 1 << second) for first, second in self._matched()]
-            return self._round(tests, "matching across leaves")
+            pairs = matching(self.usage, self.catalog.nodes, self.number, lambda *_: True)
+            return self._round([("pair", self._mask(pair)) for pair in pairs], "matching across leaves")
         tests = self._best_tests()
         return self._round(tests, ", ".join(dict.fromkeys(self._purpose(test) for test in tests)))
-
-    def _matched(self) -> list[tuple[int, int]]:
-        return matching(self.usage, self.catalog.nodes, self.number, lambda first, second: True)
 
     def _round(self, chosen: Sequence[Observable], purpose: str) -> Round:
         names, number = self.fabric.names, self.number
@@ -159,7 +174,8 @@ class ExactLocalisation:
     def _best_tests(self) -> list[Observable]:
         """Return the disjoint tests that together tell most: pairs and rails alone, or beside groups."""
         plans = [self._filled([])]
-        plans += [self._filled(plan) for plan in sorted(self._group_plans(), key=self._told, reverse=True)[:2]]
+        groups = sorted(((self._told(plan), place, plan) for place, plan in enumerate(self._group_plans())), reverse=True)
+        plans += [self._filled(plan) for told, _, plan in groups[:2] if told > LEAST_GAIN]
         return max(plans, key=self._told)
 
     def _told(self, plan: Sequence[Observable]) -> float:
@@ -177,6 +193,7 @@ class ExactLocalisation:
         known = self._entropy(signatures)
         kinds: tuple[Kind, ...] = ("pair", "rail") if self.catalog.rails else ("pair",)
         options = [((kind, mask), self._coded(kind, mask)) for mask in self.pairs if not mask & busy for kind in kinds]
+        options = [option for option in options if option[0] not in self.vain]
         while options:
             told = [self._entropy([*zip(signatures, codes, strict=True)]) for _, codes in options]
             # rounded, so that pairs that tell as much are taken in the order of their use
@@ -201,15 +218,18 @@ class ExactLocalisation:
 
     def _group_plans(self) -> Iterator[list[Observable]]:
         """Yield groups of nodes without a likely fault: all of them, parts of them, and groups of each size."""
+        if ("group", 0) in self.vain:
+            return
         for number, cover in enumerate(self._covers()):
             nodes = sorted(members(cover), key=lambda node: scatter(self.number, number, node))
             for size in range(3, len(nodes) + 1):
                 count = len(nodes) // size
-                yield [("group", self._mask(nodes[place * size : place * size + size])) for place in range(count)]
+                groups = [self._mask(nodes[place * size : place * size + size]) for place in range(count)]
+                yield [("group", mask) for mask in groups if ("group", mask) not in self.vain]
 
     def _covers(self) -> list[int]:
         """Return sets of nodes that no likely fault spoils, without the one or the other side of each likely pair and path."""
-        spoilt = self.beliefs.covered(self.beliefs.best)
+        spoilt = self.catalog.covered(self.beliefs.best) | self.unheard
         whole = self._mask([node for node in self.catalog.nodes if node not in spoilt])
         sides: list[tuple[int, int]] = []
         for index in self.beliefs.best:
@@ -255,7 +275,7 @@ class ExactLocalisation:
         if self.silent and len(undecided) == len(self.silent):
             return f"{len(undecided)} nodes gave too few or contradictory results"
         if not self.is_decided or undecided:
-            return f"{len(undecided)} nodes stay undecided: no further test among these nodes tells the possible faults apart"
+            return f"{len(undecided)} nodes are undecided: a fault is left that no further test among these nodes tells from others"
         return ""
 
     def _undecided(self) -> list[int]:

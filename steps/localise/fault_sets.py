@@ -33,11 +33,13 @@ from steps.localise.residual import SCALE
 from steps.localise.trials import IndexedFabric, Trial
 
 SHARED_NODE = math.log(1e-4)
-"""Two bad pairs or paths at one node or leaf are far less probable than the node itself, whose fault looks like bad pairs with all its partners."""
+"""Two bad pairs or paths at one node or leaf are far less probable than a bad node, which looks like many bad pairs."""
 SECOND_EDGE = math.log(1e-2)
 """A second bad pair or path among so few nodes is rarer than a second bad node, of which it may be the shadow."""
-CLOSEST = 24
+CLOSEST = 16
 """So many parts are tried two at a time in place of one part of the most probable set."""
+MOST_KEPT = 200_000
+"""So many sets are kept with their expectation, which does not change from round to round."""
 MOST_EXCHANGED = 4
 """In sets of more parts, only one is replaced by two others at a time."""
 IMPROVEMENTS = 30
@@ -70,10 +72,11 @@ class PartCatalog:
         self.share = min(policy.expected / fabric.size, 0.25)
         self.parts = [*self._two()] if len(self.nodes) == 2 and "pair" in self.kinds else [*self._all()]
         self.single = {leaf: mask.bit_length() - 1 for leaf, mask in enumerate(self.leaves) if mask.bit_count() == 1}
+        self._priors: dict[tuple[int, ...], float] = {}
         self._outcomes: dict[tuple[str, int], dict[int, int]] = {}
 
     def outcomes(self, kind: str, mask: int) -> dict[int, int]:
-        """Return by index the parts that make a test of these nodes fail, with 1, or with the bits of the rails whose tests fail."""
+        """Return the parts, by index, that make a test fail: with 1, or with the bits of the rails whose tests fail."""
         known = self._outcomes.get((kind, mask))
         if known is None:
             codes = ((index, self._code(part, mask, kind)) for index, part in enumerate(self.parts))
@@ -136,13 +139,77 @@ class PartCatalog:
             return False
         return sizes[0] > 1 or "node" not in self.kinds or sum(bool(mask) for mask in left) > 2
 
+    def prior(self, state: tuple[int, ...]) -> float:
+        """Return the log of the expectation of a set of faults before any test; minus infinity if no test could show all of it."""
+        if state not in self._priors:
+            if len(self._priors) > MOST_KEPT:
+                self._priors.clear()
+            self._priors[state] = self._expected(state) if self._is_possible(state) else -math.inf
+        return self._priors[state]
+
+    def _expected(self, state: Iterable[int]) -> float:
+        score, rails, edges = 0.0, set[int](), set[int]()
+        for index in state:
+            part = self.parts[index]
+            kind, *rest = part.variable
+            score += part.prior
+            if kind == RAIL:
+                # a second bad rail of one node is as likely as not, such as two ports of one card
+                score += -part.prior + math.log(0.5 / self.rails) if rest[0] in rails else 0.0
+                rails.add(rest[0])
+            elif kind == PAIR:
+                score += SHARED_NODE * len(edges.intersection(rest)) + SECOND_EDGE * bool(edges)
+                edges.update(rest)
+            elif kind == PATH:
+                ends = {-1 - leaf for leaf in rest}
+                ends.update(self.single[leaf] for leaf in rest if leaf in self.single)
+                score += SHARED_NODE * bool(edges & ends) + SECOND_EDGE * bool(edges)
+                edges |= ends
+        return score
+
+    def _is_possible(self, state: tuple[int, ...]) -> bool:
+        """Return True unless a part of the set hides behind another, where no test can show it."""
+        variables = [self.parts[index].variable for index in state]
+        if len(set(variables)) < len(variables):
+            return False
+        nodes = {variable[1] for variable in variables if variable[0] == NODE}
+        covered = self.covered(state)
+        paths = {variable[1:] for variable in variables if variable[0] == PATH}
+        scaled = SCALE in variables
+        for kind, *rest in variables:
+            if kind == RAIL and rest[0] in nodes:
+                return False
+            if kind == PAIR and (scaled or not covered.isdisjoint(rest) or self.fabric.path(*rest) in paths):
+                return False
+            if kind == PATH and (scaled or not self.is_path(rest, _mask(covered))):
+                return False
+        if scaled:
+            # no group is that large without a node that makes it fail anyway
+            return max(self.parts[index].least for index in state) <= len(self.nodes) - len(covered)
+        return True
+
+    def variables(self, state: tuple[int, ...]) -> frozenset[Variable]:
+        """Return the parts that a set names. If most rails of a node are bad, their common part is: the node."""
+        named = frozenset(self.parts[index].variable for index in state)
+        rails = Counter(variable[1] for variable in named if variable[0] == RAIL)
+        nodes = {node for node, count in rails.items() if count > self.rails // 2}
+        if not nodes:
+            return named
+        others = {variable for variable in named if variable[0] != RAIL or variable[1] not in nodes}
+        return frozenset(others | {(NODE, node) for node in nodes})
+
+    def covered(self, state: Iterable[int]) -> set[int]:
+        """Return the nodes that make every test over all their rails fail: nothing else shows on them."""
+        parts = (self.parts[index] for index in state)
+        return {part.variable[1] for part in parts if part.variable[0] == NODE or (part.variable[0] == RAIL and part.whole)}
+
 
 class FaultSets:
     """Probabilities of sets of faults after the trials of a history. `states` has the sets, by index of their parts."""
 
     def __init__(self, catalog: PartCatalog, policy: Policy, shown: Iterable[Trial]) -> None:
         self.catalog, self.policy, self.parts = catalog, policy, catalog.parts
-        self.trials = [trial for trial in shown if trial.mask & sum(1 << node for node in catalog.nodes)]
+        self.trials = [trial for trial in shown if not trial.mask & ~_mask(catalog.nodes)]
         self.observed = sum(1 << place for place, trial in enumerate(self.trials) if trial.failed)
         self.fails = self._failing()
         self.suspects = [index for index, fails in enumerate(self.fails) if fails & self.observed]
@@ -175,64 +242,12 @@ class FaultSets:
         return fails
 
     def score(self, state: tuple[int, ...]) -> float:
-        """Return the log of the probability of a set of faults, up to a constant."""
-        score = -self.weight * (self._predicted(state) ^ self.observed).bit_count()
-        rails, edges = set[int](), set[int]()
-        for index in state:
-            part = self.parts[index]
-            kind, *rest = part.variable
-            score += part.prior
-            if kind == RAIL:
-                # a second bad rail of one node is as likely as not, such as two ports of one card
-                score += -part.prior + math.log(0.5 / self.catalog.rails) if rest[0] in rails else 0.0
-                rails.add(rest[0])
-            elif kind == PAIR:
-                score += SHARED_NODE * len(edges.intersection(rest)) + SECOND_EDGE * bool(edges)
-                edges.update(rest)
-            elif kind == PATH:
-                ends = {-1 - leaf for leaf in rest}
-                ends.update(self.catalog.single[leaf] for leaf in rest if leaf in self.catalog.single)
-                score += SHARED_NODE * bool(edges & ends) + SECOND_EDGE * bool(edges)
-                edges |= ends
-        return score
-
-    def _is_possible(self, state: tuple[int, ...]) -> bool:
-        """Return True unless a part of the set hides behind another, where no test can show it."""
-        variables = [self.parts[index].variable for index in state]
-        if len(set(variables)) < len(variables):
-            return False
-        nodes = {variable[1] for variable in variables if variable[0] == NODE}
-        covered = self.covered(state)
-        paths = {variable[1:] for variable in variables if variable[0] == PATH}
-        scaled = SCALE in variables
-        for kind, *rest in variables:
-            if kind == RAIL and rest[0] in nodes:
-                return False
-            if kind == PAIR and (scaled or not covered.isdisjoint(rest) or self.catalog.fabric.path(*rest) in paths):
-                return False
-            if kind == PATH and (scaled or not self.catalog.is_path(rest, _mask(covered))):
-                return False
-        if scaled:
-            # no group is that large without a node that makes it fail anyway
-            return max(self.parts[index].least for index in state) <= len(self.catalog.nodes) - len(covered)
-        return True
-
-    def variables(self, state: Iterable[int]) -> set[Variable]:
-        """Return the parts that a set names. If most rails of a node are bad, their common part is: the node."""
-        named = {self.parts[index].variable for index in state}
-        rails = Counter(variable[1] for variable in named if variable[0] == RAIL)
-        nodes = {node for node, count in rails.items() if count > self.catalog.rails // 2}
-        if not nodes:
-            return named
-        return {variable for variable in named if variable[0] != RAIL or variable[1] not in nodes} | {(NODE, node) for node in nodes}
-
-    def covered(self, state: Iterable[int]) -> set[int]:
-        """Return the nodes that make every test over all their rails fail: nothing else shows on them."""
-        parts = (self.parts[index] for index in state)
-        return {part.variable[1] for part in parts if part.variable[0] == NODE or (part.variable[0] == RAIL and part.whole)}
+        """Return the log of the probability of a set of faults, up to a constant; minus infinity if it is impossible."""
+        prior = self.catalog.prior(state)
+        return prior - self.weight * (self._predicted(state) ^ self.observed).bit_count() if prior > -math.inf else prior
 
     def _near(self, state: tuple[int, ...], wide: bool) -> Iterator[tuple[int, ...]]:
-        """Yield the sets that differ by one part more, one less or another one; if `wide`, also those with two others in place of up to two."""
+        """Yield the sets that differ by one part; if `wide`, also those with two others in addition or in place of up to two."""
         yield from ((*state, index) for index in range(len(self.parts)) if index not in state)
         for place in range(len(state)):
             rest = state[:place] + state[place + 1 :]
@@ -243,7 +258,7 @@ class FaultSets:
         most = 2 if len(state) <= MOST_EXCHANGED else 1
         sizes = range(max(len(state) - most, 0), len(state) + 1)
         for rest in itertools.chain.from_iterable(itertools.combinations(state, size) for size in sizes):
-            close = sorted(self.suspects, key=lambda index: -self.score((*rest, index)))[:CLOSEST]
+            close = sorted(self.suspects, key=lambda index: -self.score(tuple(sorted((*rest, index)))))[:CLOSEST]
             yield from ((*rest, *two) for two in itertools.combinations(close, 2))
 
     def _scored(self, state: tuple[int, ...], wide: bool) -> States:
@@ -251,7 +266,7 @@ class FaultSets:
         if self._latest[0] == key:
             return self._latest[1]
         near = {tuple(sorted(other)) for other in self._near(state, wide)} | {state}
-        self._latest = (key, {other: self.score(other) for other in near if self._is_possible(other)})
+        self._latest = (key, {other: score for other in near if (score := self.score(other)) > -math.inf})
         return self._latest[1]
 
     def _most_probable(self, state: tuple[int, ...]) -> tuple[int, ...]:
@@ -278,15 +293,13 @@ class FaultSets:
         """Return the probability of each variable that any set names."""
         shares: dict[Variable, float] = {}
         for state, share in self.states.items():
-            for variable in self.variables(state):
+            for variable in self.catalog.variables(state):
                 shares[variable] = shares.get(variable, 0.0) + share
         return shares
 
     def without(self, named: frozenset[Variable]) -> float:
         """Return the probability that there is a fault besides the named ones."""
-        rest = (
-            share for state, share in self.states.items() if not self.variables(state) <= named
-        )
+        rest = (share for state, share in self.states.items() if not self.catalog.variables(state) <= named)
         return min(math.fsum(rest), 1.0)
 
     def sizes(self, doubt: float) -> tuple[int, int]:
