@@ -249,11 +249,10 @@ class ExactLocalisation:
 
     # ---- verdict -------------------------------------------------------------------------------------------------------------
 
-    def verdict(self, planned: Round, reason: str) -> FaultDiagnosis:
-        """Return the diagnosis. `planned` is the next round, `reason` tells that a limit was reached."""
+    def verdict(self, unfinished: str) -> FaultDiagnosis:
+        """Return the diagnosis. `unfinished` tells why the localisation is not finished; it is empty if it is."""
         suspects = tuple(self._suspects())
         blamed = {node for suspect in suspects if suspect.kind in ("node", "rail") for node in suspect.nodes}
-        finished = not planned.tests and not reason
         undecided = tuple(self.fabric.names[node] for node in self._undecided() if self.fabric.names[node] not in blamed)
         return FaultDiagnosis(
             suspects=suspects,
@@ -264,8 +263,8 @@ class ExactLocalisation:
             false_alarm=round(min(math.fsum(suspect.error for suspect in suspects), 1.0), 9),
             missed=round(max(self.remaining if self.trials else 1.0, self.policy.beta if self.policy.noise else 0.0), 9),
             noise=round(self.beliefs.rate if self.policy.noise else 0.0, 6),
-            finished=finished,
-            reason=reason or planned.purpose or self._open_end(suspects, undecided),
+            finished=not unfinished,
+            reason=unfinished or self._open_end(suspects, undecided),
         )
 
     def _open_end(self, suspects: Sequence[Suspect], undecided: Sequence[str]) -> str:

@@ -36,8 +36,7 @@ def verdict(history: History) -> FaultDiagnosis:
         return serial_verdict(history)
     if _is_small(history):
         exact = ExactLocalisation(history)
-        next_one = _limited(exact.plan(), history)
-        return exact.verdict(next_one, next_one.purpose if next_one.purpose == LIMIT else "")
+        return exact.verdict(unfinished(_limited(exact.plan(), history)))
     standing = PartStanding(history)
     planned = _planned(standing, history)
     suspects = tuple(_suspects(standing))
@@ -45,7 +44,7 @@ def verdict(history: History) -> FaultDiagnosis:
     named = {node for suspect in suspects if suspect.kind in ("node", "rail") for node in suspect.nodes}
     names = standing.fabric.names
     rest = standing.residual.remaining if standing.trials else 1.0
-    reason = planned.purpose if planned.tests or planned.purpose == LIMIT else ""
+    reason = unfinished(planned)
     if not reason and undecided:
         reason = f"{len(undecided)} nodes gave too few or contradictory results"
     if not reason and rest > history.policy.beta and not standing.scale:
@@ -59,9 +58,16 @@ def verdict(history: History) -> FaultDiagnosis:
         false_alarm=round(min(sum(suspect.error for suspect in suspects), 1.0), 9),
         missed=round(max(rest, history.policy.beta if history.policy.noise else 0.0), 9),
         noise=round(standing.beliefs.base if history.policy.noise else 0.0, 6),
-        finished=not planned.tests and planned.purpose != LIMIT,
+        finished=not unfinished(planned),
         reason=reason,
     )
+
+
+def unfinished(planned: Round) -> str:
+    """Return why a localisation that would go on with this round is not finished; empty if it is."""
+    if planned.tests:
+        return f"it was cut off before the next round: {planned.purpose}"
+    return LIMIT if planned.purpose == LIMIT else ""
 
 
 def begin(layout: FabricMap, policy: Policy | None = None) -> History:
