@@ -29,7 +29,9 @@ MOST_STATES = 250
 MOST_PAIRS = 28
 """So many pairs are weighed in a round; which ones changes from round to round."""
 LIKELY = 0.05
-"""Probability from which a part is a suspect in the purpose of a round, and keeps its nodes out of groups."""
+"""Probability from which a part is a suspect in the purpose of a round, and its nodes are tested first."""
+DOUBTED = 0.2
+"""Probability from which a node may be bad and stays out of groups: groups of bad nodes always fail and tell little."""
 Observable = tuple[Kind, int]
 """Kind and mask of nodes of a test; for kind `rail`, all rails of two nodes."""
 
@@ -143,9 +145,10 @@ class ExactLocalisation:
         every.sort(key=lambda pair: (used(*pair), leaf[pair[0]] == leaf[pair[1]], scatter(number, *pair)))
         heavy = [self._touch(variable) for variable, share in self.beliefs.marginals.items() if share > LIKELY / 2]
         masks = [1 << first | 1 << second for first, second in every]
-        suspect = [mask for mask in masks if any(mask & touch for touch in heavy)]
-        ordered = dict.fromkeys((*[touch for touch in heavy if touch in masks], *suspect[:MOST_PAIRS], *masks))
-        return list(ordered)[: MOST_PAIRS * 2]
+        inner = {1 << first | 1 << second for first, second in every if leaf[first] == leaf[second]}
+        wide = [mask for mask in masks if mask not in inner]
+        few = (*wide[:MOST_PAIRS], *[mask for mask in masks if mask in inner][:MOST_PAIRS])
+        return list(dict.fromkeys((*[touch for touch in heavy if touch in masks], *few, *masks)))
 
     def _codes(self, test: Observable) -> list[int]:
         """Return the outcome of a test for each weighed set."""
@@ -174,8 +177,10 @@ class ExactLocalisation:
     def _best_tests(self) -> list[Observable]:
         """Return the disjoint tests that together tell most: pairs and rails alone, or beside groups."""
         plans = [self._filled([])]
+        if not plans[0]:
+            plans = [self._filled([], len(self.pairs))]
         groups = sorted(((self._told(plan), place, plan) for place, plan in enumerate(self._group_plans())), reverse=True)
-        plans += [self._filled(plan) for told, _, plan in groups[:2] if told > LEAST_GAIN]
+        plans += [self._filled(plan) for gain, _, plan in groups[:2] if gain > LEAST_GAIN]
         return max(plans, key=self._told)
 
     def _told(self, plan: Sequence[Observable]) -> float:
@@ -183,8 +188,8 @@ class ExactLocalisation:
             return 0.0
         return self._entropy(list(zip(*(self._codes(test) for test in plan), strict=True)))
 
-    def _filled(self, groups: list[Observable]) -> list[Observable]:
-        """Return groups with the pairs and rails of the other nodes that tell most in addition."""
+    def _filled(self, groups: list[Observable], most: int = 2 * MOST_PAIRS) -> list[Observable]:
+        """Return groups with the pairs and rails of the other nodes that tell most in addition, among so many pairs."""
         plan, busy = list(groups), 0
         signatures: list[object] = [0] * len(self.weighed)
         for test in groups:
@@ -192,17 +197,17 @@ class ExactLocalisation:
             signatures = [*zip(signatures, self._codes(test), strict=True)]
         known = self._entropy(signatures)
         kinds: tuple[Kind, ...] = ("pair", "rail") if self.catalog.rails else ("pair",)
-        options = [((kind, mask), self._coded(kind, mask)) for mask in self.pairs if not mask & busy for kind in kinds]
+        options = [((kind, mask), self._coded(kind, mask)) for mask in self.pairs[:most] if not mask & busy for kind in kinds]
         options = [option for option in options if option[0] not in self.vain]
         while options:
-            told = [self._entropy([*zip(signatures, codes, strict=True)]) for _, codes in options]
+            gains = [self._entropy([*zip(signatures, codes, strict=True)]) for _, codes in options]
             # rounded, so that pairs that tell as much are taken in the order of their use
-            place = max(range(len(options)), key=lambda place: (round(told[place], 9), -place))
-            if told[place] - known < LEAST_GAIN:
+            place = max(range(len(options)), key=lambda place: (round(gains[place], 9), -place))
+            if gains[place] - known < LEAST_GAIN:
                 break
             test, codes = options[place]
             plan.append(test)
-            signatures, known = [*zip(signatures, codes, strict=True)], told[place]
+            signatures, known = [*zip(signatures, codes, strict=True)], gains[place]
             options = [option for option in options if not option[0][1] & test[1]]
         return plan
 
@@ -230,6 +235,7 @@ class ExactLocalisation:
     def _covers(self) -> list[int]:
         """Return sets of nodes that no likely fault spoils, without the one or the other side of each likely pair and path."""
         spoilt = self.catalog.covered(self.beliefs.best) | self.unheard
+        spoilt |= {part[1] for part, share in self.beliefs.marginals.items() if part[0] == NODE and share > DOUBTED}
         whole = self._mask([node for node in self.catalog.nodes if node not in spoilt])
         sides: list[tuple[int, int]] = []
         for index in self.beliefs.best:

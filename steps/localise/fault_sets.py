@@ -47,7 +47,7 @@ IMPROVEMENTS = 30
 States = dict[tuple[int, ...], float]
 
 
-class Part(Struct, frozen=True, kw_only=True):
+class FaultyPart(Struct, frozen=True, kw_only=True):
     """A part that may be bad, in one way of being bad: `rails` has the bit of each rail whose own test fails.
 
     `whole` is true if tests over all rails at once fail too. `least` is the size of groups that fail for faults of scale.
@@ -83,7 +83,7 @@ class PartCatalog:
             known = self._outcomes[kind, mask] = {index: code for index, code in codes if code}
         return known
 
-    def _code(self, part: Part, mask: int, kind: str) -> int:
+    def _code(self, part: FaultyPart, mask: int, kind: str) -> int:
         name, *rest = part.variable
         if name in (NODE, RAIL):
             touched = mask >> rest[0] & 1
@@ -95,28 +95,28 @@ class PartCatalog:
             return int(kind == "group" and mask.bit_count() >= part.least)
         return 0 if not touched else part.rails if kind == "rail" else int(part.whole)
 
-    def _ways(self, variable: Variable, share: float) -> Iterator[Part]:
+    def _ways(self, variable: Variable, share: float) -> Iterator[FaultyPart]:
         """Yield a part whose rails fail one by one as well, and one whose rails only fail together."""
         prior = math.log(share / 2)
-        yield Part(variable=variable, prior=prior, rails=self.every_rail)
+        yield FaultyPart(variable=variable, prior=prior, rails=self.every_rail)
         if self.rails:
-            yield Part(variable=variable, prior=prior)
+            yield FaultyPart(variable=variable, prior=prior)
 
-    def _two(self) -> Iterator[Part]:
+    def _two(self) -> Iterator[FaultyPart]:
         pair = (PAIR, *self.nodes)
         yield from self._ways(pair, 0.25)
         for rail in range(self.rails):
             for whole in (True, False):
-                yield Part(variable=pair, prior=math.log(RAIL_FAULTS / 2 / self.rails), rails=1 << rail, whole=whole)
+                yield FaultyPart(variable=pair, prior=math.log(RAIL_FAULTS / 2 / self.rails), rails=1 << rail, whole=whole)
 
-    def _all(self) -> Iterator[Part]:
+    def _all(self) -> Iterator[FaultyPart]:
         size = len(self.nodes)
         for node in self.nodes if "node" in self.kinds else ():
             yield from self._ways((NODE, node), self.share)
         for node, rail in itertools.product(self.nodes, range(self.rails)):
             for whole in (True, False):
                 prior = math.log(RAIL_FAULTS / (2 * size * self.rails))
-                yield Part(variable=(RAIL, node, rail), prior=prior, rails=1 << rail, whole=whole)
+                yield FaultyPart(variable=(RAIL, node, rail), prior=prior, rails=1 << rail, whole=whole)
         for pair in itertools.combinations(self.nodes, 2) if "pair" in self.kinds else ():
             yield from self._ways((PAIR, *pair), PAIR_FAULTS / (size * (size - 1) / 2))
         filled = [leaf for leaf, mask in enumerate(self.leaves) if mask]
@@ -124,7 +124,7 @@ class PartCatalog:
         for path in paths:
             yield from self._ways((PATH, *path), min(PATH_FAULTS / len(paths), 0.1))
         for least in range(3, size + 1) if "scale" in self.kinds else ():
-            yield Part(variable=SCALE, prior=math.log(SCALE_FAULTS / (size - 2)), least=least)
+            yield FaultyPart(variable=SCALE, prior=math.log(SCALE_FAULTS / (size - 2)), least=least)
 
     def is_path(self, ends: Sequence[int], covered: int) -> bool:
         """Return True if tests can tell a path from its nodes, when those of the mask `covered` show nothing.
@@ -216,14 +216,32 @@ class FaultSets:
         self.rate = policy.noise or EXACT
         self.weight = weight(self.rate)
         self._latest: tuple[object, States] = (None, {})
-        self.best = self._most_probable(())
+        # from no fault, and from all nodes that never passed: one change at a time does not lead from a bad path to a bad leaf
+        self.starts = [(), self._never_passed()]
+        self._improve()
         if policy.noise:
             wrong = (self._predicted(self.best) ^ self.observed).bit_count()
             rate = (TESTS_OF_PRIOR * policy.noise + wrong) / (TESTS_OF_PRIOR + len(self.trials))
             self.rate = min(max(rate, policy.noise / 2), MOST_NOISE)
             self.weight = weight(self.rate)
-            self.best = self._most_probable(self.best)
+            self._improve()
         self.states = self._normalised()
+
+    def _improve(self) -> None:
+        self.starts = list(dict.fromkeys(self._most_probable(start) for start in self.starts))
+        self.best = max(self.starts, key=self.score)
+
+    def _never_passed(self) -> tuple[int, ...]:
+        """Return the nodes as bad parts of which two tests failed and none passed."""
+        passed, failed = 0, Counter[int]()
+        for trial in self.trials:
+            if trial.failed:
+                failed.update(trial.nodes)
+            else:
+                passed |= trial.mask
+        nodes = {(NODE, node) for node, count in failed.items() if count > 1 and not passed >> node & 1}
+        places = {part.variable: index for index, part in reversed(list(enumerate(self.parts)))}
+        return tuple(sorted(places[node] for node in nodes if node in places))
 
     def _failing(self) -> list[int]:
         """Return for each part the bits of the trials that it makes fail."""
@@ -282,7 +300,9 @@ class FaultSets:
         return state
 
     def _normalised(self) -> States:
-        scored = self._scored(self.best, wide=True)
+        scored: States = {}
+        for start in self.starts:
+            scored |= self._scored(start, wide=True)
         top = max(scored.values())
         weights = {state: math.exp(score - top) for state, score in scored.items() if score > top - 40}
         whole = math.fsum(weights.values())

@@ -16,7 +16,7 @@ NOISES = (0.0, 0.005, 0.02)
 MOST_ROUNDS = {0.0: 10, 0.005: 20, 0.02: 25}
 """Most rounds by the policy's noise."""
 TINY = [(nodes, leaves, rails) for nodes in (2, 3, 4) for leaves in range(1, nodes + 1) for rails in (0, 1, 2, 8)]
-SMALL = [(5, 2, 2), (6, 4, 0), (7, 3, 1), (8, 2, 2), (9, 4, 0), (12, 3, 0), (16, 4, 0)]
+SMALL = [(5, 2, 2), (6, 4, 0), (7, 3, 2), (8, 2, 0), (9, 4, 0), (16, 4, 0)]
 Key = tuple[object, ...]
 
 
@@ -97,14 +97,14 @@ def test_small_fabrics_are_right_despite_noise(shape: tuple[int, int, int]) -> N
         _check(layout, kind, f"{shape} {kind} noise", 0.02, 0.02)
 
 
-def _told(layout: FabricMap, faults: InjectedFaults, policy: Policy) -> FaultDiagnosis:
+def _diagnosed(layout: FabricMap, faults: InjectedFaults, policy: Policy) -> FaultDiagnosis:
     _, diagnosis = localised(SimulatedFabric(layout, faults), policy)
     return diagnosis
 
 
 def test_two_nodes_cannot_tell_which_of_them_is_bad() -> None:
     layout = _layout(2, 1, 8)
-    diagnosis = _told(layout, InjectedFaults(nodes=frozenset(layout.nodes[:1])), Policy())
+    diagnosis = _diagnosed(layout, InjectedFaults(nodes=frozenset(layout.nodes[:1])), Policy())
     assert named(diagnosis) == {("pair", *layout.nodes)}
     assert "two nodes cannot tell" in diagnosis.reason
 
@@ -112,11 +112,19 @@ def test_two_nodes_cannot_tell_which_of_them_is_bad() -> None:
 def test_two_bad_nodes_of_three_stay_undecided() -> None:
     layout = _layout(3, 1, 0)
     for noise in NOISES:
-        diagnosis = _told(layout, InjectedFaults(nodes=frozenset(layout.nodes[:2])), Policy(noise=noise))
+        diagnosis = _diagnosed(layout, InjectedFaults(nodes=frozenset(layout.nodes[:2])), Policy(noise=noise))
         assert diagnosis.suspects == ()
         assert diagnosis.undecided == layout.nodes
         assert diagnosis.finished
         assert "no further test" in diagnosis.reason
+
+
+def test_a_whole_bad_leaf_is_not_taken_for_its_path() -> None:
+    layout = _layout(10, 2, 0)
+    faults = InjectedFaults(nodes=frozenset(layout.nodes[5:]))
+    diagnosis = _diagnosed(layout, faults, Policy(noise=0))
+    assert named(diagnosis) == faults.keys()
+    assert diagnosis.undecided == ()
 
 
 def test_a_round_is_not_repeated_without_noise() -> None:
