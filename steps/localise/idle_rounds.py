@@ -25,6 +25,10 @@ OPTIONS = 4
 """Random partitions into two, three and four groups among which the best is chosen."""
 WEIGHTIEST = 150
 """So many sets of pairs are weighed when partitions are compared."""
+LEAST_TOLD = 1e-4
+"""Groups run if their outcomes tell more than this, in nats."""
+LIKELY_SIZE = 0.02
+"""Probability of an interval of sizes from which groups of such sizes are tested."""
 FEW = 0.1
 """Share of nodes whose rails are untested up to which groups of the others run at the same time."""
 
@@ -224,6 +228,8 @@ class IdleRound:
         self._candidates(rest)
         weighed = _Weighed(rest)
         groups = max(self._options(rest), key=weighed.entropy, default=())
+        if weighed.entropy(groups) < LEAST_TOLD:
+            return  # their outcome is certain already, and would be so in every later round
         for group in groups:
             self._add("group", members(group), "groups that halve the rest" if len(groups) > 1 else "all good nodes at once")
 
@@ -256,15 +262,17 @@ class IdleRound:
                     if len(nodes) >= 2 * parts:
                         yield _partition(nodes, parts, self.standing.number, number, option)
             for part in rest.others:
-                if part.variable == SCALE and not part.is_narrow and rest.probability(part) > 0.2:
-                    yield from self._sized(nodes, math.isqrt(part.above * part.upto), part)
+                if part.variable == SCALE and rest.probability(part) > LIKELY_SIZE:
+                    yield from self._sized(nodes, part)
 
-    def _sized(self, nodes: list[int], size: int, part: Hypothesis) -> Iterator[tuple[int, ...]]:
-        size = min(max(size, part.above + 1), part.upto - 1)
+    def _sized(self, nodes: list[int], part: Hypothesis) -> Iterator[tuple[int, ...]]:
+        """Yield groups of the size that halves an interval of sizes, or of its two ends where wrong results may hide it."""
+        middle = min(max(math.isqrt(part.above * part.upto), part.above + 1), part.upto - 1)
         order = sorted(nodes, key=lambda node: scatter(self.standing.number, node))
-        groups = [order[first : first + size] for first in range(0, len(order) - size + 1, size)]
-        if groups:
-            yield tuple(sum(1 << node for node in group) for group in groups)
+        for size in (part.above, part.upto) if part.is_narrow else (middle,):
+            groups = [order[first : first + size] for first in range(0, len(order) - size + 1, size)]
+            if groups and size > 2:
+                yield tuple(sum(1 << node for node in group) for group in groups)
 
     # ---- samples of what passed ----------------------------------------------------------------------------------------------
 

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from steps.localise.contract import FabricMap, FaultDiagnosis, History, Policy, Round, Suspect
+from steps.localise.exact_rounds import LARGEST, ExactLocalisation
 from steps.localise.fabric_belief import NODE, PAIR, PATH, RAIL, Variable
 from steps.localise.idle_rounds import IdleRound, uncleared
 from steps.localise.propagation import probability
@@ -21,6 +22,8 @@ def next_round(history: History) -> Round:
     """
     if history.policy.mode == "serial":
         return _limited(serial_round(history), history)
+    if _is_small(history):
+        return _limited(ExactLocalisation(history).plan(), history)
     return _planned(PartStanding(history), history)
 
 
@@ -31,6 +34,9 @@ def verdict(history: History) -> FaultDiagnosis:
     """
     if history.policy.mode == "serial":
         return serial_verdict(history)
+    if _is_small(history):
+        exact = ExactLocalisation(history)
+        return exact.verdict(unfinished(_limited(exact.plan(), history)))
     standing = PartStanding(history)
     planned = _planned(standing, history)
     suspects = tuple(_suspects(standing))
@@ -38,9 +44,11 @@ def verdict(history: History) -> FaultDiagnosis:
     named = {node for suspect in suspects if suspect.kind in ("node", "rail") for node in suspect.nodes}
     names = standing.fabric.names
     rest = standing.residual.remaining if standing.trials else 1.0
-    reason = planned.purpose if planned.tests or planned.purpose == LIMIT else ""
+    reason = unfinished(planned)
     if not reason and undecided:
         reason = f"{len(undecided)} nodes gave too few or contradictory results"
+    if not reason and rest > history.policy.beta and not standing.scale:
+        reason = "a fault is left that no further test tells from others"
     return FaultDiagnosis(
         suspects=suspects,
         cleared=tuple(name for node, name in enumerate(names) if name not in named and node not in undecided),
@@ -50,14 +58,26 @@ def verdict(history: History) -> FaultDiagnosis:
         false_alarm=round(min(sum(suspect.error for suspect in suspects), 1.0), 9),
         missed=round(max(rest, history.policy.beta if history.policy.noise else 0.0), 9),
         noise=round(standing.beliefs.base if history.policy.noise else 0.0, 6),
-        finished=not planned.tests and planned.purpose != LIMIT,
+        finished=not unfinished(planned),
         reason=reason,
     )
+
+
+def unfinished(planned: Round) -> str:
+    """Return why a localisation that would go on with this round is not finished; empty if it is."""
+    if planned.tests:
+        return f"it was cut off before the next round: {planned.purpose}"
+    return LIMIT if planned.purpose == LIMIT else ""
 
 
 def begin(layout: FabricMap, policy: Policy | None = None) -> History:
     """Return the history of a localisation that has not begun."""
     return History(map=layout, policy=policy or Policy())
+
+
+def _is_small(history: History) -> bool:
+    """Return True if sets of faults can be compared, which few nodes need: one or two partners are no average of many."""
+    return 2 <= len(history.map.nodes) <= LARGEST
 
 
 def _planned(standing: PartStanding, history: History) -> Round:

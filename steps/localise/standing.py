@@ -23,7 +23,7 @@ class PartStanding:
         self.policy = history.policy
         self.trials: Sequence[Trial] = trials(history, self.fabric)
         self.number = len(history.rounds) + 1
-        unheard = _unheard(history, self.fabric)
+        unheard = unheard_nodes(history, self.fabric)
         self.unheard = frozenset(unheard)
         self.silent = frozenset(node for node, number in unheard.items() if number >= SILENT)
         self.beliefs = Beliefs(self.fabric, self.policy, self.trials)
@@ -159,7 +159,7 @@ class PartStanding:
         return len(trial.nodes) == 2 and self.fabric.path(*trial.nodes) == tuple(rest)
 
 
-def _unheard(history: History, fabric: IndexedFabric) -> Counter[int]:
+def unheard_nodes(history: History, fabric: IndexedFabric) -> Counter[int]:
     """Return the nodes whose tests, alone or with one partner, gave no result yet, with the number of these tests."""
     unknown: Counter[str] = Counter()
     for part in history.rounds:

@@ -30,6 +30,7 @@ def html(report: model.Report) -> str:
         time_rows=drawings.time_rows(report),
         strip=drawings.strip,
         bandwidth=_bandwidth(report),
+        localisation=_localisation(report),
         spread=_spread,
         rail_picture=lambda row: _rails(row, report),
         heat_map=drawings.heat_map,
@@ -59,6 +60,13 @@ def _bandwidth(report: model.Report) -> markupsafe.Markup:
     floor = next((row.floor for row in report.measured if row.together is not None and row.floor is not None), None)
     # pictures escape the texts that they are given
     return markupsafe.Markup(pictures.bandwidth_by_size("Bandwidth against message size", report.curves, floor=floor))
+
+
+def _localisation(report: model.Report) -> markupsafe.Markup:
+    """Return the picture of the rounds in which a bad part was searched for; empty if none ran."""
+    if not report.localisation:
+        return markupsafe.Markup("")
+    return markupsafe.Markup(pictures.localisation_history("Rounds of the localisation", report.localisation, ""))
 
 
 def _spread(row: Measurement) -> markupsafe.Markup:

@@ -8,7 +8,7 @@ from steps.contract.plain_text import count
 from steps.contract.quarantine import QuarantineEntry
 from steps.contract.revision import SpecSource
 from steps.contract.run_records import Cancelled
-from steps.report.pictures import Curve
+from steps.report.pictures import Curve, RoundSummary
 
 NOT_RUN = "not run"
 """Status in a report of a planned stage or gate that left no record."""
@@ -253,6 +253,7 @@ class Report(Struct, frozen=True, kw_only=True):
     untested: tuple[UntestedReport, ...] = ()
     measured: tuple[Measurement, ...] = ()
     curves: tuple[Curve, ...] = ()
+    localisation: tuple[RoundSummary, ...] = ()
     versions: Versions = {}
     acceptance: str = ""
     schema: int = 1

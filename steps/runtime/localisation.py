@@ -15,6 +15,7 @@ from steps.localise.contract import History, RoundRunner
 def drive(history: History, runner: RoundRunner, keep: Callable[[History], object], expired: Callable[[], bool]) -> History:
     """Run rounds until no test is left, time is up, or rounds in a row gave no result at all; return the history.
 
+    The diagnosis of a history that was cut off is not finished, and its reason says what the next round would have been.
     `keep` stores the history after each round, so that a task that starts again goes on from there.
     """
     silent = 0

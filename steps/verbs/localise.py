@@ -1,6 +1,7 @@
 """Verb localise: run rounds of tests between nodes until the node, rail, pair or path at fault is named, or all are cleared."""
 
 import functools
+from collections import Counter
 from typing import Any
 
 import msgspec
@@ -12,14 +13,17 @@ from steps.contract.task import Task, TaskError, decode, file_name
 from steps.contract.verdict import FailureClass, Status, Verdict, passed
 from steps.errors import BadTask, StepError
 from steps.localise import rounds
-from steps.localise.contract import FabricMap, History, Policy
+from steps.localise.contract import FabricMap, History, Policy, Round
 from steps.runtime import gating, localisation, target
 from steps.runtime.context import Context
 from steps.runtime.fabric_jobs import FabricJobs, FabricTemplates, group_template
-from steps.stages.validation.contract import LocaliseExpectation, LocaliseObservation
+from steps.stages.validation.contract import LocaliseExpectation, LocaliseObservation, PlayedRound
 
 _OF_PARTS = (FailureClass.PERFORMANCE, FailureClass.HARDWARE, FailureClass.RUNTIME)
 """Classes of failures that a single node, rail, pair or path can cause."""
+
+MOST_SHOWN = 60
+"""So many of the last rounds are in the observation, which is part of the run's evidence."""
 
 LEAF = "leaf"
 ONE_LEAF = "fabric"
@@ -147,7 +151,15 @@ def _observation(history: History, jobs: FabricJobs) -> LocaliseObservation:
         for outcome in played.outcomes
         if outcome.test in shown and outcome.result == "fail" and outcome.figure is not None
     }
-    return LocaliseObservation(diagnosis=diagnosis, rails=jobs.rails, figures=figures, problem=jobs.problem)
+    played = tuple(_summary(part) for part in history.rounds[-MOST_SHOWN:])
+    return LocaliseObservation(diagnosis=diagnosis, rounds=played, rails=jobs.rails, figures=figures, problem=jobs.problem)
+
+
+def _summary(played: Round) -> PlayedRound:
+    results = Counter(outcome.result for outcome in played.outcomes)
+    passed_tests, failed = results["pass"], results["fail"]
+    unknown = len(played.tests) - passed_tests - failed
+    return PlayedRound(number=played.number, purpose=played.purpose[:160], passed=passed_tests, failed=failed, unknown=unknown)
 
 
 def _clean(context: Context, jobs: FabricJobs) -> None:

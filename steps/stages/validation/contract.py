@@ -120,15 +120,26 @@ class FunctionalExpectation(Struct, frozen=True, kw_only=True, omit_defaults=Tru
     want: NcclWant = NcclWant()
 
 
+class PlayedRound(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One round of a localisation: what it was for, and how many tests passed, failed and gave no result."""
+
+    number: int
+    purpose: str = ""
+    passed: int = 0
+    failed: int = 0
+    unknown: int = 0
+
+
 class LocaliseObservation(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Observation of gate validation/localise: the diagnosis after the last round, and what the rounds measured.
 
     `rails` maps nodes to the least ib_write_bw of each rail over all tests, in Gbit/s, None if a rail was not measured.
     `figures` has what the tests measured that show a pair or path to be bad, by test. `problem` says why tests gave no result;
-    it is empty if all did.
+    it is empty if all did. `rounds` has the last rounds, for the report.
     """
 
     diagnosis: FaultDiagnosis | None = None
+    rounds: tuple[PlayedRound, ...] = ()
     rails: dict[str, tuple[float | None, ...]] = {}
     figures: dict[str, float] = {}
     problem: str = ""

@@ -64,12 +64,15 @@ def problem(seen: LocaliseObservation, want: LocaliseExpectation) -> Finding | N
         return no_diagnosis(seen)
     edges = [suspect for suspect in diagnosis.suspects if suspect.kind in ("pair", "path", "scale")]
     if edges:
-        named = "; ".join(sentence(suspect, seen) for suspect in diagnosis.suspects)
+        named = "; ".join([*(sentence(suspect, seen) for suspect in diagnosis.suspects), *filter(None, [diagnosis.reason])])
         return fail(FailureClass.PERFORMANCE, named, _expected(want), _STEPS[edges[0].kind], final=True)
     if not diagnosis.finished or not diagnosis.tests:
         why = "; ".join(filter(None, (diagnosis.reason, seen.problem))) or "it was cut off"
         state = f"not finished after {count(diagnosis.rounds, 'round')} and {count(diagnosis.tests, 'test')}: {why}"
         return unknown(FailureClass.RUNTIME, state, "a finished localisation", "see why the pods of the tests gave no result")
+    if diagnosis.reason and not diagnosis.undecided:
+        step = "run it again with more nodes, so that each node has other partners"
+        return unknown(FailureClass.PERFORMANCE, diagnosis.reason, "every part named or cleared", step)
     return None
 
 
@@ -96,7 +99,8 @@ def rows(seen: LocaliseObservation, want: LocaliseExpectation, diagnosis: FaultD
         elif node in cleared and not _unmeasured(seen, want, node):
             yield NodeVerdict(node=node, status=Status.PASS, seen=_figures(seen, node))
         else:
-            why = seen.problem or (node in cleared and _unmeasured(seen, want, node)) or "its tests gave too few results"
+            why = seen.problem or (node in cleared and _unmeasured(seen, want, node)) or diagnosis.reason
+            why = why or "its tests gave too few results"
             yield unknown(FailureClass.RUNTIME, why, "a result", "see why the pods of its tests gave no result").of_node(node)
 
 

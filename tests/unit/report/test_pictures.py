@@ -8,10 +8,11 @@ import msgspec
 import pytest
 
 from steps.contract.nccl import NcclLog, NcclRow, NcclRun
+from steps.localise.contract import FaultDiagnosis
 from steps.report import html, pictures, source
 from steps.report.assembly import build
 from steps.report.pictures import Curve, RoundSummary
-from steps.stages.validation.contract import FunctionalObservation, MpiJob
+from steps.stages.validation.contract import FunctionalObservation, LocaliseObservation, MpiJob, PlayedRound
 
 EVIL = '<script>alert("x")</script>'
 CURVES = (
@@ -78,3 +79,16 @@ def test_the_report_shows_the_nccl_table_that_its_evidence_has(stored: source.St
     page = html.html(report)
     assert "all_reduce: 365.8 GB/s at most" in page
     assert build(stored).curves == ()
+
+
+def test_the_report_shows_the_rounds_of_a_localisation(stored: source.StoredRun) -> None:
+    played = PlayedRound(number=1, purpose=f"matching {EVIL}", passed=6, failed=2)
+    seen = LocaliseObservation(diagnosis=FaultDiagnosis(rounds=1, tests=8), rounds=(played,))
+    records = list(stored.records)
+    evidence = msgspec.structs.replace(records[-1].evidence, stage="validation", observation=msgspec.to_builtins(seen))
+    records[-1] = msgspec.structs.replace(records[-1], evidence=evidence)
+    page = html.html(build(msgspec.structs.replace(stored, records=tuple(records))))
+    assert "1 rounds, 8 tests." in page
+    assert "8 tests, 2 failed" in page
+    assert EVIL not in page
+    assert build(stored).localisation == ()
