@@ -1,5 +1,6 @@
 """Command lines about images that the README and plans tell people to type: the command line itself must take them."""
 
+import itertools
 import re
 import shlex
 from pathlib import Path
@@ -22,7 +23,7 @@ SSH = {"host": "boot.example.org", "user": "images", "key": {"file": "./key"}, "
 def parsed(line: str) -> dict[str, Any]:
     """The options and arguments that a line without `bringup` gives its command. Raises what the command line says against it."""
     command: Any = COMMANDS
-    words = shlex.split(line, comments=True)
+    words = list(itertools.takewhile(lambda word: word not in (">", "|"), shlex.split(line, comments=True)))
     while hasattr(command, "commands"):
         command = command.commands[words.pop(0)]
     with command.make_context(command.name, words) as context:
@@ -31,7 +32,7 @@ def parsed(line: str) -> dict[str, Any]:
 
 def told(text: str) -> list[str]:
     """Whole command lines of a text: those of its blocks, and those in backquotes, but for what only names commands."""
-    blocks = "\n".join(re.findall(r"^```.*?^```", text, re.MULTILINE | re.DOTALL))
+    blocks = "\n".join(re.findall(r"^```.*?^```", text, re.MULTILINE | re.DOTALL)).replace("\\\n", " ")
     lines = re.findall(r"^(?:sudo )?(?:uv run )?bringup (.*)$", blocks, re.MULTILINE)
     return lines + [one for one in re.findall(r"`bringup (image [^`]+)`", text) if not re.search(r"[A-Z…|]|serve$|from-git$", one)]
 

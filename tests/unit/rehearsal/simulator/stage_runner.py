@@ -51,11 +51,13 @@ def stage(name: str, **changes: Any) -> Stage:
 
 
 def run(user: User, made: Stage) -> dict[str, Verdict]:
-    """Verdicts by task, in order, up to the first that does not pass."""
+    """Verdicts by task, in order, up to the first that does not pass. Rounds of a localisation have tests of their own."""
     kube, found = Kube.from_file(user.kubeconfig), dict[str, Verdict]()
     for step in made.steps:
         if step.task.verb is Verb.JUDGE:
             break
+        if step.task.verb is Verb.LOCALISE:
+            continue
         _make(user, kube, step.task)
         if step.task.verb is Verb.APPLY:
             continue

