@@ -21,8 +21,6 @@ events:
 
 FORMS = (
     ("h200-16", "bringup"),
-    ("h200-16", "factory"),
-    ("h200-16", "stack"),
     ("multi-rack-232", "bringup"),
     ("dra", "bringup"),
     ("three-hosts", "bringup"),
@@ -85,8 +83,17 @@ def test_every_rendered_object_of_a_node_image_is_taken(argo: ControlPlane, tmp_
     own = ("lock:", "variables:")  # without them: the lock that its recipe comes with, and the kernel in it
     lines = [line for line in example.read_text().splitlines() if not line.startswith(own)]
     (tmp_path / "image.yaml").write_text("\n".join(lines))
-    made = tmp_path / "made"
-    done = product.bringup(tmp_path / "home", "render", str(tmp_path / "image.yaml"), "--out", str(made))
+    take(argo, tmp_path, tmp_path / "image.yaml")
+
+
+def test_every_rendered_object_of_a_factory_is_taken(argo: ControlPlane, tmp_path: Path) -> None:
+    take(argo, tmp_path, Path(examples.__file__).parent / "factories/factory.yaml")
+
+
+def take(argo: ControlPlane, folder: Path, spec: Path) -> None:
+    """Render a spec without schedule and events, and apply all of it with strict validation."""
+    made = folder / "made"
+    done = product.bringup(folder / "home", "render", str(spec), "--out", str(made))
     assert done.returncode == 0, done.stderr
     home = [part for name in HOME if name != "starts" for part in ("-f", str(made / f"{name}.yaml"))]
     assert "workflowtemplate.argoproj.io/" in argo.kubectl("apply", "--server-side", "--validate=strict", *home)
