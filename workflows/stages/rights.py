@@ -34,7 +34,9 @@ GPU_CLAIMS = Rule(
 
 FABRIC_TESTS = (
     Rule(groups=("batch",), resources=("jobs",), verbs=("deletecollection",), namespaces=(CHECK_NAMESPACE,)),
-    Rule(groups=("kubeflow.org",), resources=("mpijobs",), verbs=("get", "create", "deletecollection"), namespaces=(CHECK_NAMESPACE,)),
+    Rule(
+        groups=("kubeflow.org",), resources=("mpijobs",), verbs=("get", "create", "deletecollection"), namespaces=(CHECK_NAMESPACE,)
+    ),
     Rule(groups=("",), resources=("services",), verbs=("get", "create", "patch"), namespaces=(CHECK_NAMESPACE,)),
 )
 """Rights to run the tests of a localisation, and to remove all that are left of a killed attempt by their label."""
