@@ -37,6 +37,7 @@ LONGEST = (
     "unit/rehearsal/faults/test_whole_rehearsals.py",
     "conformance/test_corpus.py",
     "boot/pipeline/test_life.py",
+    "hosts/test_factory.py",
     "hosts/test_operations.py",
     "hosts/test_rke2_play.py",
     "hosts/test_kills.py",
