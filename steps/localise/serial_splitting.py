@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 
-from steps.localise.contract import FabricTest, FaultDiagnosis, History, HistoryError, Round, Suspect
+from steps.localise.contract import FabricTest, FaultDiagnosis, History, HistoryError, Kind, Round, Suspect
 from steps.localise.fabric_belief import EXACT
 from steps.localise.propagation import probability, weight
 from steps.localise.trials import IndexedFabric, Trial, trials
@@ -143,12 +143,12 @@ def serial_round(history: History) -> Round:
     if state.finished or state.stuck:
         return Round(number=state.number)
     nodes = state.next_test()
-    kind = "self" if len(nodes) == 1 else "pair" if len(nodes) == 2 else "group"
+    kind: Kind = "self" if len(nodes) == 1 else "pair" if len(nodes) == 2 else "group"
     names = tuple(state.fabric.names[node] for node in nodes)
     return Round(
         number=state.number,
         purpose="halving by probability",
-        tests=(FabricTest(id=f"{state.number}.1", kind=kind, nodes=names),),  # type: ignore[arg-type]
+        tests=(FabricTest(id=f"{state.number}.1", kind=kind, nodes=names),),
     )
 
 
