@@ -13,11 +13,12 @@ import select
 import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 MARK = "BRINGUP_ENGINE_TOKEN"  # in the environment of every child and hence of its children
 _PR_SET_CHILD_SUBREAPER = 36
+_TICKS = os.sysconf("SC_CLK_TCK")
 _EXECVE_SECONDS = 1.0
 """Longest wait in seconds until a process has loaded its program; a file system that hangs must not block the caller."""
 
@@ -51,26 +52,46 @@ def _stat(pid: int) -> list[str]:
 
 def mark_of(pid: int) -> str:
     """Return the value of `MARK` in a process's environment; "" if it has none, is gone, or belongs to another user."""
-    place = Path(f"/proc/{pid}/environ")
+    end = time.monotonic() + _EXECVE_SECONDS
     try:
-        environment = place.read_bytes()
-        if not environment:  # between execve and the new program's start
-            end = time.monotonic() + _EXECVE_SECONDS
-            while _is_starting(pid) and time.monotonic() < end:
-                os.sched_yield()
-            environment = place.read_bytes()
+        mark, starting = _mark(pid), True
+        while not mark and starting and time.monotonic() < end:
+            os.sched_yield()
+            starting = _is_starting(pid)  # before another look: its program may start between the two
+            mark = _mark(pid)
     except OSError:
         return ""
+    return mark
+
+
+def _mark(pid: int) -> str:
+    environment = Path(f"/proc/{pid}/environ").read_bytes()
     start = f"{MARK}=".encode()
     marks = [entry for entry in environment.split(b"\0") if entry.startswith(start)]
     return marks[0][len(start) :].decode(errors="replace") if marks else ""
 
 
 def _is_starting(pid: int) -> bool:
-    """Return True if the process is inside execve, where it has no environment until the new program starts (field env_end)."""
+    """Return True if the process is before or inside execve, so that its environment is not yet the one of its program.
+
+    vfork ends for the parent while the child still has its parent's memory, and hence environment; afterwards it has none until the
+    new program starts (field env_end).
+    """
     fields = _stat(pid)
     state, has_memory, env_end = fields[0], fields[20] != "0", fields[48]
-    return has_memory and env_end == "0" and state not in "ZX"
+    if not has_memory or state in "ZX":
+        return False
+    return env_end == "0" or (_age(fields) < _EXECVE_SECONDS and _memory(fields) == _memory(_stat(int(fields[1]))))
+
+
+def _age(fields: Sequence[str]) -> float:
+    """Return the seconds since a process was made, by the fields of its /proc/PID/stat."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME) - int(fields[19]) / _TICKS
+
+
+def _memory(fields: Sequence[str]) -> tuple[str, ...]:
+    """Return where code, stack and environment of a process are: with random addresses no two programs have the same."""
+    return (fields[23], fields[25], fields[47], fields[48])
 
 
 def is_ending(pid: int) -> bool:
