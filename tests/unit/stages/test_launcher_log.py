@@ -12,7 +12,7 @@ import pytest
 from steps.contract.nccl import NcclLog
 from steps.stages.validation import reader_nccl
 from workflows.rehearsal.simulator import launcher_log
-from workflows.rehearsal.simulator.validation import Communicator, debug_info, join_lines, table
+from workflows.rehearsal.simulator.validation_nccl_output import Communicator, debug_info, join_lines, table
 from workflows.stages import manifest_objects
 
 DATA = Path(os.environ.get("BRINGUP_TEST_DATA", Path(__file__).parents[4] / "shared")) / "samples/nccl"

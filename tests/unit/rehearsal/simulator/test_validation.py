@@ -12,7 +12,7 @@ from tests.unit.rehearsal.simulator.harness import Make, User
 from tests.unit.rehearsal.simulator.stage_runner import NODES, run, stage
 from workflows.rehearsal.faults import validation as faults
 from workflows.rehearsal.faults.fault_registry import Fault
-from workflows.rehearsal.simulator import api_kinds, validation
+from workflows.rehearsal.simulator import api_kinds, validation_nccl_output
 from workflows.stages.stage import Stage
 
 FLOORS: dict[str, Any] = {"validation": {"nccl": {"inter_node_floor_gb_s": 350}, "dcgm_level": 2}, "approvals": []}
@@ -89,8 +89,8 @@ def test_the_sentence_says_what_is_wrong(make: Make, fault: str, said: str) -> N
 
 def test_average_of_a_bad_run_is_above_the_floor(make: Make) -> None:
     """The fault would pass a gate that reads the average."""
-    shape = validation.Communicator(hosts=("a",), gpus=8, busbw=474.0, product="NVIDIA-H200", slow_at=474.0 * 0.81)
-    log = reader_nccl.read(validation.join_lines(validation.table(shape, "1G", "8G", -1.0)))
+    shape = validation_nccl_output.Communicator(hosts=("a",), gpus=8, busbw=474.0, product="NVIDIA-H200", slow_at=474.0 * 0.81)
+    log = reader_nccl.read(validation_nccl_output.join_lines(validation_nccl_output.table(shape, "1G", "8G", -1.0)))
     average, largest = log.runs[0].average, log.runs[0].largest
     assert average is not None
     assert average > 431
@@ -100,12 +100,12 @@ def test_average_of_a_bad_run_is_above_the_floor(make: Make) -> None:
 
 
 def test_simulated_logs_read_like_recorded_ones() -> None:
-    shape = validation.Communicator(hosts=tuple(f"w-{n}" for n in range(4)), gpus=8, busbw=386.0, product="NVIDIA-H200")
+    shape = validation_nccl_output.Communicator(hosts=tuple(f"w-{n}" for n in range(4)), gpus=8, busbw=386.0, product="NVIDIA-H200")
     lines = [
-        *validation.debug_info(shape, ["mlx5_0"], network="IB", gdr=True),
-        *validation.table(shape, "512M", "8G", 0.5),
+        *validation_nccl_output.debug_info(shape, ["mlx5_0"], network="IB", gdr=True),
+        *validation_nccl_output.table(shape, "512M", "8G", 0.5),
     ]
-    log = reader_nccl.read(validation.join_lines(lines))
+    log = reader_nccl.read(validation_nccl_output.join_lines(lines))
     run = log.runs[0]
     assert (run.world, len(run.hosts), len(run.rows), run.collective) == (32, 4, 5, "all_reduce")
     assert run.gpu == "NVIDIA H200"

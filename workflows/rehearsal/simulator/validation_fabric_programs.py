@@ -1,0 +1,143 @@
+"""Stage validation: programs of checks across simulated nodes, whose reports have the formats of the tools that they run."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
+
+from workflows.rehearsal.simulator import fabric_links, launcher_log, simulated_pods, validation_failures
+from workflows.rehearsal.simulator.api_kinds import PODS, Obj
+from workflows.rehearsal.simulator.simulated_pods import Behaviour, Exit, LongRunning, check, environment, keep_log
+from workflows.rehearsal.simulator.validation_nccl_output import (
+    RUN_SECONDS,
+    SLOW_LARGE,
+    SOCKET,
+    Communicator,
+    check_settings,
+    debug_info,
+    fabric_bandwidth,
+    jitter,
+    join_lines,
+    node_bandwidth,
+    table,
+)
+from workflows.rehearsal.simulator.world import World
+
+JOB_NAME, ROLE = "training.kubeflow.org/job-name", "training.kubeflow.org/job-role"
+INDEX = "training.kubeflow.org/replica-index"
+
+CONGESTING = 3
+"""Machines from which on a collective congests a badly routed fabric (fault `fabric_congested`); two of them have routes enough."""
+
+WITHOUT_GDR = 0.92
+"""Share of the fabric's bandwidth without GPUDirect RDMA: above the example spec's floor, so only NCCL's log shows it."""
+
+
+def workers(world: World, namespace: str, job: str) -> list[Obj]:
+    """Return the worker pods of an MPIJob, sorted by index."""
+    pods = world.select(PODS, namespace, {JOB_NAME: job, ROLE: "worker"})
+    return sorted(pods, key=lambda pod: int(pod["metadata"]["labels"][INDEX]))
+
+
+# ---- NCCL over all nodes -------------------------------------------------------------------------------------------------------
+
+
+@check("nccl-inter")
+def nccl_inter(world: World, pod: Obj, node: str) -> Behaviour:
+    """Play the check `nccl-inter`: a worker runs until it is deleted, the launcher reports exit codes and logs NCCL's output.
+
+    The report has the form that `workflows/stages/scripts/nccl_inter.sh` prints.
+    """
+    labels = pod["metadata"]["labels"]
+    if labels.get(ROLE) == "worker":
+        return LongRunning()
+    own = workers(world, pod["metadata"]["namespace"], labels[JOB_NAME])
+    _, _, runs = check_settings(environment(pod))
+    text, code = _together(world, pod, own, runs)
+    message = {"node": node, "exits": [code] * runs}
+    return Exit(message=message, seconds=RUN_SECONDS * runs, effect=functools.partial(keep_log, world, pod, text))
+
+
+def _together(world: World, pod: Obj, own: list[Obj], runs: int) -> tuple[str, int]:
+    first, last, _ = check_settings(environment(pod))
+    nodes = [simulated_pods.node(worker) for worker in own]
+    lost = next((worker for worker in own if world.fault("ib_retry_exceeded", simulated_pods.node(worker))), None)
+    shape, network, gdr = _fabric(world, [worker["metadata"]["name"] for worker in own], nodes, int(environment(pod)["PER_NODE"]))
+    missing = bool(world.fault("nccl_adapter_missing"))
+    adapters = [f"mlx5_{number}" for number in range(world.hardware(nodes[0]).nics - missing)]
+    lines = debug_info(shape, adapters, network=network, gdr=gdr)
+    if lost is not None:
+        return _launcher_log([*lines, *_retry_exceeded(shape.hosts, lost["metadata"]["name"])]), 3
+    for fault in _FAILS_FIRST:
+        victim = next((number for number, name in enumerate(nodes) if world.fault(fault, name)), None)
+        if victim is not None:
+            return _launcher_log([*lines, *validation_failures.failed_run(world, fault, shape.hosts, victim)]), 3
+    tables = [table(shape, first, last, jitter(world, "fabric", run)) for run in range(runs)]
+    # only the first run has NCCL's lines
+    return _launcher_log(itertools.chain(lines, tables[0])) + "".join(map(_launcher_log, tables[1:])), 0
+
+
+def _launcher_log(lines: Iterable[str]) -> str:
+    """Return the output of one run as the launcher's script writes it to its log."""
+    return join_lines(launcher_log.shorten(lines))
+
+
+_FAILS_FIRST = ("nccl_no_route", "nccl_gid_unreachable", "nccl_memlock", "nccl_two_versions", "nccl_port_error")
+"""Faults by which a rank on one node fails first, and ends the run of all."""
+
+
+def _fabric(world: World, hosts: list[str], nodes: list[str], gpus: int) -> tuple[Communicator, str, bool]:
+    """Return the simulated all-reduce (its workers and GB/s), the network used (`IB` or `Socket`), and True if by GPUDirect."""
+    hardware = world.hardware(nodes[0])
+    busbw = min(fabric_bandwidth(hardware), node_bandwidth(hardware))
+    product, gdr, network = hardware.product, True, "IB"
+    if world.fault("nccl_one_host"):
+        return (Communicator(hosts=tuple(hosts[:1]), gpus=gpus, busbw=node_bandwidth(hardware), product=product), network, gdr)
+    if world.fault("nccl_socket_fallback"):
+        busbw, network, gdr = SOCKET, "Socket", False
+    if world.fault("nccl_gdr_disabled"):
+        busbw, gdr = busbw * WITHOUT_GDR, False
+    busbw = min(fabric_bandwidth(hardware) * fabric_links.ring_share(world, nodes, hardware.nics), busbw)
+    slow = busbw * SLOW_LARGE if world.fault("fabric_congested") and len(nodes) >= CONGESTING else 0.0
+    wrong = 96 if world.fault("nccl_wrong_data") else 0
+    return Communicator(hosts=tuple(hosts), gpus=gpus, busbw=busbw, product=product, slow_at=slow, wrong=wrong), network, gdr
+
+
+def _retry_exceeded(hosts: Sequence[str], host: str) -> Iterator[str]:
+    peer = validation_failures.address((hosts.index(host) + 1) % len(hosts))
+    yield "# Collective test starting: all_reduce_perf"
+    yield (
+        f"{host}:4003:4103 [3] transport/net_ib.cc:2244 NCCL WARN NET/IB: Got completion from peer {peer}<53908> with status=12 "
+        "opcode=129 len=1048576 vendor err 129 (Recv) localGid fe80::1 remoteGids fe80::2 hca mlx5_3"
+    )
+    yield f"{host}:4003:4103 [3] NCCL INFO transport/net.cc:1362 -> 6"
+
+
+# ---- tests between nodes -------------------------------------------------------------------------------------------------------
+
+
+@check("fabric")
+def fabric(world: World, pod: Obj, node: str) -> Behaviour:
+    """Play a pod of the check `fabric`: one of a pair, which measures each rail to the other one, or one of an MPIJob of a group.
+
+    Reports have the form that `workflows/stages/scripts/fabric_pair.sh` prints.
+    """
+    if ROLE in pod["metadata"]["labels"]:
+        return nccl_inter(world, pod, node)  # the MPIJob of a group is played as the one over all nodes
+    settings = environment(pod)
+    nodes = settings.get("TEST_NODES", "").split()
+    others = [name for name in nodes if name != node]
+    tested = settings.get("TESTED", "").split()
+    rails = [*_fabric_rails(world, node, others or [node], tested)] if node in nodes else []
+    return Exit(message={"node": node, "rails": rails, "error": ""}, seconds=8 + 7 * len(nodes))
+
+
+def _fabric_rails(world: World, node: str, others: Sequence[str], tested: Sequence[str]) -> Iterator[Obj]:
+    """Yield the least bandwidth of each tested rail to the other machines, all of which this one meets."""
+    for rail in range(world.hardware(node).nics):
+        if not tested or str(rail) in tested:
+            figures = {other: fabric_links.rate(world, node, other, rail) for other in others}
+            worst = min(figures, key=lambda other: figures[other])
+            gbit = figures[worst] * (1 - 0.004 * world.chance(f"fabric/{node}/{rail}"))
+            yield {"device": f"mlx5_{rail}", "rail": rail, "gbit": round(gbit, 2), "peer": others.index(worst), "error": ""}

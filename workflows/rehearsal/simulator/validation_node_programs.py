@@ -1,0 +1,110 @@
+"""Stage validation: programs of checks inside a simulated node, whose reports have the formats of the tools that they run."""
+
+from __future__ import annotations
+
+import msgspec
+
+from workflows.rehearsal.simulator import validation_failures
+from workflows.rehearsal.simulator.api_kinds import Obj
+from workflows.rehearsal.simulator.simulated_pods import Behaviour, Exit, check, environment, pack
+from workflows.rehearsal.simulator.validation_nccl_output import (
+    RUN_SECONDS,
+    SLOW_LARGE,
+    Communicator,
+    check_settings,
+    jitter,
+    join_lines,
+    node_bandwidth,
+    table,
+)
+from workflows.rehearsal.simulator.world import World
+
+DEGRADED = 0.47
+"""Share of the bandwidth that is left with half of the NVLinks gone."""
+
+# ---- NCCL inside a node --------------------------------------------------------------------------------------------------------
+
+
+@check("nccl-intra")
+def nccl_intra(world: World, pod: Obj, node: str) -> Behaviour:
+    """Play the check `nccl-intra` on a node: report exit codes and output of all_reduce_perf over the node's GPUs.
+
+    The report has the form that `workflows/stages/scripts/nccl_intra.sh` prints.
+    """
+    first, last, runs = check_settings(environment(pod))
+    host = str(pod["spec"].get("hostname") or pod["metadata"]["name"])
+    if world.fault("nvswitch_not_initialised", node):
+        failure = f"{host}: Test CUDA failure common.cu:941 'system not yet initialized'\n .. {host} pid 71: Test failure\n"
+        text, code = failure * runs, 2
+    elif world.fault("nccl_shm_full", node):
+        text, code = join_lines(validation_failures.failed_run(world, "nccl_shm_full", [host], 0) * runs), 3
+    else:
+        shape = _machine(world, node, host)
+        lines = (line for run in range(runs) for line in table(shape, first, last, jitter(world, node, run)))
+        text, code = join_lines(lines), 0
+    message = {"node": node, "exits": [code] * runs, "packed": pack(text)}
+    return Exit(message=message, log=text, seconds=RUN_SECONDS * runs)
+
+
+def _machine(world: World, node: str, host: str) -> Communicator:
+    hardware, gpus = world.hardware(node), world.host(node).gpus
+    full = node_bandwidth(hardware)
+    visible = gpus - bool(world.fault("nccl_gpu_missing", node))
+    return Communicator(
+        hosts=(host,),
+        gpus=visible,
+        busbw=full * (DEGRADED if world.fault("nvlink_degraded", node) else 1),
+        product=hardware.product,
+        slow_at=full * SLOW_LARGE if world.fault("nccl_slow_large_messages", node) else 0.0,
+    )
+
+
+# ---- DCGM ----------------------------------------------------------------------------------------------------------------------
+
+_TESTS = (
+    ("Deployment", "software", 1),
+    ("Hardware", "memory", 2),
+    ("Integration", "pcie", 2),
+    ("Hardware", "diagnostic", 3),
+    ("Integration", "nvbandwidth", 3),
+    ("Stress", "memory_bandwidth", 3),
+    ("Stress", "targeted_stress", 3),
+    ("Stress", "targeted_power", 3),
+    ("Stress", "memtest", 4),
+    ("Stress", "pulse_test", 4),
+)
+"""Category, name and lowest level of each `dcgmi diag` test (`steps/docs/facts/acceptance.md`, DCGM diag)."""
+
+
+@check("dcgm")
+def dcgm(world: World, pod: Obj, node: str) -> Behaviour:
+    """Play the check `dcgm` on a node: report exit code and JSON output of `dcgmi diag`.
+
+    The report has the form that `workflows/stages/scripts/dcgm.sh` prints.
+    """
+    level = int(environment(pod).get("LEVEL", "1"))
+    tests = [(category, _test(world, node, category, name)) for category, name, least in _TESTS if level >= least]
+    categories = [
+        {"category": category, "tests": [test for group, test in tests if group == category]}
+        for category in dict.fromkeys(group for group, _ in tests)
+    ]
+    metadata = {"version": "4.6.0", "Driver Version Detected": world.hardware(node).driver}
+    document = {"DCGM Diagnostic": {"test_categories": categories}, "metadata": metadata}
+    text = msgspec.json.format(msgspec.json.encode(document), indent=2).decode() + "\n"
+    failed = any(test["test_summary"]["status"] == "Fail" for _, test in tests)
+    message = {"node": node, "exits": [226 if failed else 0], "packed": pack(text)}
+    seconds = {1: 10.0, 2: 120.0, 3: 900.0}.get(level, 3600.0)
+    return Exit(message=message, log=text, seconds=seconds)
+
+
+def _test(world: World, node: str, category: str, name: str) -> Obj:
+    gpus, status = world.host(node).gpus, "Pass"
+    if category != "Deployment" and world.fault("dcgm_skips_everything", node):
+        status = "Skip"
+    results: list[Obj] = [{"entity_group": "GPU", "entity_group_id": 1, "entity_id": gpu, "status": status} for gpu in range(gpus)]
+    if name == "memory" and world.fault("dcgm_memory_fault", node):
+        why = "GPU 5 had uncorrectable memory errors (ECC, double bit): row remapping failed"
+        warning = {"warning": why, "error_id": 20, "error_category": 2, "error_severity": 4}
+        results[min(5, gpus - 1)] |= {"status": "Fail", "warnings": [warning]}
+        status = "Fail"
+    return {"name": name, "results": results, "test_summary": {"status": status}}

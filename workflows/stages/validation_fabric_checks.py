@@ -1,0 +1,186 @@
+"""Stage validation: checks across nodes: NCCL over all of them, and rounds of tests that localise a fault of the fabric."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from steps.contract.task import Verb
+from workflows.accept.levels import QUICK
+from workflows.spec.cluster_spec import ClusterSpec, has_gpu_cluster, ib_write_bw_floor
+from workflows.stages import manifest_objects, rights, validation_tasks
+from workflows.stages.stage import Object, Rule, Site, Step, task
+from workflows.stages.validation_tasks import STAGE, CheckMaker
+
+JOB = "nccl-all-reduce"
+INTER_CHECK, FUNCTIONAL = "nccl-inter", "validation/functional"
+_WORKERS = {"training.kubeflow.org/job-name": JOB, "training.kubeflow.org/job-role": "worker"}
+
+SPREAD_INTER = 0.15
+"""Largest accepted difference between repeated runs, as a share of the fastest run; healthy fabrics repeat within a few percent."""
+
+
+def checks(site: Site) -> tuple[CheckMaker, ...]:
+    """Return the makers of the site's tasks, in running order."""
+    return (functional, *((localise,) if site.spec.fabric.kind != "none" else ()))
+
+
+def mpi_job(site: Site, seconds: int) -> Object:
+    """Return the MPIJob of the NCCL test over all nodes, with workers on exactly the nodes under test.
+
+    The launcher starts once all workers are ready, and counts the ranks in its host file.
+    """
+    spec, labels = site.spec, manifest_objects.check_labels(STAGE, INTER_CHECK)
+    env = [
+        *validation_tasks.sizes(site, spec.validation.runs, seconds),
+        {"name": "PER_NODE", "value": str(validation_tasks.slots(site))},
+    ]
+    launch = manifest_objects.container(spec.validation.image, manifest_objects.script("nccl_inter.sh"), name="launcher", env=env)
+    worker = {"name": "worker", "image": spec.validation.image, "volumeMounts": [{"name": "shm", "mountPath": "/dev/shm"}]}
+    pod = manifest_objects.gpu_pod(site, worker, INTER_CHECK, fabric=True)
+    networks = {"k8s.v1.cni.cncf.io/networks": ",".join(["default/fabric"] * spec.fabric.attachments)}
+    meta: Object = {"labels": labels, **({"annotations": networks} if spec.fabric.has_network else {})}
+    workers = {
+        **pod,
+        # two on one node would measure NVLink instead of the fabric
+        "affinity": manifest_objects.one_a_node(_WORKERS, manifest_objects.HOSTNAME, manifest_objects.NODES),
+        "tolerations": [{"operator": "Exists"}],
+        "volumes": [{"name": "shm", "emptyDir": {"medium": "Memory"}}],
+        "automountServiceAccountToken": False,
+    }
+    return {
+        "apiVersion": "kubeflow.org/v2beta1",
+        "kind": "MPIJob",
+        "metadata": {**manifest_objects.check_metadata(STAGE, INTER_CHECK), "name": JOB},
+        "spec": {
+            "slotsPerWorker": validation_tasks.slots(site),
+            "launcherCreationPolicy": "WaitForWorkersReady",
+            "runPolicy": {"cleanPodPolicy": "None", "backoffLimit": 0, "activeDeadlineSeconds": seconds - 30},
+            "mpiReplicaSpecs": {
+                "Launcher": {
+                    "replicas": 1,
+                    "restartPolicy": "Never",
+                    "template": {
+                        "metadata": {"labels": labels},
+                        "spec": {"containers": [launch], "automountServiceAccountToken": False},
+                    },
+                },
+                "Worker": {
+                    "replicas": manifest_objects.COUNT,
+                    "restartPolicy": "Never",
+                    "template": {"metadata": meta, "spec": workers},
+                },
+            },
+        },
+    }
+
+
+def functional(site: Site, after: tuple[str, ...], passed: tuple[str, ...]) -> Step:
+    """Return the task that measures NCCL over all nodes."""
+    spec, seconds = site.spec, validation_tasks.time_limit(site)
+    rdma = spec.fabric.kind != "none"
+    result = validation_tasks.want(
+        site,
+        floor=spec.validation.nccl.inter_node_floor_gb_s,
+        spread=SPREAD_INTER,
+        **({"rdma": True, "gdr": True, "hcas": spec.fabric.nics_per_node} if rdma else {}),
+    )
+    jobs = Rule(
+        groups=("kubeflow.org",),
+        resources=("mpijobs",),
+        verbs=("get", "create", "delete"),
+        namespaces=(manifest_objects.CHECK_NAMESPACE,),
+    )
+    return validation_tasks.check(
+        site,
+        "functional",
+        FUNCTIONAL,
+        INTER_CHECK,
+        [mpi_job(site, seconds)],
+        after=after,
+        passed=passed,
+        seconds=seconds,
+        expectations={"gpus": validation_tasks.slots(site), "want": result},
+        rules=(jobs,),
+        least=2,
+    )
+
+
+# ---- localisation -------------------------------------------------------------------------------------------------------------
+
+FABRIC_CHECK, LOCALISE = "fabric", "validation/localise"
+LOCALISE_SECONDS = 7200
+"""Time limit of a localisation: four rounds of pairs take some 12 minutes, repeats under noise more."""
+
+LOCALISE_NOISE, LOCALISE_ROUNDS = 0.005, 24
+"""Expected share of tests with the wrong result on an idle fabric, whose figures repeat within a percent; and the rounds after
+which a localisation ends undecided, where fabrics of 232 nodes with several faults need about ten.
+"""
+
+VIRTUAL_FUNCTION = "101e"
+"""PCI device id of a ConnectX-6 or -7 virtual function, which pods get with SR-IOV (https://pci-ids.ucw.cz/read/PC/15b3/101e)."""
+
+_LINK = {"infiniband": "InfiniBand", "roce": "Ethernet"}
+
+
+def localise(site: Site, after: tuple[str, ...], passed: tuple[str, ...]) -> Step:
+    """Return the task that runs rounds of tests between nodes until the part at fault is named, or every node is cleared.
+
+    Groups of nodes run the MPIJob of the task before it, NCCL over all nodes. At level quick it runs only if that did not pass.
+    """
+    spec, name = site.spec, site.named("localise")
+    templates = {"check": FABRIC_CHECK, "common": _fabric_common(spec), "pair": _pair_job(site)}
+    arguments: Object = {"gate": LOCALISE, "templates": templates, "select": site.gpu_select, "after": list(passed)}
+    arguments["group"] = after[0]
+    arguments |= {"unless": after[0]} if spec.validation.level == QUICK else {}
+    arguments["policy"] = {"noise": LOCALISE_NOISE, "most_rounds": LOCALISE_ROUNDS}
+    result = validation_tasks.want(site, floor=spec.validation.nccl.inter_node_floor_gb_s, spread=SPREAD_INTER) | {"runs": 1}
+    expectations = {
+        "floor": ib_write_bw_floor(spec) or 0.0,
+        "rails": len(spec.fabric.rails) or spec.fabric.nics_per_node,
+        "gpus": validation_tasks.slots(site),
+        "want": result,
+    }
+    return Step(
+        task=task(STAGE, name, Verb.LOCALISE, deadline=LOCALISE_SECONDS, arguments=arguments, expectations=expectations),
+        after=after,
+        rules=rights.check_rules(*rights.FABRIC_TESTS, *_claim_rules(spec)),
+    )
+
+
+def _claim_rules(spec: ClusterSpec) -> tuple[Rule, ...]:
+    if not has_gpu_cluster(spec):
+        return ()
+    return (replace(rights.GPU_CLAIMS, verbs=(*rights.GPU_CLAIMS.verbs, "patch")),)
+
+
+def _fabric_common(spec: ClusterSpec) -> list[Object]:
+    """Return the objects that all tests share: namespace, the Service by which pods of a Job find each other, and GPU claims."""
+    service = manifest_objects.ring_service(STAGE, FABRIC_CHECK, FABRIC_CHECK, {"clusterIP": "None"})
+    return [manifest_objects.check_namespace(), service, *manifest_objects.node_claims(spec, STAGE, FABRIC_CHECK)]
+
+
+def _fabric_meta(site: Site) -> Object:
+    networks = {"k8s.v1.cni.cncf.io/networks": ",".join(["default/fabric"] * site.spec.fabric.attachments)}
+    labels = manifest_objects.check_labels(STAGE, FABRIC_CHECK)
+    return {"labels": labels, **({"annotations": networks} if site.spec.fabric.has_network else {})}
+
+
+def _pair_job(site: Site) -> Object:
+    """Return the template of the Job in which every two of its nodes measure all rails in both directions."""
+    spec, fabric = site.spec, site.spec.fabric
+    ids = (*fabric.device_ids, VIRTUAL_FUNCTION) if fabric.mode == "sriov" else fabric.device_ids
+    settings = {"COUNT": "@count_text", "JOB": "@name", "SERVICE": FABRIC_CHECK, "TEST_NODES": "@node_names", "TESTED": "@rails"}
+    settings |= {"DEVICE_IDS": " ".join(ids), "LINK": _LINK[fabric.kind], "MEMORY": "cuda"}
+    settings |= {"RAILS": " ".join(fabric.rails)} if fabric.rails else {}
+    settings |= {} if fabric.attachments_are_allocated else {"NUMBERS": "name"}
+    env = [manifest_objects.node_name(), *({"name": name, "value": value} for name, value in settings.items())]
+    container = manifest_objects.container(spec.validation.image, manifest_objects.script("fabric_pair.sh"), env=env)
+    pod = manifest_objects.gpu_pod(site, container, FABRIC_CHECK, fabric=True)
+    job = manifest_objects.per_node_job(STAGE, FABRIC_CHECK, {"subdomain": FABRIC_CHECK, **pod}, seconds=0)
+    template = {**job["spec"]["template"], "metadata": _fabric_meta(site)}
+    # pods of different Jobs of one round run on different nodes, so anti-affinity is against the pods of all of them
+    return {
+        **job,
+        "metadata": {**job["metadata"], "name": "@name"},
+        "spec": {**job["spec"], "activeDeadlineSeconds": "@seconds", "template": template},
+    }

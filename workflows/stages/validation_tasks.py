@@ -1,0 +1,82 @@
+"""Stage validation: what the tasks of all its checks share: time limits, settings of NCCL's scripts, and the task of a check."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from workflows.spec.cluster_spec import ClusterSpec
+from workflows.stage_names import StageName
+from workflows.stages import manifest_objects, rights
+from workflows.stages.stage import Object, Rule, Site, Step
+
+STAGE: StageName = "validation"
+
+CheckMaker = Callable[[Site, tuple[str, ...], tuple[str, ...]], Step]
+"""A function that returns the task of a check on a site, after the tasks that it names, on the nodes that passed others."""
+
+
+def has_whole_gpus(spec: ClusterSpec) -> bool:
+    """Return True if pods can have whole GPUs, which is False with MIG: NCCL cannot join MIG instances of several GPUs."""
+    return spec.sharing.mode != "mig"
+
+
+def time_limit(site: Site) -> int:
+    """Return the spec's time limit of one test in seconds."""
+    return int(site.spec.validation.timeout.total_seconds())
+
+
+def sizes(site: Site, runs: int, seconds: int) -> list[Object]:
+    """Return the environment entries of the NCCL scripts: node name, message sizes, number of runs, and seconds per run."""
+    message_sizes = site.spec.validation.nccl.sizes
+    settings = {
+        "FIRST": message_sizes[0],
+        "LAST": message_sizes[-1],
+        "RUNS": str(runs),
+        "SECONDS_A_RUN": str(max((seconds - 300) // runs, 60)),
+    }
+    return [manifest_objects.node_name(), *({"name": name, "value": value} for name, value in settings.items())]
+
+
+def slots(site: Site) -> int:
+    """Return the number of MPI ranks per node: the GPU count of the machine with the fewest GPUs."""
+    return min(machine.gpus for machine in site.machines if machine.gpu)
+
+
+def check(
+    site: Site,
+    name: str,
+    gate: str,
+    label: str,
+    items: list[Object],
+    *,
+    after: tuple[str, ...],
+    passed: tuple[str, ...],
+    seconds: int,
+    expectations: Object,
+    rules: tuple[Rule, ...] = (),
+    least: int = 0,
+) -> Step:
+    """Return the task of one check after the task `after`, on the nodes that passed the checks `passed`.
+
+    `seconds` is its time limit. With `least`, it needs that many nodes, else one.
+    """
+    claims = manifest_objects.node_claims(site.spec, STAGE, label)
+    return manifest_objects.check_step(
+        STAGE,
+        gate,
+        label,
+        [*claims, *items],
+        deadline=seconds,
+        expectations=expectations,
+        name=site.named(name),
+        waits_for=after,
+        passed=passed,
+        rules=(*rules, *((rights.GPU_CLAIMS,) if claims else ())),
+        select=site.gpu_select,
+        **({"least": least} if least else {}),
+    )
+
+
+def want(site: Site, *, floor: float | None, spread: float, **more: bool | int) -> Object:
+    """Return the NCCL result that a gate expects, with the fields of `steps.contract.nccl.NcclWant`; no `floor` if None."""
+    return {"runs": site.spec.validation.runs, "spread": spread, **({"floor": floor} if floor else {}), **more}
