@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from steps.contract.node_taints import tolerates
@@ -89,15 +90,21 @@ def _node_terms(spec: Obj) -> list[Obj] | None:
     return required["nodeSelectorTerms"] if required else None
 
 
-def allowed_node_names(spec: Obj) -> frozenset[str] | None:
-    """Return the names of the only nodes to which a pod's node affinity limits it, or None if it is not limited by name."""
-    names: set[str] = set()
-    for term in _node_terms(spec) or [{}]:
-        fields = [entry for entry in term.get("matchFields") or () if entry["key"] == "metadata.name" and entry["operator"] == "In"]
-        if not fields:
-            return None
-        names.update(fields[0]["values"])
-    return frozenset(names)
+HOSTNAME = "kubernetes.io/hostname"
+
+
+def _names_of_term(term: Obj, hosts: Mapping[str, Iterable[str]]) -> set[str] | None:
+    """Return the names of the only nodes that a node affinity's term can match, or None if it does not limit them by name.
+
+    `hosts` has the names of nodes by their label `HOSTNAME`.
+    """
+    for entry in term.get("matchFields") or ():
+        if entry["key"] == "metadata.name" and entry["operator"] == "In":
+            return set(entry["values"])
+    for entry in term.get("matchExpressions") or ():
+        if entry["key"] == HOSTNAME and entry["operator"] == "In":
+            return {name for value in entry["values"] for name in hosts.get(value, ())}
+    return None
 
 
 def admits(node: Obj, spec: Obj, *, daemon: bool = False) -> str:
@@ -120,15 +127,38 @@ def admits(node: Obj, spec: Obj, *, daemon: bool = False) -> str:
     return ""
 
 
+@dataclass
+class _Selected:
+    """Topology values of the nodes that have pods of one selector; `read` pods of the occupancy have been looked at."""
+
+    values: set[str] = field(default_factory=set)
+    read: int = 0
+
+
+@dataclass(frozen=True)
+class AntiAffinity:
+    """A required anti-affinity term of counted pods in one namespace, and the topology values of their nodes."""
+
+    term: Obj
+    namespace: str
+    values: set[str] = field(default_factory=set)
+
+
 class Occupancy:
-    """The load of all nodes during one scheduling round: `free` resources by node, and the pods that hold the others."""
+    """The load of all nodes during one scheduling round: `free` resources by node, and the pods that hold the others.
+
+    Thousands of pods have the same affinity rules, so what a rule selects is kept and only extended by later pods.
+    """
 
     def __init__(self, nodes: Iterable[Obj], running: Iterable[Obj]) -> None:
         self.nodes = {node["metadata"]["name"]: node for node in nodes}
         self.free = {name: _allocatable(node) for name, node in self.nodes.items()}
         self._pods: list[tuple[Obj, str]] = []
-        self.anti_terms: list[tuple[Obj, str, str]] = []
-        """Required anti-affinity terms of the counted pods, each with the pod's namespace and node."""
+        self._selected: dict[str, _Selected] = {}
+        self._anti: dict[str, AntiAffinity] = {}
+        self._hosts: dict[str, list[str]] = {}
+        for name, node in self.nodes.items():
+            self._hosts.setdefault(labels_of(node).get(HOSTNAME, ""), []).append(name)
         for pod in running:
             if simulated_pods.node(pod) in self.nodes and not simulated_pods.finished(pod):
                 self.add(pod, simulated_pods.node(pod))
@@ -139,7 +169,24 @@ class Occupancy:
         for name, amount in requests(pod).items():
             free[name] = free.get(name, 0.0) - amount
         self._pods.append((pod, node))
-        self.anti_terms += [(term, pod["metadata"]["namespace"], node) for term in pod_terms(pod, "podAntiAffinity")]
+        for term in pod_terms(pod, "podAntiAffinity"):
+            namespace = pod["metadata"]["namespace"]
+            kept = self._anti.setdefault(f"{namespace} {term}", AntiAffinity(term, namespace))
+            kept.values.add(domain(self.nodes[node], term["topologyKey"]))
+
+    def anti_affinities(self) -> Iterable[AntiAffinity]:
+        """Return the required anti-affinity terms of the counted pods."""
+        return self._anti.values()
+
+    def allowed_nodes(self, spec: Obj) -> Mapping[str, Obj]:
+        """Return the nodes to which a pod's node affinity limits it by name, or all nodes."""
+        names: set[str] = set()
+        for term in _node_terms(spec) or [{}]:
+            some = _names_of_term(term, self._hosts)
+            if some is None:
+                return self.nodes
+            names |= some
+        return {name: self.nodes[name] for name in sorted(names & self.nodes.keys())}
 
     def short(self, node: str, wanted: Mapping[str, float]) -> str:
         """Return the first resource of which a node has less free than `wanted`; empty if the request fits."""
@@ -147,15 +194,19 @@ class Occupancy:
         return next((name for name, amount in wanted.items() if amount > 0 and free.get(name, 0.0) < amount - 1e-9), "")
 
     def domains(self, term: Obj, namespace: str) -> set[str]:
-        """Return the topology values of nodes with pods that `term` selects; `namespace` is that of the pod with the term."""
+        """Return the topology values of nodes with pods that `term` selects; `namespace` is that of the pod with the term.
+
+        The set is the occupancy's own: it is read only, and grows with the next call.
+        """
         namespaces = set(term.get("namespaces") or (namespace,))
         key = term["topologyKey"]
-        values: set[str] = set()
-        for pod, node in self._pods:
+        kept = self._selected.setdefault(f"{sorted(namespaces)} {term}", _Selected())
+        for pod, node in self._pods[kept.read :]:
             meta = pod["metadata"]
             if meta["namespace"] in namespaces and selects(term.get("labelSelector"), meta.get("labels") or {}):
-                values.add(domain(self.nodes[node], key))
-        return values
+                kept.values.add(domain(self.nodes[node], key))
+        kept.read = len(self._pods)
+        return kept.values
 
 
 def domain(node: Obj, key: str) -> str:
@@ -234,8 +285,7 @@ class Candidates:
         self._anti = pod_terms(pod, "podAntiAffinity")
         self._near = pod_terms(pod, "podAffinity")
         self._open: list[str] = []
-        only = allowed_node_names(pod["spec"])
-        named = occupancy.nodes if only is None else {name: occupancy.nodes[name] for name in sorted(only & occupancy.nodes.keys())}
+        named = occupancy.allowed_nodes(pod["spec"])
         if len(named) < len(occupancy.nodes):
             self._reasons[ELSEWHERE] = len(occupancy.nodes) - len(named)
         for name, node in named.items():
@@ -244,7 +294,7 @@ class Candidates:
             else:
                 self._open.append(name)
         self._closed = {str(term): self._occupied(term, pod) for term in self._anti}
-        self._repelled = self._repelled_by_others(pod)
+        self._repelled = [anti for anti in occupancy.anti_affinities() if self._is_repelled(anti, pod)]
 
     def take(self, pod: Obj) -> str:
         """Return a node for the pod and count the pod there; empty if none is left.
@@ -265,9 +315,7 @@ class Candidates:
             rest = []
         if chosen:
             self._occupancy.add(pod, chosen)
-            for term in self._anti:
-                if selects(term.get("labelSelector"), self._labels):
-                    self._closed[str(term)].add(domain(self._occupancy.nodes[chosen], term["topologyKey"]))
+            self._closed = {str(term): self._occupied(term, pod) for term in self._anti}
             rest.append(chosen)  # to the end of the queue, so that pods spread over the nodes
         self._open = rejected + rest
         return chosen
@@ -281,14 +329,9 @@ class Candidates:
     def _occupied(self, term: Obj, pod: Obj) -> set[str]:
         return self._occupancy.domains(term, pod["metadata"]["namespace"])
 
-    def _repelled_by_others(self, pod: Obj) -> dict[str, set[str]]:
-        """Return, by topology key, the domains from which the anti-affinity of other pods keeps this pod away."""
-        domains: dict[str, set[str]] = {}
-        for term, namespace, node in self._occupancy.anti_terms:
-            spaces = term.get("namespaces") or (namespace,)
-            if pod["metadata"]["namespace"] in spaces and selects(term.get("labelSelector"), self._labels):
-                domains.setdefault(term["topologyKey"], set()).add(domain(self._occupancy.nodes[node], term["topologyKey"]))
-        return domains
+    def _is_repelled(self, anti: AntiAffinity, pod: Obj) -> bool:
+        spaces = anti.term.get("namespaces") or (anti.namespace,)
+        return pod["metadata"]["namespace"] in spaces and selects(anti.term.get("labelSelector"), self._labels)
 
     def _dynamic(self, name: str, pod: Obj) -> str:
         lacking = self._occupancy.short(name, self._wanted)
@@ -298,7 +341,7 @@ class Candidates:
         for term in self._anti:
             if domain(node, term["topologyKey"]) in self._closed[str(term)]:
                 return "node(s) didn't match pod anti-affinity rules"
-        if any(domain(node, key) in values for key, values in self._repelled.items()):
+        if any(domain(node, anti.term["topologyKey"]) in anti.values for anti in self._repelled):
             return "node(s) didn't satisfy existing pods anti-affinity rules"
         for term in self._near:
             reached = self._occupied(term, pod)
