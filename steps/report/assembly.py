@@ -11,7 +11,7 @@ from steps.contract.measurements import Measurement, merged
 from steps.contract.verdict import FailureClass, Status
 from steps.report import acceptance_sentence, checklists, model, product_parts
 from steps.report.localisation_rounds import localisation_rounds
-from steps.report.nccl_curves import nccl_curves
+from steps.report.nccl_curves import nccl_curves, scaling_points
 from steps.report.release_changes import changed_releases
 from steps.report.source import Record, StoredRun
 from steps.report.stages import CONFIRM, JUDGE, opening
@@ -68,6 +68,7 @@ def build(source: StoredRun, workflow: str = "", running: bool = False, begun: I
         running=running,
         measured=tuple(_measured(latest)),
         curves=nccl_curves(latest),
+        scaling=scaling_points(latest),
         localisation=localisation_rounds(latest),
         versions=merged(record.verdict.versions for record in latest if record.verdict),
         image=sections.get("image"),

@@ -30,6 +30,7 @@ def html(report: model.Report) -> str:
         time_rows=drawings.time_rows(report),
         strip=drawings.strip,
         bandwidth=_bandwidth(report),
+        scaling=_scaling(report),
         localisation=_localisation(report),
         spread=_spread,
         rail_picture=lambda row: _rails(row, report),
@@ -60,6 +61,13 @@ def _bandwidth(report: model.Report) -> markupsafe.Markup:
     floor = next((row.floor for row in report.measured if row.together is not None and row.floor is not None), None)
     # pictures escape the texts that they are given
     return markupsafe.Markup(pictures.bandwidth_by_size("Bandwidth against message size", report.curves, floor=floor))
+
+
+def _scaling(report: model.Report) -> markupsafe.Markup:
+    """Return the picture of bandwidth against the number of nodes with its fit; empty unless several numbers were measured."""
+    if not report.scaling:
+        return markupsafe.Markup("")
+    return markupsafe.Markup(pictures.scaling("all_reduce against the number of nodes", report.scaling))
 
 
 def _localisation(report: model.Report) -> markupsafe.Markup:

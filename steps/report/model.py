@@ -253,6 +253,7 @@ class Report(Struct, frozen=True, kw_only=True):
     untested: tuple[UntestedReport, ...] = ()
     measured: tuple[Measurement, ...] = ()
     curves: tuple[Curve, ...] = ()
+    scaling: tuple[tuple[int, float], ...] = ()
     localisation: tuple[RoundSummary, ...] = ()
     versions: Versions = {}
     acceptance: str = ""

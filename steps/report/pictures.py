@@ -30,8 +30,9 @@ COLOURS = {
     "inconclusive": "var(--inconclusive,#b7791f)",
     "plain": "var(--plain,#3a6ea5)",
     "none": "var(--none,#e8ecf0)",
+    "paper": "var(--paper,#fff)",
 }
-DASHES = ("", "6 4", "2 3", "8 3 2 3")
+DASHES = ("", "6 4", "2 3", "8 3 2 3", "12 4", "1 5", "12 3 2 3", "5 2")
 """Strokes of curves, so that they differ without colours."""
 
 
@@ -65,10 +66,13 @@ def bandwidth_by_size(title: str, curves: Sequence[Curve], *, floor: float | Non
     top = max([value for curve in shown for _, value in curve.points] + ([floor] if floor is not None else []))
     axes = _Axes(math.log2(min(sizes)), math.log2(max(sizes)), top)
     marks = [(exponent, _bytes(2**exponent)) for exponent in _spread(math.log2(min(sizes)), math.log2(max(sizes)))]
-    parts = [*axes.frame(marks, "message size", unit)]
+    parts, names = [*axes.frame(marks, "message size", unit)], list[str]()
     for number, curve in enumerate(shown):
         points = sorted((math.log2(size), value) for size, value in curve.points if size > 0)
-        parts += axes.curve(points, COLOURS["soft" if curve.peer else "plain"], DASHES[number % len(DASHES)], curve.name, number)
+        colour, dash = COLOURS["soft" if curve.peer else "plain"], DASHES[number % len(DASHES)]
+        parts += axes.curve(points, colour, dash, curve.name)
+        names += axes.legend(colour, dash, curve.name, number)
+    parts += names
     if floor is not None:
         parts += axes.level(floor, f"floor {floor:g} {unit}")
     best = "; ".join(f"{curve.name}: {max(value for _, value in curve.points):g} {unit} at most" for curve in shown)
@@ -84,13 +88,14 @@ def scaling(title: str, points: Sequence[tuple[int, float]], *, floor: float | N
     axes = _Axes(logs[0][0], logs[-1][0], max([value for _, value in rows] + ([floor] if floor is not None else [])))
     marks = [(math.log2(nodes), str(nodes)) for nodes in dict.fromkeys(nodes for nodes, _ in rows)]
     parts = [*axes.frame(marks[:: max(1, len(marks) // 10)], "nodes", unit)]
-    parts += axes.curve(logs, COLOURS["plain"], "", "measured", 0)
+    parts += [*axes.curve(logs, COLOURS["plain"], "", "measured"), *axes.legend(COLOURS["plain"], "", "measured", 0)]
     words = "Too few sizes for a fit."
     if len(dict.fromkeys(nodes for nodes, _ in rows)) > 1:
         slope, start = statistics.linear_regression([x for x, _ in logs], [y for _, y in logs])
         fitted = [(x, start + slope * x) for x, _ in logs]
         words = f"Fit: {start:.4g} {slope:+.4g} × log2(nodes) {unit}; largest residual {_residual(logs, fitted):.3g} {unit}."
-        parts += axes.curve([fitted[0], fitted[-1]], COLOURS["soft"], DASHES[1], "fit", 1)
+        parts += axes.curve([fitted[0], fitted[-1]], COLOURS["soft"], DASHES[1], "fit")
+        parts += axes.legend(COLOURS["soft"], DASHES[1], "fit", 1)
     if floor is not None:
         parts += axes.level(floor, f"floor {floor:g} {unit}")
     ends = ", ".join(f"{value:g} {unit} at {nodes} nodes" for nodes, value in (rows[0], rows[-1]))
@@ -267,21 +272,24 @@ class _Axes:
         yield _text(WIDTH - RIGHT, HEIGHT - 8, across, anchor="end", colour=COLOURS["soft"])
         yield _text(4, TOP - 3, up, colour=COLOURS["soft"])
 
-    def curve(self, points: Sequence[tuple[float, float]], colour: str, dash: str, name: str, number: int) -> Iterator[str]:
-        """Yield a curve with its name at a height of its own in the lower right."""
+    def curve(self, points: Sequence[tuple[float, float]], colour: str, dash: str, name: str) -> Iterator[str]:
+        """Yield a curve; the points of one without dashes tell their values."""
         places = " ".join(f"{self.x(x):.1f},{self.y(y):.1f}" for x, y in points)
         dashes = f' stroke-dasharray="{dash}"' if dash else ""
         yield f'<polyline points="{places}" fill="none" stroke="{colour}" stroke-width="2"{dashes}/>'
         if not dash:
             yield from (_circle(self.x(x), self.y(y), colour, f"{name}: {y:g}") for x, y in points)
+
+    def legend(self, colour: str, dash: str, name: str, number: int) -> Iterator[str]:
+        """Yield a curve's stroke with its name, at a height of its own in the lower right; all curves are drawn before."""
         height = HEIGHT - BOTTOM - 12 - number * 16
         yield _line(WIDTH - 200, height, WIDTH - 176, height, colour, dash)
-        yield _text(WIDTH - 170, height + 4, name[:26])
+        yield _text(WIDTH - 170, height + 4, name[:26], above=True)
 
     def level(self, value: float, label: str) -> Iterator[str]:
         """Yield a horizontal line with its label."""
         yield _line(LEFT, self.y(value), WIDTH - RIGHT, self.y(value), COLOURS["fail"], "4 3")
-        yield _text(LEFT + 6, self.y(value) - 5, label, colour=COLOURS["fail"])
+        yield _text(LEFT + 6, self.y(value) - 5, label, colour=COLOURS["fail"], above=True)
 
     def upright(self, value: float, label: str, colour: str = COLOURS["fail"]) -> Iterator[str]:
         """Yield a vertical line with its label on top."""
@@ -319,8 +327,10 @@ def _line(x1: float, y1: float, x2: float, y2: float, colour: str, dash: str = "
     return f'<line x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}" stroke="{colour}"{dashes}/>'
 
 
-def _text(x: float, y: float, words: str, *, anchor: str = "start", colour: str = COLOURS["ink"]) -> str:
-    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" fill="{colour}">{escape(words)}</text>'
+def _text(x: float, y: float, words: str, *, anchor: str = "start", colour: str = COLOURS["ink"], above: bool = False) -> str:
+    """Return a text; one that stands `above` lines has an edge in the colour of the paper, so that they do not cross it."""
+    edge = f' stroke="{COLOURS["paper"]}" stroke-width="5" stroke-linejoin="round" paint-order="stroke"' if above else ""
+    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" fill="{colour}"{edge}>{escape(words)}</text>'
 
 
 def _residual(points: Sequence[tuple[float, float]], fitted: Sequence[tuple[float, float]]) -> float:

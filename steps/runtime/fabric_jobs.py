@@ -161,13 +161,16 @@ class FabricJobs:
 
 
 def group_template(objects: Iterable[dict[str, Any]], check: str) -> dict[str, Any]:
-    """Return the template of an MPIJob over a group, made from the one over all nodes: one run, at the largest size alone."""
+    """Return the template of an MPIJob over a group, made from the one over all nodes: one run, at the largest size alone.
+
+    No programs follow it.
+    """
     job = next(manifest for manifest in objects if manifest["kind"] == "MPIJob")
     old, name = str(job["metadata"]["labels"][CHECK_LABEL]), str(job["metadata"]["name"])
     renamed = fill(job, {old: check, name: "@name"})
     launcher = renamed["spec"]["mpiReplicaSpecs"]["Launcher"]["template"]["spec"]["containers"][0]
     values = {entry["name"]: entry.get("value") for entry in launcher["env"]}
-    fixed = {"RUNS": "1", "FIRST": values.get("LAST")}
+    fixed = {"RUNS": "1", "FIRST": values.get("LAST"), "PROGRAMS": ""}
     launcher["env"] = [{**entry, "value": fixed[entry["name"]]} if entry["name"] in fixed else entry for entry in launcher["env"]]
     return dict(renamed)
 

@@ -262,6 +262,35 @@ def ib_write_bw_floor(spec: ClusterSpec) -> float | None:
     return min(_published(spec.accelerator, "ib_write_bw", spec.fabric.kind) or most, most)
 
 
-def _published(accelerator: Accelerator, operation: str, fabric: str = "") -> float | None:
-    entry = floor_table.resolve(accelerator.facts.name, operation, nodes=1, fabric=fabric)
+def collective_floor(spec: ClusterSpec, operation: str) -> float | None:
+    """Return the floor of all_gather or alltoall over all GPU machines in GB/s: the spec's, else a published one, else None."""
+    if spec.accelerator is None:
+        return None
+    own = {"all_gather": spec.validation.nccl.all_gather_floor_gb_s, "alltoall": spec.validation.nccl.alltoall_floor_gb_s}
+    nodes, fabric = len(spec.gpu_machines), spec.fabric.kind
+    return own[operation] or _published(spec.accelerator, operation, "" if fabric == "none" else fabric, nodes)
+
+
+def gpu_floors(spec: ClusterSpec) -> dict[str, float]:
+    """Return the floors of each GPU by itself: `gemm` in TFLOPS, `host` and `between` in GB/s; without those that are unknown."""
+    if spec.accelerator is None:
+        return {}
+    own = spec.validation.gpu_floors
+    floors = {
+        "gemm": own.gemm_tflops,
+        "host": own.host_gb_s or _published(spec.accelerator, "host_copy"),
+        "between": own.peer_gb_s or _published(spec.accelerator, "peer_copy"),
+    }
+    return {name: floor for name, floor in floors.items() if floor is not None}
+
+
+def adapters_floor(spec: ClusterSpec) -> float | None:
+    """Return the floor of NCCL inside a node over its adapters alone in GB/s: the spec's value, else a published one, else None."""
+    if spec.accelerator is None or spec.fabric.kind == "none":
+        return None
+    return spec.validation.gpu_floors.adapters_gb_s or _published(spec.accelerator, "adapters", spec.fabric.kind)
+
+
+def _published(accelerator: Accelerator, operation: str, fabric: str = "", nodes: int = 1) -> float | None:
+    entry = floor_table.resolve(accelerator.facts.name, operation, nodes=nodes, fabric=fabric)
     return entry.floor if entry else None

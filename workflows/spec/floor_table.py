@@ -25,8 +25,8 @@ class PublishedFloor(Section):
 
     gpu: str = Field(description="Product, as in accelerator.product.")
     nodes: Annotated[int, Field(ge=1)] | None = None
-    fabric: Literal["", "infiniband", "roce"] = ""
-    operation: Literal["all_reduce", "all_gather", "alltoall", "ib_write_bw"]
+    fabric: Literal["", "infiniband", "roce", "efa", "tcpxo", "nvlink"] = ""
+    operation: Literal["all_reduce", "all_gather", "alltoall", "ib_write_bw", "host_copy", "peer_copy", "adapters"]
     nccl: str = ""
     value: Annotated[float, Field(gt=0)]
     unit: Literal["GB/s", "Gbit/s"]
@@ -55,16 +55,36 @@ class PublishedFloor(Section):
         return f"{self.floor or self.value:g} {self.unit}: {kinds[self.provenance]} of {self.source}, read {self.date.isoformat()}"
 
 
+class RelativeFloor(Section):
+    """Least share of what a run's own all_reduce lets expect of another operation, from published figures of both."""
+
+    operation: Literal["all_gather", "alltoall"]
+    share: Annotated[float, Field(gt=0, le=1)]
+    source: Annotated[str, Field(pattern=r"^https://")]
+    date: Annotated[datetime.date, Field(strict=False)]
+
+
 class FloorTable(Section):
     """Content of `catalog/floors.yaml`."""
 
     floors: Annotated[tuple[PublishedFloor, ...], Listed]
+    relative: Annotated[tuple[RelativeFloor, ...], Listed] = ()
 
 
 @functools.cache
-def published() -> tuple[PublishedFloor, ...]:
+def packaged() -> FloorTable:
     """Return the packaged table."""
-    return load_as(FloorTable, FILE).floors
+    return load_as(FloorTable, FILE)
+
+
+def published() -> tuple[PublishedFloor, ...]:
+    """Return the entries of the packaged table."""
+    return packaged().floors
+
+
+def relative(operation: str) -> float:
+    """Return the least share of what a run's own all_reduce lets expect of an operation; 0 if none is known."""
+    return next((entry.share for entry in packaged().relative if entry.operation == operation), 0.0)
 
 
 def resolve(

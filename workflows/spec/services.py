@@ -64,6 +64,17 @@ class Nccl(Section):
         "and several GPU machines.",
         examples=[350],
     )
+    all_gather_floor_gb_s: Annotated[float, Field(gt=0, le=10_000)] | None = Field(
+        default=None,
+        description="Lowest accepted bus bandwidth of all_gather over all nodes in GB/s; default: half of the run's all_reduce.",
+        examples=[300],
+    )
+    alltoall_floor_gb_s: Annotated[float, Field(gt=0, le=10_000)] | None = Field(
+        default=None,
+        description="Lowest accepted bus bandwidth of alltoall over all nodes in GB/s; default: 0.45 of what the run's own "
+        "all_reduce lets expect of a GPU's part of the ports.",
+        examples=[40],
+    )
 
     @model_validator(mode="after")
     def _sizes_grow(self) -> "Nccl":
@@ -91,6 +102,106 @@ class Difference(Section):
     reason: Text = Field(description="Why it may differ.", examples=["two delivery batches, update planned for the next window"])
 
 
+Figure = Annotated[float, Field(gt=0, le=1e9)]
+"""A floor of a benchmark."""
+
+
+class StorageBenchmark(Section):
+    """Section `validation.benchmarks.storage` of a spec: the storage that fio measures from every node, and the site's floors.
+
+    A figure without a floor is reported and proves nothing.
+    """
+
+    storage_class: DnsLabel | None = Field(
+        default=None, description="Storage class of the volume that each node's test gets.", examples=["shared"]
+    )
+    path: AbsolutePath | None = Field(
+        default=None,
+        description="Folder on the nodes instead, such as the mount of a shared file system.",
+        examples=["/mnt/shared"],
+    )
+    size: Size = Field(default="16G", description="Size of the test file of each node.", examples=["16G"])
+    read_floor_mb_s: Figure | None = Field(
+        default=None, description="Floor of sequential reads of a node in MB/s.", examples=[2000]
+    )
+    write_floor_mb_s: Figure | None = Field(
+        default=None, description="Floor of sequential writes of a node in MB/s.", examples=[1000]
+    )
+    random_read_floor_iops: Figure | None = Field(
+        default=None, description="Floor of random reads of 4 KiB of a node in operations per second.", examples=[50000]
+    )
+    random_write_floor_iops: Figure | None = Field(
+        default=None, description="Floor of random writes of 4 KiB of a node in operations per second.", examples=[20000]
+    )
+
+    @model_validator(mode="after")
+    def _one_place(self) -> "StorageBenchmark":
+        if (self.storage_class is None) == (self.path is None):
+            raise problem(
+                "fio needs one place to measure", "write either storage_class or path under validation.benchmarks.storage"
+            )
+        return self
+
+    @property
+    def floors(self) -> dict[str, float]:
+        """Return fio job → floor, in MB/s or operations per second, for those that have one."""
+        every = {
+            "seq_read": self.read_floor_mb_s,
+            "seq_write": self.write_floor_mb_s,
+            "rand_read": self.random_read_floor_iops,
+            "rand_write": self.random_write_floor_iops,
+        }
+        return {name: floor for name, floor in every.items() if floor is not None}
+
+
+class Benchmarks(Section):
+    """Section `validation.benchmarks` of a spec: fio and STREAM on every GPU node, at level full."""
+
+    image: Argument = Field(
+        description="Image with fio, and with stream_c if memory is to be measured.", examples=["registry/bench:1"]
+    )
+    storage: StorageBenchmark | None = Field(default=None, description="Storage to measure with fio.")
+    stream_floor_mb_s: Figure | None = Field(
+        default=None, description="Floor of STREAM's Triad on a node in MB/s.", examples=[665500]
+    )
+
+
+class Training(Section):
+    """Section `validation.training` of a spec: a job of torchrun on two nodes, at level full."""
+
+    image: Argument = Field(description="Image with PyTorch and NCCL.", examples=["nvcr.io/nvidia/pytorch:26.01-py3"])
+    all_reduce_floor_gb_s: Figure | None = Field(
+        default=None, description="Floor of torch's all_reduce between the two nodes, as bus bandwidth in GB/s.", examples=[300]
+    )
+
+
+class GpuFloors(Section):
+    """Section `validation.gpu_floors` of a spec: floors of each GPU by itself, at levels standard and full.
+
+    Without a floor, here or published for the product, a GPU is compared with the others of the run alone.
+    """
+
+    gemm_tflops: Figure | None = Field(
+        default=None, description="Lowest accepted TFLOPS of dcgmproftester's half-precision GEMM.", examples=[600]
+    )
+    host_gb_s: Figure | None = Field(
+        default=None,
+        description="Lowest accepted bandwidth between host and GPU in GB/s; default: the published floor of the product.",
+        examples=[48],
+    )
+    peer_gb_s: Figure | None = Field(
+        default=None,
+        description="Lowest accepted bandwidth between two GPUs in GB/s; default: the published floor of the product.",
+        examples=[335],
+    )
+    adapters_gb_s: Figure | None = Field(
+        default=None,
+        description="Lowest accepted bus bandwidth of NCCL inside a node over its adapters alone in GB/s; default: the published "
+        "floor of the product.",
+        examples=[300],
+    )
+
+
 class Validation(Section):
     """Section `validation` of a spec: the last stage, whose tests the platform must pass to be accepted."""
 
@@ -116,6 +227,9 @@ class Validation(Section):
     )
     runs: Annotated[int, Field(ge=1, le=20)] = Field(default=3, description="Repetitions of each bandwidth test.", examples=[3])
     timeout: Duration = Field(default="45m", validate_default=True, description="Longest time of each test.", examples=["45m"])
+    benchmarks: Benchmarks | None = Field(default=None, description="Storage and memory benchmarks at level full.")
+    training: Training | None = Field(default=None, description="A training job on two nodes at level full.")
+    gpu_floors: GpuFloors = Field(default=GpuFloors(), description="Floors of each GPU by itself.")
     may_differ: Annotated[tuple[Difference, ...], Listed] = Field(
         default=(),
         description="Facts that may differ between nodes; default: none. GPU machines are compared with each other, and machines "

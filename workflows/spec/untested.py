@@ -17,6 +17,8 @@ NCCL_INTRA, NCCL_INTER, DCGM, PORTS, GANG, SRUN, CUDA_IN_JOBS = (
     "srun on every node",
     "CUDA in Slurm's jobs",
 )
+BENCHMARKS, TRAINING = "benchmarks of storage and memory", "training on two nodes"
+SHARED_JOBS = "jobs that share a node, or have it alone"
 """Names of the tests, as reports print them; `on GROUP, …` follows if a test runs on other groups."""
 
 
@@ -100,6 +102,21 @@ def _of_validation(spec: ClusterSpec) -> Iterator[UntestedPart]:
         if sum(len(pool.spec.gpu_machines) for pool in together) < 2:
             what = "one GPU machine" if len(pools) == 1 else f"one machine with {together[0].accelerator.product}"
             yield UntestedPart(_on(NCCL_INTER, together, pools), "hosts", f"there is {what}")
+    if spec.validation.level == "full":
+        yield from _of_level_full(spec)
+
+
+def _of_level_full(spec: ClusterSpec) -> Iterator[UntestedPart]:
+    """Yield the workloads of level full for which the spec names no image, or which cannot run."""
+    validation = spec.validation
+    if validation.benchmarks is None:
+        reason = "the spec names no image with fio and stream_c: write validation.benchmarks.image"
+        yield UntestedPart(BENCHMARKS, "validation.benchmarks", reason)
+    if validation.training is None:
+        reason = "the spec names no image with PyTorch: write validation.training.image"
+        yield UntestedPart(TRAINING, "validation.training", reason)
+    elif shares_by_mig(spec) or len(spec.gpu_machines) < 2:
+        yield UntestedPart(TRAINING, "hosts", "it takes two nodes with whole GPUs")
 
 
 def _of_gang(spec: ClusterSpec) -> Iterator[UntestedPart]:

@@ -1,6 +1,7 @@
 """Stage validation: accept the platform by measurements inside each node and across nodes: the order of its tasks.
 
-Facts: `steps/docs/facts/acceptance.md`. Tasks: `validation_operator`, `validation_node_checks` and `validation_fabric_checks`.
+Facts: `steps/docs/facts/acceptance.md`. Tasks: `validation_operator`, `validation_node_checks`, `validation_fabric_checks`
+and `validation_workload_checks`.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from workflows.stages import (
     validation_node_checks,
     validation_operator,
     validation_tasks,
+    validation_workload_checks,
 )
 from workflows.stages.stage import Change, Object, Site, Stage, Step
 from workflows.stages.validation_tasks import STAGE
@@ -101,7 +103,8 @@ def _checks(parts: Iterable[Site], after: tuple[str, ...]) -> Iterator[tuple[Sit
     """
     for part in parts:
         inside, passed = validation_node_checks.checks(part), list[str]()
-        for make in (*inside, *(validation_fabric_checks.checks(part) if _measures_between(part) else ())):
+        between = validation_fabric_checks.checks(part) if _measures_between(part) else ()
+        for make in (*inside, *between, *validation_workload_checks.checks(part)):
             step = make(part, after, tuple(passed))
             yield part, step
             # checks across nodes have no verdict on single nodes: what follows them runs on all that passed inside

@@ -25,14 +25,21 @@ def time_limit(site: Site) -> int:
     return int(site.spec.validation.timeout.total_seconds())
 
 
-def sizes(site: Site, runs: int, seconds: int) -> list[Object]:
-    """Return the environment entries of the NCCL scripts: node name, message sizes, number of runs, and seconds per run."""
+FEWEST_SECONDS, MARGIN_SECONDS = 60, 300
+"""Least time limit of one run of a program in seconds, and the time that a check has beside its runs."""
+
+
+def sizes(site: Site, runs: int, seconds: int, *, launches: int = 0) -> list[Object]:
+    """Return the environment entries of the NCCL scripts: node name, message sizes, number of runs, and seconds per run.
+
+    `launches` is the number of all runs that share `seconds`, if the script runs other programs too.
+    """
     message_sizes = site.spec.validation.nccl.sizes
     settings = {
         "FIRST": message_sizes[0],
         "LAST": message_sizes[-1],
         "RUNS": str(runs),
-        "SECONDS_A_RUN": str(max((seconds - 300) // runs, 60)),
+        "SECONDS_A_RUN": str(max((seconds - MARGIN_SECONDS) // (launches or runs), FEWEST_SECONDS)),
     }
     return [manifest_objects.node_name(), *({"name": name, "value": value} for name, value in settings.items())]
 

@@ -8,6 +8,9 @@ from steps.contract.dcgm import DcgmRun
 from steps.contract.nccl import NcclLog, NcclWant
 from steps.contract.verdict import ToolError
 from steps.localise.contract import FaultDiagnosis
+from steps.readers.fio_report import FioReport
+from steps.readers.osu_table import OsuTable
+from steps.readers.stream_table import StreamTable
 
 
 class Install(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -95,10 +98,29 @@ class MpiJob(Struct, frozen=True, kw_only=True, omit_defaults=True):
     message: str = ""
 
 
+class FabricProgram(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A program that the launcher ran after all_reduce over all nodes, on `nodes` nodes: all its runs.
+
+    `name` is `all_gather`, `alltoall`, `all_reduce` (a point of the scaling curve) or an OSU test. `absent`: the image lacks it.
+    `hosts` is the least number that a run of nccl-tests had. `over` is the network layer of MPI in an OSU test (`ucx`, `tcp`).
+    """
+
+    name: str
+    nodes: int = 0
+    absent: bool = False
+    over: str = ""
+    hosts: int = 0
+    exits: tuple[int, ...] = ()
+    log: NcclLog | None = None
+    tables: tuple[OsuTable, ...] = ()
+    errors: tuple[ToolError, ...] = ()
+
+
 class FunctionalObservation(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Observation of gate validation/functional: the NCCL test over all nodes.
 
-    It has the MPIJob, its pods, the launcher's parsed log after it ended, and the exit codes of its runs.
+    It has the MPIJob, its pods, the launcher's parsed log after it ended, and the exit codes of its runs. `programs` are those that
+    the launcher ran after all_reduce over all nodes.
     """
 
     job: MpiJob | None = None
@@ -107,17 +129,109 @@ class FunctionalObservation(Struct, frozen=True, kw_only=True, omit_defaults=Tru
     log: NcclLog | None = None
     exits: tuple[int, ...] = ()
     errors: tuple[ToolError, ...] = ()
+    programs: tuple[FabricProgram, ...] = ()
+
+
+class CollectiveWant(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """Expectation on a collective over all nodes: at least `floor` GB/s, and `share` of what the run's own all_reduce lets expect.
+
+    Without a `floor` (0) only the share counts.
+    """
+
+    floor: float = 0.0
+    share: float = 0.0
+
+
+class ScalingWant(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """Expectation on all_reduce over 2, 4, 8 … nodes: the largest loss of bandwidth with a doubling, as a share.
+
+    `first_loss` is that from 2 to 4 nodes: between two nodes NCCL's tree algorithms exceed what a fabric gives to more.
+    """
+
+    loss: float = 0.0
+    first_loss: float = 0.0
 
 
 class FunctionalExpectation(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
     """Expectation of the gate validation/functional.
 
-    All of `nodes` must take part with `gpus` ranks each; `want` applies to the log, except ranks and hosts.
+    All of `nodes` must take part with `gpus` ranks each; `want` applies to the log, except ranks and hosts. `collectives` must run
+    over all nodes too, each with the same network. `scaling`, if any, must be measured at 2, 4, 8 … nodes. Programs of `osu` count
+    where the image has them.
     """
 
     nodes: tuple[str, ...] = ()
     gpus: int = 0
     want: NcclWant = NcclWant()
+    collectives: dict[str, CollectiveWant] = {}
+    scaling: ScalingWant | None = None
+    osu: tuple[str, ...] = ()
+
+
+class BenchmarkPod(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A pod of the benchmarks of one node: end codes of fio and STREAM (127: the image lacks it), and what they printed."""
+
+    pod: CheckPod
+    fio: FioReport | None = None
+    fio_code: int | None = None
+    stream: StreamTable | None = None
+    stream_code: int | None = None
+    error: str = ""
+
+
+class BenchmarksObservation(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Observation of gate validation/benchmarks: fio and STREAM on each node."""
+
+    pods: tuple[BenchmarkPod, ...] = ()
+
+
+class BenchmarksExpectation(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """Expectation of the gate validation/benchmarks.
+
+    With `storage`, fio must run on each of `nodes`; `floors` maps its jobs to MB/s (sequential) or operations a second (random).
+    STREAM must run only with a floor (`stream`, MB/s of Triad); without, it counts where the image has it.
+    """
+
+    nodes: tuple[str, ...] = ()
+    storage: bool = False
+    floors: dict[str, float] = {}
+    stream: float = 0.0
+
+
+class TrainingPod(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A pod of the training job: torchrun's end code (124: time-out), what rank 0 of the pod measured, and NCCL's channels.
+
+    `busbw` is in GB/s. Channels are those between nodes: all over RDMA, those of them with GPUDirect, and those over sockets.
+    """
+
+    pod: CheckPod
+    code: int | None = None
+    ranks: int = 0
+    busbw: float = 0.0
+    first_loss: float | None = None
+    last_loss: float | None = None
+    torch: str = ""
+    gdr_channels: int = 0
+    rdma_channels: int = 0
+    socket_channels: int = 0
+
+
+class TrainingObservation(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Observation of gate validation/training: the pods of a torchrun job on two nodes."""
+
+    pods: tuple[TrainingPod, ...] = ()
+
+
+class TrainingExpectation(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """Expectation of the gate validation/training.
+
+    Two of `nodes` run `gpus` ranks each; with `rdma` all channels between them use GPUDirect RDMA; `floor` is in GB/s (0: none).
+    """
+
+    nodes: tuple[str, ...] = ()
+    gpus: int = 0
+    rdma: bool = False
+    floor: float = 0.0
 
 
 class PlayedRound(Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -1,4 +1,4 @@
-"""Gates of validation: the MPI operator, NCCL inside each node, DCGM on each node, and NCCL over all nodes.
+"""Gates of validation: the MPI operator, NCCL inside each node, DCGM on each node, NCCL over all nodes, and workloads.
 
 See `steps/docs/facts/acceptance.md`.
 """
@@ -9,15 +9,18 @@ from typing import TypeVar
 import msgspec
 
 from steps.contract.measurements import Measurement, versions
-from steps.contract.nccl import NcclLog, NcclWant
+from steps.contract.nccl import NcclLog
 from steps.contract.plain_text import count
 from steps.contract.verdict import CauseRank, FailureClass, NodeVerdict, Status, ToolError, Verdict, by_cause, of_nodes, passed
 from steps.stages.shared import gate_checks
 from steps.stages.shared.causes import HELM, RUNTIME_REASONS, Cause, classify
 from steps.stages.shared.finding import Finding, fail, node_verdict, unknown
 from steps.stages.shared.gate_charts import missing_crd
-from steps.stages.validation import fleet_baseline, gate_dcgm, gate_localise, gate_nccl
+from steps.stages.validation import fleet_baseline, gate_collectives, gate_dcgm, gate_localise, gate_nccl, gate_workloads
 from steps.stages.validation.contract import (
+    BenchmarkPod,
+    BenchmarksExpectation,
+    BenchmarksObservation,
     ControlExpectation,
     ControlObservation,
     DcgmExpectation,
@@ -30,12 +33,15 @@ from steps.stages.validation.contract import (
     LocaliseExpectation,
     LocaliseObservation,
     NcclPod,
+    TrainingExpectation,
+    TrainingObservation,
 )
 
 CONTROL, INTRA = "validation/control", "validation/intra"
 DCGM, FUNCTIONAL, LOCALISE = "validation/dcgm", "validation/functional", "validation/localise"
+BENCHMARKS, TRAINING = "validation/benchmarks", "validation/training"
 
-CheckedPod = TypeVar("CheckedPod", NcclPod, DcgmPod)
+CheckedPod = TypeVar("CheckedPod", NcclPod, DcgmPod, BenchmarkPod)
 
 
 # ---- control -------------------------------------------------------------------------------------------------------------------
@@ -104,7 +110,7 @@ def intra(seen: IntraObservation, want: IntraExpectation) -> Verdict:
 
     def judged(name: str, pod: NcclPod) -> NodeVerdict:
         own = msgspec.structs.replace(want.want, ranks=want.others.get(name, want.gpus), hosts=1)
-        return node_verdict(name, _judged(pod.exits, pod.log, own), _speed(pod.log))
+        return node_verdict(name, gate_nccl.judged(pod.exits, pod.log, own), _speed(pod.log))
 
     rows = _rows(want.nodes, seen.pods, judged, "NCCL's log")
     floor = f" at {want.want.floor:g} GB/s or more" if want.want.floor else ""
@@ -127,24 +133,6 @@ def _least(log: NcclLog) -> float | None:
 def _speed(log: NcclLog | None) -> str:
     speeds = gate_nccl.bandwidths(log.runs) if log else []
     return f"{min(speeds):g} to {max(speeds):g} GB/s" if speeds else ""
-
-
-def _judged(exits: tuple[int, ...], log: NcclLog | None, want: NcclWant) -> Finding | None:
-    """Return the problem of a check that has ended: from its log, else from the exit codes of its runs; None if it passed.
-
-    Exit code 124 is that of `timeout`.
-    """
-    finding = gate_nccl.problem(log or NcclLog(), want)
-    bad = next((code for code in exits if code != 0), None)
-    exit_problem = "" if bad is None else "a run hung until its time-out" if bad == 124 else f"a run ended with exit code {bad}"
-    if finding is not None:
-        text = f"{finding.seen}; {exit_problem}" if exit_problem else finding.seen
-        return msgspec.structs.replace(finding, status=Status.FAIL, seen=text)
-    if exit_problem:
-        return fail(FailureClass.RUNTIME, exit_problem, "exit code 0", "read the end of the check's log")
-    if len(exits) < want.runs:
-        return fail(FailureClass.RUNTIME, f"{len(exits)} runs ended", f"{want.runs} runs", "read the end of the check's log")
-    return None
 
 
 # ---- DCGM ----------------------------------------------------------------------------------------------------------------------
@@ -176,19 +164,24 @@ def functional(seen: FunctionalObservation, want: FunctionalExpectation) -> Verd
         return _waiting(seen, want).verdict(FUNCTIONAL)
     seen = _with_nodes(seen, seen.log)
     log = seen.log or NcclLog()
-    finding = _launched(seen, log, want) or _judged(seen.exits, log, together) or _placed(seen, want)
-    measured = Measurement(
-        quantity="NCCL bus bandwidth over all nodes, slowest run", unit="GB/s", floor=want.want.floor, together=_least(log)
+    finding = _launched(seen, log, want) or gate_nccl.judged(seen.exits, log, together) or _placed(seen, want)
+    finding = gate_collectives.with_curve(finding, seen, want) if finding else gate_collectives.problem(seen, want)
+    measured = (
+        Measurement(
+            quantity="NCCL bus bandwidth over all nodes, slowest run", unit="GB/s", floor=want.want.floor, together=_least(log)
+        ),
+        *gate_collectives.measurements(seen, want),
     )
     if finding is not None:
-        return msgspec.structs.replace(finding.verdict(FUNCTIONAL, final=True), measured=(measured,))
+        return msgspec.structs.replace(finding.verdict(FUNCTIONAL, final=True), measured=measured)
     transport = log.transport
     gdr = f", GPUDirect RDMA on {transport.gdr_channels} of {transport.channels} channels" if transport.channels else ""
     summary = f"{count(together.ranks, 'rank')} on {count(together.hosts, 'node')}: {_speed(log)} at the largest size{gdr}"
-    verdict = passed(FUNCTIONAL, summary, notes=_notes(log))
+    summary += gate_collectives.summary(seen, want)
+    verdict = passed(FUNCTIONAL, summary, notes=(*_notes(log), *gate_collectives.notes(seen, want)))
     version = _version(log)
     return msgspec.structs.replace(
-        verdict, measured=(measured,), versions=versions({"NCCL": dict.fromkeys(want.nodes, version)} if version else {})
+        verdict, measured=measured, versions=versions({"NCCL": dict.fromkeys(want.nodes, version)} if version else {})
     )
 
 
@@ -272,6 +265,39 @@ def _waiting(seen: FunctionalObservation, want: FunctionalExpectation) -> Findin
         return fail(wait.failure_class, f"the launcher left no log; {state}", "NCCL's log", step, final=True)
     step = wait.next_step or "see what keeps the workers from running: GPUs, RDMA resource, image"
     return unknown(wait.failure_class, state, "the launcher to end", step)
+
+
+# ---- workloads -----------------------------------------------------------------------------------------------------------------
+
+
+def benchmarks(seen: BenchmarksObservation, want: BenchmarksExpectation) -> Verdict:
+    """Check that fio and STREAM ran on each node as asked for, and reach the site's floors."""
+
+    def judged(name: str, check: BenchmarkPod) -> NodeVerdict:
+        finding = gate_workloads.benchmark_problem(check, want)
+        return node_verdict(name, finding, gate_workloads.benchmark_summary(check))
+
+    rows = _rows(want.nodes, seen.pods, judged, "the results of fio and STREAM")
+    verdict = of_nodes(BENCHMARKS, rows, what="benchmarks of storage and memory")
+    measured = tuple(gate_workloads.benchmark_measurements(seen, want))
+    far = (note for row in measured for note in fleet_baseline.note(row.least, row.quantity, row.unit))
+    notes = (*verdict.notes, *gate_workloads.benchmark_notes(seen, want), *far)
+    return gate_checks.conclude(msgspec.structs.replace(verdict, measured=measured, notes=notes))
+
+
+def training(seen: TrainingObservation, want: TrainingExpectation) -> Verdict:
+    """Check that torchrun on two nodes ends, uses GPUDirect RDMA on every channel, and that its loss falls."""
+    waiting = gate_workloads.training_waiting(seen)
+    if waiting is not None:
+        return waiting.verdict(TRAINING)
+    finding = gate_workloads.training_problem(seen, want)
+    least = min((check.busbw for check in seen.pods if check.busbw), default=None)
+    measured = Measurement(quantity="torch all_reduce between 2 nodes", unit="GB/s", floor=want.floor or None, together=least)
+    if finding is not None:
+        verdict = finding.verdict(TRAINING, final=finding.status is Status.FAIL)
+    else:
+        verdict = passed(TRAINING, gate_workloads.training_summary(seen))
+    return msgspec.structs.replace(verdict, measured=(measured,))
 
 
 # ---- the part at fault ---------------------------------------------------------------------------------------------------------

@@ -37,6 +37,24 @@ def problem(log: NcclLog, want: NcclWant) -> Finding | None:
     return _repeated(log.runs, want)
 
 
+def judged(exits: tuple[int, ...], log: NcclLog | None, want: NcclWant) -> Finding | None:
+    """Return the problem of a check that has ended: from its log, else from the exit codes of its runs; None if it passed.
+
+    Exit code 124 is that of `timeout`.
+    """
+    finding = problem(log or NcclLog(), want)
+    bad = next((code for code in exits if code != 0), None)
+    exit_problem = "" if bad is None else "a run hung until its time-out" if bad == 124 else f"a run ended with exit code {bad}"
+    if finding is not None:
+        text = f"{finding.seen}; {exit_problem}" if exit_problem else finding.seen
+        return msgspec.structs.replace(finding, status=Status.FAIL, seen=text)
+    if exit_problem:
+        return fail(FailureClass.RUNTIME, exit_problem, "exit code 0", "read the end of the check's log")
+    if len(exits) < want.runs:
+        return fail(FailureClass.RUNTIME, f"{len(exits)} runs ended", f"{want.runs} runs", "read the end of the check's log")
+    return None
+
+
 def network(seen: NcclTransport, want: NcclWant) -> Finding | None:
     """Return a finding unless traffic between nodes used RDMA, all adapters of a node, and GPUDirect on every channel."""
     if not want.rdma:

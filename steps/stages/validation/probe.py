@@ -1,16 +1,21 @@
 """Reads the MPI operator and the output of the NCCL and DCGM checks, packed in reports or in the pods' logs."""
 
+import math
 from typing import Any
 
 import msgspec
 
+from steps.contract import plain_text
 from steps.contract.checks import CHECK_NAMESPACE, CheckPod
+from steps.readers import fio_report, stream_table
 from steps.stages.shared import probe_charts, probe_checks, probe_workloads, reader_mpi
 from steps.stages.shared.kube_reader import KubeReader, Scope
 from steps.stages.shared.probe_charts import read_crds
 from steps.stages.shared.probe_workloads import Conditioned
-from steps.stages.validation import reader_dcgm, reader_nccl
+from steps.stages.validation import reader_dcgm, reader_nccl, reader_nccl_programs
 from steps.stages.validation.contract import (
+    BenchmarkPod,
+    BenchmarksObservation,
     ControlObservation,
     DcgmObservation,
     DcgmPod,
@@ -19,10 +24,14 @@ from steps.stages.validation.contract import (
     IntraObservation,
     MpiJob,
     NcclPod,
+    TrainingObservation,
+    TrainingPod,
 )
 
 NAMESPACE = "mpi-operator"
 INTRA, INTER, DCGM = "nccl-intra", "nccl-inter", "dcgm"
+BENCHMARKS, TRAINING = "benchmarks", "training"
+STREAM_MARK = "@@ bringup stream"
 JOB = "nccl-all-reduce"
 LOG_LINES = 400_000
 """Lines read of a launcher's log: that of 10,000 nodes has 50,000, since `nccl_inter.sh` writes repeated lines once."""
@@ -58,14 +67,65 @@ def functional(kube: KubeReader, _scope: Scope) -> FunctionalObservation:
     raw = kube.get(f"/apis/kubeflow.org/v2beta1/namespaces/{CHECK_NAMESPACE}/mpijobs/{JOB}", Conditioned)
     over = launcher is not None and (launcher.ended or bool(launcher.report))
     text = kube.log(CHECK_NAMESPACE, launcher.name, tail=LOG_LINES) if launcher is not None and over else ""
+    parts = reader_nccl_programs.read(text)
     return FunctionalObservation(
         job=_mpi_job(raw) if raw else None,
         launcher=launcher,
         workers=tuple(pod for pod in pods if pod.name.startswith(f"{JOB}-worker-")),
-        log=reader_nccl.read(text) if text else None,
+        log=reader_nccl.read(parts.main) if text else None,
         exits=_exits(launcher.report) if launcher else (),
-        errors=reader_mpi.errors(text),
+        errors=reader_mpi.errors(parts.main),
+        programs=parts.programs,
     )
+
+
+def benchmarks(kube: KubeReader, _scope: Scope) -> BenchmarksObservation:
+    """Return the pods of the benchmarks, one a node, with the parsed output of fio and STREAM."""
+    return BenchmarksObservation(pods=tuple(_benchmark_pod(kube, pod) for pod in probe_checks.read(kube, BENCHMARKS)))
+
+
+def training(kube: KubeReader, _scope: Scope) -> TrainingObservation:
+    """Return the pods of the training job with what they measured."""
+    return TrainingObservation(pods=tuple(map(_training_pod, probe_checks.read(kube, TRAINING))))
+
+
+def _benchmark_pod(kube: KubeReader, pod: CheckPod) -> BenchmarkPod:
+    storage, _, memory = _output(kube, pod).partition(STREAM_MARK)
+    fio = fio_report.read(storage) if storage else None
+    return BenchmarkPod(
+        pod=_without_output(pod),
+        fio=fio,
+        fio_code=_whole(pod.report.get("fio")),
+        stream=stream_table.read(memory) if memory else None,
+        stream_code=_whole(pod.report.get("stream")),
+        error=plain_text.truncate(plain_text.line(storage.strip()[-300:]), 300) if storage.strip() and fio is None else "",
+    )
+
+
+def _training_pod(pod: CheckPod) -> TrainingPod:
+    result, channels = (pod.report.get(key) for key in ("result", "channels"))
+    measured: dict[str, Any] = result if isinstance(result, dict) else {}
+    counted: dict[str, Any] = channels if isinstance(channels, dict) else {}
+    return TrainingPod(
+        pod=pod,
+        code=_whole(pod.report.get("exit")),
+        ranks=_whole(measured.get("ranks")) or 0,
+        busbw=_number(measured.get("busbw")) or 0.0,
+        first_loss=_number(measured.get("first_loss")),
+        last_loss=_number(measured.get("last_loss")),
+        torch=plain_text.truncate(plain_text.line(str(measured.get("torch", ""))), 40),
+        gdr_channels=_whole(counted.get("gdr")) or 0,
+        rdma_channels=_whole(counted.get("rdma")) or 0,
+        socket_channels=_whole(counted.get("socket")) or 0,
+    )
+
+
+def _whole(value: Any) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 31 else None
+
+
+def _number(value: Any) -> float | None:
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value) else None
 
 
 def _install(kube: KubeReader, name: str) -> Install | None:

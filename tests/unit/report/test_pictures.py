@@ -7,12 +7,13 @@ from xml.etree import ElementTree
 import msgspec
 import pytest
 
+from steps.contract.checks import CheckPod
 from steps.contract.nccl import NcclLog, NcclRow, NcclRun
 from steps.localise.contract import FaultDiagnosis
 from steps.report import html, pictures, source
 from steps.report.assembly import build
 from steps.report.pictures import Curve, RoundSummary
-from steps.stages.validation.contract import FunctionalObservation, LocaliseObservation, MpiJob, PlayedRound
+from steps.stages.validation.contract import FabricProgram, FunctionalObservation, LocaliseObservation, MpiJob, PlayedRound
 
 EVIL = '<script>alert("x")</script>'
 CURVES = (
@@ -78,7 +79,32 @@ def test_the_report_shows_the_nccl_table_that_its_evidence_has(stored: source.St
     assert report.curves == (Curve(name="all_reduce", points=((1024.0, 0.4), (2.0**34, 365.8))),)
     page = html.html(report)
     assert "all_reduce: 365.8 GB/s at most" in page
-    assert build(stored).curves == ()
+    assert report.scaling == ()
+    assert (build(stored).curves, build(stored).scaling) == ((), ())
+
+
+def test_the_report_shows_collectives_and_the_scaling_curve(stored: source.StoredRun) -> None:
+    def log(*speeds: float) -> NcclLog:
+        return NcclLog(runs=tuple(NcclRun(rows=(NcclRow(size=2**33, in_place=speed),)) for speed in speeds))
+
+    programs = (
+        FabricProgram(name="all_reduce", nodes=2, log=log(470.0)),
+        FabricProgram(name="alltoall", nodes=4, log=log(46.0, 45.0)),
+        FabricProgram(name="osu_latency", absent=True),
+    )
+    workers = tuple(CheckPod(name=f"w-{number}", node=f"gpu{number}") for number in range(4))
+    seen = FunctionalObservation(job=MpiJob(), log=log(386.0, 387.0), workers=workers, programs=programs)
+    records = list(stored.records)
+    evidence = msgspec.structs.replace(records[-1].evidence, stage="validation", observation=msgspec.to_builtins(seen))
+    records[-1] = msgspec.structs.replace(records[-1], evidence=evidence)
+    report = build(msgspec.structs.replace(stored, records=tuple(records)))
+    assert [(curve.name, curve.points[-1][1]) for curve in report.curves] == [
+        ("all_reduce, run 1", 386.0),
+        ("all_reduce, run 2", 387.0),
+        ("alltoall", 45.0),
+    ]
+    assert report.scaling == ((2, 470.0), (4, 386.0))
+    assert "470 GB/s at 2 nodes, 386 GB/s at 4 nodes. Fit: " in html.html(report)
 
 
 def test_the_report_shows_the_rounds_of_a_localisation(stored: source.StoredRun) -> None:

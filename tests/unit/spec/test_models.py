@@ -375,6 +375,12 @@ def test_an_unknown_kind_is_one_error_that_names_the_kinds() -> None:
     assert (error.path, error.line, error.fix) == ("kind", 2, "write one of Cluster, Factory, Stack, Image, ImageRecipe")
 
 
+def test_storage_to_measure_has_one_place() -> None:
+    for storage in ({}, {"storage_class": "shared", "path": "/mnt/shared"}):
+        benchmarks = {"benchmarks": {"image": "bench:1", "storage": storage}}
+        refused("write either storage_class or path", validation=BASE["validation"] | benchmarks)
+
+
 def test_message_sizes_that_do_not_grow_are_refused_with_their_right_order() -> None:
     with pytest.raises(spec.SpecErrors, match=r"write sizes: \[512M, 1G, 8G\]"):
         load(validation={"nccl": {"inter_node_floor_gb_s": 1, "sizes": ["8G", "512M", "1G"]}})

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from steps.contract.nccl import NcclLog
-from steps.stages.validation import reader_nccl
+from steps.stages.validation import reader_nccl, reader_nccl_programs
 from workflows.rehearsal.simulator import launcher_log
 from workflows.rehearsal.simulator.validation_nccl_output import Communicator, debug_info, join_lines, table
 from workflows.stages import manifest_objects
@@ -21,9 +21,10 @@ AWKS = ("mawk", "gawk")
 KEPT_BY_KUBELET = 10 << 20
 
 
-def shortened(text: str, awk: str = "awk") -> str:
+def shortened(text: str, awk: str = "awk", brief: int = 0) -> str:
     """Return what the awk program makes of a text."""
-    return subprocess.run([awk, PROGRAM], input=text, check=True, capture_output=True, text=True, timeout=60).stdout
+    command = [awk, "-v", f"brief={brief}", PROGRAM]
+    return subprocess.run(command, input=text, check=True, capture_output=True, text=True, timeout=60).stdout
 
 
 def fabric(nodes: int, *, network: str = "IB", gdr: bool = True) -> list[str]:
@@ -64,6 +65,25 @@ def test_channel_of_one_rank_over_sockets_is_kept() -> None:
     lines[place] = lines[place].replace("NET/IB/1/GDRDMA", "NET/Socket/0")
     transport = reader_nccl.read(shortened(join_lines(lines))).transport
     assert (transport.channels, transport.gdr_channels, transport.socket_channels) == (63, 63, 1)
+
+
+@pytest.mark.parametrize("awk", AWKS)
+def test_further_programs_are_shortened_to_what_does_not_grow_with_the_nodes(awk: str) -> None:
+    """Each of ten thousand nodes may write 1 kB of all_reduce; what follows is written for the whole fleet."""
+    lengths = []
+    for nodes in (5, 50):
+        lines = fabric(nodes)
+        brief = shortened(join_lines(lines), awk, brief=1)
+        assert join_lines(launcher_log.shorten_part(lines)) == brief
+        section = f"first\n@@ bringup begin all_gather nodes {nodes} over nccl\n{brief}@@ bringup end 0\n@@ bringup absent osu_bw\n"
+        launcher = reader_nccl_programs.read(section)
+        program, lacking = launcher.programs
+        assert (launcher.main, lacking.name, lacking.absent) == ("first\n", "osu_bw", True)
+        assert (program.name, program.nodes, program.hosts, program.exits) == ("all_gather", nodes, nodes, (0,))
+        assert program.log is not None
+        assert (program.log.runs[0].world, program.log.transport.gdr_channels) == (nodes * 8, nodes * 16)
+        lengths.append(len(brief))
+    assert lengths[1] - lengths[0] < 200
 
 
 def test_log_of_ten_thousand_nodes_fits_into_what_a_kubelet_keeps() -> None:

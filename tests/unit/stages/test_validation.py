@@ -13,10 +13,11 @@ import yaml
 
 from steps.contract.nccl import NcclWant
 from steps.contract.task import Verb, encode
+from steps.readers import fio_report, stream_table
 from steps.runtime import gating
 from steps.runtime.fabric_jobs import group_template
 from steps.stages.shared import probe_checks
-from steps.stages.validation import gate_dcgm, gate_nccl, reader_dcgm, reader_nccl
+from steps.stages.validation import gate_dcgm, gate_nccl, probe, reader_dcgm, reader_nccl, reader_nccl_programs
 from steps.verbs import apply, job, judge, localise, wait
 from workflows import catalog
 from workflows.spec.cluster_spec import ClusterSpec
@@ -86,7 +87,7 @@ def test_groups_run_the_mpi_job_over_all_nodes_once_and_under_the_label_of_the_r
     assert "nccl-inter" not in json.dumps(group["metadata"])
     launcher = group["spec"]["mpiReplicaSpecs"]["Launcher"]["template"]
     settings = {entry["name"]: entry.get("value") for entry in launcher["spec"]["containers"][0]["env"]}
-    assert (settings["RUNS"], settings["FIRST"], settings["LAST"]) == ("1", "8G", "8G")
+    assert (settings["RUNS"], settings["FIRST"], settings["LAST"], settings["PROGRAMS"]) == ("1", "8G", "8G", "")
     assert launcher["metadata"]["labels"]["bringup/check"] == "fabric"
 
 
@@ -96,6 +97,25 @@ def test_a_quick_acceptance_localises_only_what_failed() -> None:
     steps = {step.name: step.task for step in built(**quick).steps}
     assert steps["localise"].arguments["unless"] == "functional"
     assert steps["dcgm"].expectations["level"] == 1
+    assert not {"collectives", "scaling", "osu"} & steps["functional"].expectations.keys()
+
+
+def test_the_level_decides_what_follows_all_reduce() -> None:
+    full = {"validation": {"level": "full", "timeout": "10m", "nccl": {"inter_node_floor_gb_s": 350, "alltoall_floor_gb_s": 40}}}
+    standard, whole = ({step.name: step.task for step in built(**over).steps}["functional"] for over in ({}, full))
+    assert standard.expectations["collectives"] == {"all_gather": {"share": 0.5}, "alltoall": {"share": 0.45}}
+    assert whole.expectations["collectives"]["alltoall"] == {"share": 0.45, "floor": 40}
+    assert (standard.expectations["osu"], whole.expectations["osu"][1:]) == (["osu_latency"], ["osu_bw", "osu_allreduce"])
+    # 3 runs each of 3 collectives, 3 points of the curve of 16 nodes, 3 OSU tests, each at least a minute
+    assert (standard.deadline_seconds, whole.deadline_seconds) == (2700, 300 + 15 * 60)
+    settings = {entry["name"]: entry.get("value") for entry in launcher_env(full)}
+    assert (settings["SECONDS_A_RUN"], settings["RUNS"]) == ("60", "3")
+
+
+def launcher_env(over: dict[str, Any]) -> list[dict[str, Any]]:
+    launcher = mpi_job(**over)["spec"]["mpiReplicaSpecs"]["Launcher"]["template"]["spec"]["containers"][0]
+    env: list[dict[str, Any]] = launcher["env"]
+    return env
 
 
 def test_floors_come_from_product_and_spec() -> None:
@@ -218,7 +238,8 @@ def ran(folder: Path, script: str, tools: dict[str, str], **environment: str) ->
         (folder / name).write_text(text)
     text = manifest_objects.script(script).replace("/tmp/", f"{folder}/").replace("/dev/termination-log", str(folder / "report"))
     text = text.replace("/etc/mpi/hostfile", str(folder / "hostfile"))
-    (folder / "hostfile").write_text("w-0.w slots=8\nw-1.w slots=8\n")
+    hosts = range(int(environment.get("HOSTS", "2")))
+    (folder / "hostfile").write_text("".join(f"w-{number}.w slots=8\n" for number in hosts))
     env = {"PATH": f"{place}:{os.environ['PATH']}", "NODE_NAME": "gpu001", "AT": str(folder), **environment}
     done = subprocess.run(["/bin/sh", "-c", text], env=env, check=True, capture_output=True, text=True, timeout=60)
     return json.loads((folder / "report").read_text()), done.stdout
@@ -262,10 +283,130 @@ cat $AT/table"""
     assert log.transport.gdr_channels == 1
 
 
+OSU = """# OSU MPI Latency Test v7.2
+# Size          Latency (us)
+1                       1.90
+4194304                95.20
+"""
+
+
+def test_inter_script_runs_programs_between_marks(tmp_path: Path) -> None:
+    """Two workers have no smaller scaling curve; a program that the image lacks is told."""
+    mpirun = """echo "$@" >>$AT/called
+case "$*" in
+  *osu_latency*) printf '%s' "$OSU";;
+  *alltoall*) cat $AT/info; exit 3;;
+  *) cat $AT/table;;
+esac"""
+    tools = {
+        "mpirun": mpirun,
+        "all_reduce_perf": "",
+        "alltoall_perf": "",
+        "osu_latency": "",
+        "ompi_info": "echo 'MCA pml: ucx (v5)'",
+    }
+    programs = {"PROGRAMS": "scaling all_gather alltoall osu_latency", "OSU": OSU, "RUNS": "1"}
+    report, output = ran(tmp_path, "nccl_inter.sh", tools, PER_NODE="8", **SIZES | programs)
+    assert report["exits"] == [0]
+    launcher = reader_nccl_programs.read(output)
+    assert len(reader_nccl.read(launcher.main).runs) == 1
+    assert [(part.name, part.nodes, part.exits, part.absent) for part in launcher.programs] == [
+        ("alltoall", 2, (3,), False),
+        ("osu_latency", 2, (0,), False),
+        ("all_gather", 0, (), True),
+    ]
+    assert [(row.size, row.value) for row in launcher.programs[1].tables[0].rows] == [(1, 1.9), (4194304, 95.2)]
+    called = (tmp_path / "called").read_text().splitlines()
+    assert f"--hostfile {tmp_path}/hosts -np 16" in called[1]
+    assert "-np 2 --map-by ppr:1:node --bind-to none --mca pml ucx" in called[2]
+    assert (tmp_path / "hosts").read_text() == "w-0.w slots=8\nw-1.w slots=8\n"
+
+
+def test_inter_script_measures_the_scaling_curve_below_all_nodes(tmp_path: Path) -> None:
+    tools = {"mpirun": "cat $AT/table", "all_reduce_perf": ""}
+    more = {"PROGRAMS": "scaling", "RUNS": "1", "HOSTS": "5"}
+    _, output = ran(tmp_path, "nccl_inter.sh", tools, PER_NODE="8", **SIZES | more)
+    assert [(part.name, part.nodes) for part in reader_nccl_programs.read(output).programs] == [
+        ("all_reduce", 2),
+        ("all_reduce", 4),
+    ]
+
+
 def test_inter_script_tells_exit_codes(tmp_path: Path) -> None:
     report, output = ran(tmp_path, "nccl_inter.sh", {"mpirun": "echo no; exit 5", "all_reduce_perf": ""}, PER_NODE="8", **SIZES)
     assert report["exits"] == [5, 5, 5]
     assert output == "no\nno\nno\n"
+
+
+FIO = """fio: this platform does not support process shared mutexes
+{"fio version": "fio-3.36", "jobs": [
+ {"jobname": "seq_write", "error": 0, "read": {"bw_bytes": 0}, "write": {"bw": 2929687, "bw_bytes": 3000000000, "iops": 2861.0}},
+ {"jobname": "seq_read", "error": 0, "read": {"bw": 1953125, "iops": 1907.3}, "write": {"bw": 0}}]}
+"""
+STREAM = """Function    Best Rate MB/s  Avg time     Min time     Max time
+Copy:          640123.4     0.025000     0.024996     0.025010
+Triad:         655360.5     0.036622     0.036621     0.036630
+Solution Validates: avg error less than 1.000000e-13 on all three arrays
+"""
+
+
+def test_benchmarks_script(tmp_path: Path) -> None:
+    tools = {"fio": 'echo "$@" >>$AT/called; printf "%s" "$FIO"', "stream_c": 'printf "%s" "$STREAM"; exit 3'}
+    settings = {"SIZE": "1G", "SECONDS_A_TEST": "1", "SECONDS_A_RUN": "20", "FIO": FIO, "STREAM": STREAM}
+    report, output = ran(tmp_path, "node_benchmarks.sh", tools, FOLDER=str(tmp_path), **settings)
+    assert (report["fio"], report["stream"], output) == (0, 3, probe_checks.unpack_output(report))
+    assert f"--directory={tmp_path}/bringup.gpu001" in (tmp_path / "called").read_text()
+    assert not (tmp_path / "bringup.gpu001").exists()
+    storage, _, memory = output.partition(probe.STREAM_MARK)
+    fio, table = fio_report.read(storage), stream_table.read(memory)
+    assert fio is not None
+    assert [(job.name, job.write_mb_s or job.read_mb_s) for job in fio.jobs] == [("seq_write", 3000.0), ("seq_read", 2000.0)]
+    assert table == stream_table.StreamTable(rates={"Copy": 640123.4, "Triad": 655360.5}, valid=True)
+    assert (fio_report.read(storage[:-9]), stream_table.read("Triad: fast"), fio_report.read("}{")) == (None, None, None)
+
+
+def test_benchmarks_script_tells_what_the_image_lacks(tmp_path: Path) -> None:
+    report, _ = ran(tmp_path, "node_benchmarks.sh", {}, FOLDER="", SECONDS_A_RUN="20")
+    assert (report["fio"], report["stream"]) == (127, 127)
+
+
+def test_training_script_counts_channels_of_both_kinds(tmp_path: Path) -> None:
+    torchrun = """echo "$@" >>$AT/called
+printf 'via NET/IB/0/GDRDMA\nvia NET/IB/1\nvia NET/Socket/0\n' >$AT/nccl.host.1
+printf '{"ranks":16,"busbw":371.5}' >$AT/result
+exit 1"""
+    settings = {"JOB": "training", "SERVICE": "training", "JOB_COMPLETION_INDEX": "1", "SECONDS_A_RUN": "20"}
+    report, _ = ran(tmp_path, "torch_training.sh", {"torchrun": torchrun}, **settings)
+    assert (report["exit"], report["result"]) == (1, {"ranks": 16, "busbw": 371.5})
+    assert report["channels"] == {"gdr": 1, "rdma": 2, "socket": 1}
+    assert "--node-rank 1 --master-addr training-0.training" in (tmp_path / "called").read_text()
+    compile((tmp_path / "train.py").read_text(), "train.py", "exec")
+
+
+WORKLOADS = {
+    "validation": {
+        "level": "full",
+        "nccl": {"inter_node_floor_gb_s": 350},
+        "benchmarks": {"image": "bench:1", "storage": {"storage_class": "shared", "size": "8G", "read_floor_mb_s": 900}},
+        "training": {"image": "torch:1"},
+    }
+}
+
+
+@pytest.mark.parametrize("over", [{}, NO_SLURM, DRA, SRIOV])
+def test_workloads_of_level_full_are_what_verbs_and_gates_take(over: dict[str, Any]) -> None:
+    stage_of_site = built(**over, **WORKLOADS)
+    assert [step.name for step in stage_of_site.steps][-4:] == ["localise", "benchmarks", "training", "judge"]
+    for step in stage_of_site.steps[-3:-1]:
+        assert len(encode(step.task)) <= 8192
+        assert msgspec.convert(json.loads(json.dumps(step.task.arguments)), job.Arguments).gate in stage_of_site.gates
+        gating.find(step.task.arguments["gate"]).expect(step.task.expectations, ("gpu001",))
+    steps = {step.name: step.task for step in stage_of_site.steps}
+    assert steps["benchmarks"].expectations == {"storage": True, "floors": {"seq_read": 900}}
+    pods = {name: steps[name].arguments["objects"][-1]["spec"] for name in ("benchmarks", "training")}
+    claim = pods["benchmarks"]["template"]["spec"]["volumes"][0]["ephemeral"]["volumeClaimTemplate"]["spec"]
+    assert (claim["storageClassName"], claim["resources"]["requests"]["storage"]) == ("shared", "16Gi")
+    assert (pods["training"]["completions"], pods["training"]["template"]["spec"]["subdomain"]) == (2, "training")
 
 
 def test_dcgm_script(tmp_path: Path) -> None:

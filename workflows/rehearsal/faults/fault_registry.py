@@ -62,7 +62,8 @@ class Fault(Struct, frozen=True, kw_only=True):
 def _settings(value: Any, path: Sequence[str]) -> Iterator[Any]:
     """Yield the settings at a path; `*` stands for every key of a mapping."""
     if not path:
-        yield value
+        if value is not None:  # a section that the spec leaves out
+            yield value
     elif path[0] == "*":
         for inner in value.values() if isinstance(value, Mapping) else ():
             yield from _settings(inner, path[1:])

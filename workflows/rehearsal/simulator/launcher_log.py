@@ -15,13 +15,14 @@ _POINTER = re.compile(r"0x[0-9a-f]+")
 _OWN_NUMBERS = re.compile(r"(?:^| )(?:[Rr]ank|localRank|cliqueRank|cudaDev|nvmlDev|busId) [0-9a-f]+")
 _TELLING = re.compile("Using|GPU Direct RDMA|Connected|version|MNNVL")
 _DIGITS = re.compile(r"\d+")
+_ADDRESS = re.compile(r"[0-9a-f.:]+<\d+>")
 _INFO = " NCCL INFO "
 
 
 def shorten(lines: Iterable[str]) -> Iterator[str]:
     """Yield the lines of one run, those that differ in the rank only once; their number follows at the end."""
     held, machine, more = "", "", 0
-    first, times = dict[str, str](), dict[str, int]()
+    notes = _Notes()
     for line in lines:
         if _RANK.search(line):
             name = _machine(line)
@@ -35,18 +36,50 @@ def shorten(lines: Iterable[str]) -> Iterator[str]:
         if held:
             yield _repeated(held, more)
             held, more = "", 0
-        if _INFO in line:
-            if _OMITTED.search(line):
-                continue
-            key = _kind(line.rpartition(_INFO)[2])
-            times[key] = times.get(key, -1) + 1
-            if times[key]:
-                continue
-            first[key] = line
-        yield line
+        yield from notes.of(line)
     if held:
         yield _repeated(held, more)
-    yield from (_repeated(first[key], count - 1) for key, count in times.items() if count)
+    yield from notes.repeated()
+
+
+def shorten_part(lines: Iterable[str]) -> Iterator[str]:
+    """Yield the lines of one run of a further program: of its ranks the first, and at the end a mark with ranks and hosts."""
+    ranks, machines, notes = 0, set[str](), _Notes(without_addresses=True)
+    for line in lines:
+        if _RANK.search(line):
+            ranks += 1
+            machines.add(_machine(line))
+            if ranks > 1:
+                continue
+        yield from notes.of(line)
+    yield from notes.repeated()
+    yield f"@@ bringup ranks {ranks} hosts {len(machines)}"
+
+
+class _Notes:
+    """The debug lines of NCCL in one run, each kind of which is written once."""
+
+    def __init__(self, *, without_addresses: bool = False) -> None:
+        self._without_addresses = without_addresses
+        self._first = dict[str, str]()
+        self._times = dict[str, int]()
+
+    def of(self, line: str) -> Iterator[str]:
+        """Yield the line unless it is a debug line of a kind that was written before, or one that no reader needs."""
+        if _INFO in line:
+            if _OMITTED.search(line):
+                return
+            text = line.rpartition(_INFO)[2]
+            key = _kind(_ADDRESS.sub("", text) if self._without_addresses else text)
+            self._times[key] = self._times.get(key, -1) + 1
+            if self._times[key]:
+                return
+            self._first[key] = line
+        yield line
+
+    def repeated(self) -> Iterator[str]:
+        """Yield the first line of each kind that came again, with the number of the others."""
+        yield from (_repeated(self._first[key], count - 1) for key, count in self._times.items() if count)
 
 
 def _repeated(line: str, more: int) -> str:

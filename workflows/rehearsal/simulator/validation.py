@@ -7,7 +7,12 @@ from __future__ import annotations
 
 import functools
 
-from workflows.rehearsal.simulator import simulated_pods, validation_fabric_programs, validation_node_programs
+from workflows.rehearsal.simulator import (
+    simulated_pods,
+    validation_fabric_programs,
+    validation_node_programs,
+    validation_workload_programs,
+)
 from workflows.rehearsal.simulator.api_kinds import (
     CRDS,
     DEPLOYMENTS,
@@ -130,7 +135,7 @@ def _operator_conditions(world: World, job: Obj, launcher: Obj | None, *, runnin
     return world.conditions(job, *((kind, "True", f"MPIJob{kind}", message) for kind, message in kinds))
 
 
-PROGRAMS = (validation_node_programs, validation_fabric_programs)
+PROGRAMS = (validation_node_programs, validation_fabric_programs, validation_workload_programs)
 """Modules that register the programs of the stage's checks when they are imported."""
 
 ROLES = (MpiOperator,)

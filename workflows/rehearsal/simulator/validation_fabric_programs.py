@@ -6,32 +6,28 @@ import functools
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
 
-from workflows.rehearsal.simulator import fabric_links, launcher_log, simulated_pods, validation_failures
+from workflows.rehearsal.simulator import (
+    fabric_links,
+    launcher_log,
+    simulated_pods,
+    validation_failures,
+    validation_launcher_programs,
+)
 from workflows.rehearsal.simulator.api_kinds import PODS, Obj
+from workflows.rehearsal.simulator.fabric_communicators import adapters, simulated_fabric
 from workflows.rehearsal.simulator.simulated_pods import Behaviour, Exit, LongRunning, check, environment, keep_log
 from workflows.rehearsal.simulator.validation_nccl_output import (
     RUN_SECONDS,
-    SLOW_LARGE,
-    SOCKET,
-    Communicator,
     check_settings,
     debug_info,
-    fabric_bandwidth,
     jitter,
     join_lines,
-    node_bandwidth,
     table,
 )
 from workflows.rehearsal.simulator.world import World
 
 JOB_NAME, ROLE = "training.kubeflow.org/job-name", "training.kubeflow.org/job-role"
 INDEX = "training.kubeflow.org/replica-index"
-
-CONGESTING = 3
-"""Machines from which on a collective congests a badly routed fabric (fault `fabric_congested`); two of them have routes enough."""
-
-WITHOUT_GDR = 0.92
-"""Share of the fabric's bandwidth without GPUDirect RDMA: above the example spec's floor, so only NCCL's log shows it."""
 
 
 def workers(world: World, namespace: str, job: str) -> list[Obj]:
@@ -55,18 +51,21 @@ def nccl_inter(world: World, pod: Obj, node: str) -> Behaviour:
     own = workers(world, pod["metadata"]["namespace"], labels[JOB_NAME])
     _, _, runs = check_settings(environment(pod))
     text, code = _together(world, pod, own, runs)
+    programs = environment(pod).get("PROGRAMS", "").split()
+    if code == 0:
+        text += "".join(validation_launcher_programs.output(world, pod, own, programs))
     message = {"node": node, "exits": [code] * runs}
-    return Exit(message=message, seconds=RUN_SECONDS * runs, effect=functools.partial(keep_log, world, pod, text))
+    seconds = RUN_SECONDS * (runs + (runs + 1) * len(programs))
+    return Exit(message=message, seconds=seconds, effect=functools.partial(keep_log, world, pod, text))
 
 
 def _together(world: World, pod: Obj, own: list[Obj], runs: int) -> tuple[str, int]:
     first, last, _ = check_settings(environment(pod))
     nodes = [simulated_pods.node(worker) for worker in own]
     lost = next((worker for worker in own if world.fault("ib_retry_exceeded", simulated_pods.node(worker))), None)
-    shape, network, gdr = _fabric(world, [worker["metadata"]["name"] for worker in own], nodes, int(environment(pod)["PER_NODE"]))
-    missing = bool(world.fault("nccl_adapter_missing"))
-    adapters = [f"mlx5_{number}" for number in range(world.hardware(nodes[0]).nics - missing)]
-    lines = debug_info(shape, adapters, network=network, gdr=gdr)
+    hosts = [worker["metadata"]["name"] for worker in own]
+    shape, network, gdr = simulated_fabric(world, hosts, nodes, int(environment(pod)["PER_NODE"]))
+    lines = debug_info(shape, adapters(world, nodes), network=network, gdr=gdr)
     if lost is not None:
         return _launcher_log([*lines, *_retry_exceeded(shape.hosts, lost["metadata"]["name"])]), 3
     for fault in _FAILS_FIRST:
@@ -85,23 +84,6 @@ def _launcher_log(lines: Iterable[str]) -> str:
 
 _FAILS_FIRST = ("nccl_no_route", "nccl_gid_unreachable", "nccl_memlock", "nccl_two_versions", "nccl_port_error")
 """Faults by which a rank on one node fails first, and ends the run of all."""
-
-
-def _fabric(world: World, hosts: list[str], nodes: list[str], gpus: int) -> tuple[Communicator, str, bool]:
-    """Return the simulated all-reduce (its workers and GB/s), the network used (`IB` or `Socket`), and True if by GPUDirect."""
-    hardware = world.hardware(nodes[0])
-    busbw = min(fabric_bandwidth(hardware), node_bandwidth(hardware))
-    product, gdr, network = hardware.product, True, "IB"
-    if world.fault("nccl_one_host"):
-        return (Communicator(hosts=tuple(hosts[:1]), gpus=gpus, busbw=node_bandwidth(hardware), product=product), network, gdr)
-    if world.fault("nccl_socket_fallback"):
-        busbw, network, gdr = SOCKET, "Socket", False
-    if world.fault("nccl_gdr_disabled"):
-        busbw, gdr = busbw * WITHOUT_GDR, False
-    busbw = min(fabric_bandwidth(hardware) * fabric_links.ring_share(world, nodes, hardware.nics), busbw)
-    slow = busbw * SLOW_LARGE if world.fault("fabric_congested") and len(nodes) >= CONGESTING else 0.0
-    wrong = 96 if world.fault("nccl_wrong_data") else 0
-    return Communicator(hosts=tuple(hosts), gpus=gpus, busbw=busbw, product=product, slow_at=slow, wrong=wrong), network, gdr
 
 
 def _retry_exceeded(hosts: Sequence[str], host: str) -> Iterator[str]:

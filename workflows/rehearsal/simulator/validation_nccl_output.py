@@ -39,9 +39,10 @@ NCCL = "2.26.2+cuda12.8"
 
 
 class Communicator(Struct, frozen=True, kw_only=True):
-    """The GPUs of one all-reduce: hosts by name, GPUs on each, and the bus bandwidth in GB/s that it reaches at large sizes.
+    """The GPUs of one collective: hosts by name, GPUs on each, and the bus bandwidth in GB/s that it reaches at large sizes.
 
-    `slow_at`, if not 0, is the bandwidth at the largest size; `wrong` is the number of wrong elements there.
+    `slow_at`, if not 0, is the bandwidth at the largest size; `wrong` is the number of wrong elements there. `operation` is
+    `all_reduce`, `all_gather` or `alltoall`.
     """
 
     hosts: tuple[str, ...]
@@ -50,6 +51,7 @@ class Communicator(Struct, frozen=True, kw_only=True):
     product: str
     slow_at: float = 0.0
     wrong: int = 0
+    operation: str = "all_reduce"
 
     @property
     def ranks(self) -> int:
@@ -74,13 +76,13 @@ def size_of(text: str) -> int:
 
 
 def table(shape: Communicator, first: str, last: str, jitter: float) -> Iterator[str]:
-    """Yield the lines that all_reduce_perf prints in one run over sizes from `first` to `last`, such as `1G`.
+    """Yield the lines that a program of nccl-tests prints in one run over sizes from `first` to `last`, such as `1G`.
 
     `jitter` in [-1, 1] moves the figures by up to one percent.
     """
     low, high = size_of(first), size_of(last)
     yield "# nccl-tests version 2.17.8 nccl-headers=22602 nccl-library=22602"
-    yield "# Collective test starting: all_reduce_perf"
+    yield f"# Collective test starting: {shape.operation}_perf"
     yield f"# nThread 1 nGpus 1 minBytes {low} maxBytes {high} step: 2(factor) warmup iters: 1 iters: 20 agg iters: 1 validation: 1"
     yield "#"
     yield "# Using devices"
@@ -90,13 +92,17 @@ def table(shape: Communicator, first: str, last: str, jitter: float) -> Iterator
     yield "#       size         count      type   redop    root     time   algbw   busbw  #wrong     time   algbw   busbw  #wrong"
     yield "#        (B)    (elements)                               (us)  (GB/s)  (GB/s)             (us)  (GB/s)  (GB/s)"
     figures = [*_rows(shape, low, high, jitter)]
+    # only a reduction works on all elements in every rank; the others count those of one rank
+    reduces = shape.operation == "all_reduce"
+    elements, kind = (4, "sum") if reduces else (4 * shape.ranks, "none")
     for size, outer, inner, wrong in figures:
-        sides = f"{_side(shape, size, outer, wrong)}{_side(shape, size, inner, 0)}"
-        yield f"{size:12d}{size // 4:14d}{'float':>10}{'sum':>8}{-1:>8}{sides}"
+        # alltoall cannot check data in place
+        sides = f"{_side(shape, size, outer, wrong)}{_side(shape, size, inner, None if shape.operation == 'alltoall' else 0)}"
+        yield f"{size:12d}{size // elements:14d}{'float':>10}{kind:>8}{-1:>8}{sides}"
     yield f"# Out of bounds values : {bool(shape.wrong):d} {'FAILED' if shape.wrong else 'OK'}"
     yield f"# Avg bus bandwidth    : {sum(outer + inner for _, outer, inner, _ in figures) / max(2 * len(figures), 1):g}"
     yield "#"
-    yield "# Collective test concluded: all_reduce_perf"
+    yield f"# Collective test concluded: {shape.operation}_perf"
 
 
 def _devices(shape: Communicator) -> Iterator[str]:
@@ -118,13 +124,14 @@ def _rows(shape: Communicator, low: int, high: int, jitter: float) -> Iterator[t
         size *= 2
 
 
-def _side(shape: Communicator, size: int, busbw: float, wrong: int) -> str:
+def _side(shape: Communicator, size: int, busbw: float, wrong: int | None) -> str:
     """Return time in µs, algorithm bandwidth, bus bandwidth (GB/s) and wrong elements, formatted for one side of a row.
 
-    Bus bandwidth is algorithm bandwidth times 2 (n - 1) / n for n ranks.
+    Bus bandwidth is algorithm bandwidth times (n - 1) / n for n ranks, and twice that in a reduction.
     """
-    algbw = busbw * shape.ranks / (2 * (shape.ranks - 1)) if shape.ranks > 1 else busbw
-    return f"{_short(size / algbw / 1000, 9)}{algbw:8.2f}{busbw:8.2f}{wrong:8d}"
+    factor = 2 if shape.operation == "all_reduce" else 1
+    algbw = busbw * shape.ranks / (factor * (shape.ranks - 1)) if shape.ranks > 1 else busbw
+    return f"{_short(size / algbw / 1000, 9)}{algbw:8.2f}{busbw:8.2f}{'N/A' if wrong is None else wrong:>8}"
 
 
 def _short(value: float, width: int) -> str:

@@ -50,6 +50,10 @@ ssh:
         "  accounting: {host: mariadb.slurm.svc, password: {file: ./db_password}}\n"
         "  topology: tree\n  home: {server: 10.10.0.5, path: /export/home}\n"
         '  prolog: {10-check.sh: "#!/bin/sh\\ntrue\\n"}\n  epilog: {10-clean.sh: "#!/bin/sh\\ntrue\\n"}\n',
+        "  nccl: {inter_node_floor_gb_s: 350}\n": "  nccl: {inter_node_floor_gb_s: 350}\n  level: full\n"
+        "  training: {image: registry.example.org/pytorch:2.9}\n"
+        "  benchmarks:\n    image: registry.example.org/benchmarks:1\n"
+        "    storage: {path: /mnt/shared, read_floor_mb_s: 3000}\n",
     },
     "slurm.kind=sunk": {
         "  kind: slinky\n": "  kind: sunk\n  repo: oci://registry.example.org/sunk\n  version: 7.3.0\n",

@@ -58,9 +58,18 @@ def test_beside_slurm_nothing_asks_for_gpus_that_its_pods_hold(make: Make) -> No
     assert [verdict.reason for verdict in verdicts.values() if not verdict.is_pass] == []
 
 
+def shows(fault: Fault) -> bool:
+    """Return True if a fault shows on three machines without further settings; sweeps of all faults have sixteen and these."""
+    return fault.name != "fabric_collapses_at_scale" and not fault.needs.startswith(
+        ("validation.benchmarks", "validation.training")
+    )
+
+
 @pytest.mark.sampled_rows(2)
 @pytest.mark.parametrize(
-    "fault", [fault for fault in faults.FAULTS if fault.gate != "validation/localise"], ids=lambda fault: fault.name
+    "fault",
+    [fault for fault in faults.FAULTS if fault.gate != "validation/localise" and shows(fault)],
+    ids=lambda fault: fault.name,
 )
 def test_a_fault_is_caught_by_its_gate_and_by_none_before(make: Make, fault: Fault) -> None:
     verdicts = list(run(cluster(make, fault.name), made()).values())
