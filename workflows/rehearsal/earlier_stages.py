@@ -10,7 +10,8 @@ from workflows.plan.compiler import compile_plan
 from workflows.plan.model import Plan
 from workflows.rehearsal.simulated_cluster import SimulatedCluster
 from workflows.spec import ClusterSpec
-from workflows.stages import ORDER
+from workflows.spec.factory_spec import REGISTRY_CERTIFICATE, REGISTRY_HTPASSWD, REGISTRY_KEY, REGISTRY_PASSWORD
+from workflows.stages import RUNNING_ORDER
 from workflows.stages.host_access import GIT_CA, GIT_CREDENTIALS, GIT_KNOWN_HOSTS, SLURM_ACCOUNTING, SUNK_CHARTS
 
 _CERTIFICATE = """-----BEGIN CERTIFICATE-----
@@ -25,13 +26,18 @@ AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=
 STAND_INS = {
     SLURM_ACCOUNTING: "simulated-password-2\n",
     SUNK_CHARTS: '{"auths": {"r.example.org": {"auth": "c2ltdWxhdGVkLXBhc3N3b3JkLTM="}}}',
+    REGISTRY_CERTIFICATE: _CERTIFICATE,
+    REGISTRY_KEY: "simulated-key\n",
+    REGISTRY_PASSWORD: "simulated-password-4\n",
+    REGISTRY_HTPASSWD: "rehearsal:simulated-hash\n",
     GIT_CREDENTIALS: "rehearsal:simulated-password-1\n",
     GIT_CA: _CERTIFICATE,
     GIT_KNOWN_HOSTS: "* ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIC0000000000000000000000000000000000000000000\n",
 }
 """Contents of stand-in secrets by file name.
 
-Simulated Git servers and databases need no credentials, but tasks copy these secrets into the cluster, where gates look at them.
+Simulated Git servers, registries and databases need no credentials, but tasks copy these secrets into the cluster, where gates
+look at them.
 """
 
 
@@ -70,7 +76,7 @@ def plan_of_earlier_stages(spec: ClusterSpec, plan: Plan) -> Plan | None:
     """
     chosen = [stage.id for stage in plan.stages]
     left_out = [str(stage) for stage in plan.open_task.arguments.get("left_out", ())]
-    between = [stage for stage in left_out if ORDER.index(stage) > ORDER.index(chosen[0])]
+    between = [stage for stage in left_out if RUNNING_ORDER.index(stage) > RUNNING_ORDER.index(chosen[0])]
     if between:
         raise MissingStages(f"a rehearsal of {', '.join(chosen)} needs the stages between them too: {', '.join(between)}")
     return compile_plan(spec.model_copy(update={"approvals": ()}), only=left_out) if left_out else None

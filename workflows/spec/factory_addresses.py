@@ -13,4 +13,6 @@ def addresses(spec: FactorySpec, folders: Iterable[str] = ()) -> Factory:
     """Return names and addresses of a factory's machines, its API address, its registry, and its folders with further ones."""
     machines = spec.cluster.machines
     hosts = {name for machine in machines for name in (machine.name, machine.address)} | {spec.cluster.registration_address}
-    return Factory(folders=(spec.storage.path, *folders), hosts=tuple(sorted({*hosts, *_SERVICES} - {""})))
+    hosts |= {spec.registry.tls.name} if spec.registry.tls else set()
+    # every machine is localhost to itself
+    return Factory(folders=(spec.storage.path, *folders), hosts=tuple(sorted({*hosts, *_SERVICES} - {"", "localhost"})))

@@ -33,7 +33,7 @@ from workflows.spec.infrastructure import OsSettings, Rke2Settings, SshSettings
 from workflows.spec.loading import cut, read, validate_document
 from workflows.spec.pipeline_specs import PipelineSpec, RelativePath
 from workflows.spec.proxy import Proxy
-from workflows.spec.rke2_parts import Image
+from workflows.spec.rke2_parts import Image, RegistryAccess
 from workflows.spec.schedule import Schedule
 from workflows.spec.services import BaseServices, Storage
 from workflows.spec.validation_errors import line_of
@@ -88,6 +88,39 @@ class BuilderImage(Section):
     )
 
 
+REGISTRY_CERTIFICATE, REGISTRY_KEY = "registry_tls_certificate", "registry_tls_key"
+REGISTRY_PASSWORD, REGISTRY_HTPASSWD = "registry_login_password", "registry_login_htpasswd"
+"""Names of the secret files of a registry with TLS and a login."""
+
+
+class RegistryTls(Section):
+    """Section `registry.tls` of `factory.yaml`: the certificate of the registry, which then answers HTTPS alone."""
+
+    certificate: SecretRef = Field(description="Certificate of the registry (PEM), with those between it and its CA.")
+    key: SecretRef = Field(description="Key of the certificate (PEM).")
+    ca: SecretRef | None = Field(
+        default=None,
+        description="CA certificates (PEM) by which nodes and pushes verify it; default: those that they trust anyway.",
+    )
+    name: Annotated[str, StringConstraints(pattern=r"^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?$")] = Field(
+        default="localhost",
+        description="Name in the certificate by which nodes pull. On each it leads to a node of the factory, as localhost does.",
+        examples=["registry.example.org"],
+    )
+
+
+class RegistryLogin(Section):
+    """Section `registry.login` of `factory.yaml`: users of the registry, and the login of nodes, pushes and the check."""
+
+    username: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")] = Field(
+        description="User that nodes pull as and that pushes.", examples=["factory"]
+    )
+    password: SecretRef = Field(description="Password of that user.")
+    htpasswd: SecretRef = Field(
+        description="Users with bcrypt hashes, as `htpasswd -nbB USER PASSWORD` prints them; username is one of them."
+    )
+
+
 class RegistrySection(Section):
     """Section `registry` of `factory.yaml`: the registry for builder images and for results that are images."""
 
@@ -103,6 +136,33 @@ class RegistrySection(Section):
     images: Annotated[tuple[BuilderImage, ...], Listed, Field(max_length=50)] = Field(
         default=(), description="Images that are pushed once the factory is built; default: none."
     )
+    tls: RegistryTls | None = Field(default=None, description="Certificate of the registry; default: plain HTTP.")
+    login: RegistryLogin | None = Field(default=None, description="Login of the registry; default: none, and everybody may push.")
+
+    @model_validator(mode="after")
+    def _password_is_encrypted(self) -> RegistrySection:
+        if self.login and not self.tls:
+            raise problem("the password would cross the network in clear", "add registry.tls, or remove registry.login")
+        return self
+
+    @property
+    def secrets(self) -> Mapping[str, SecretRef]:
+        """Return secret file → reference of what the registry itself reads, and of the password with which the check logs in."""
+        tls, login = self.tls, self.login
+        return {
+            **({REGISTRY_CERTIFICATE: tls.certificate, REGISTRY_KEY: tls.key} if tls else {}),
+            **({REGISTRY_PASSWORD: login.password, REGISTRY_HTPASSWD: login.htpasswd} if login else {}),
+        }
+
+    @property
+    def access(self) -> Mapping[str, RegistryAccess]:
+        """Return the entry of `rke2.registries` by which nodes pull from the registry; none while it has no TLS."""
+        if self.tls is None:
+            return {}
+        name = f"{self.tls.name}:{self.node_port}"
+        login = {"username": self.login.username, "password": self.login.password} if self.login else {}
+        # the endpoint is written out: containerd takes localhost for a registry without TLS
+        return {name: RegistryAccess(endpoints=(f"https://{name}",), ca=self.tls.ca, **login)}
 
 
 class SharedFolder(Section):
@@ -377,7 +437,8 @@ class FactorySpec(PipelineSpec):
             ssh=self.ssh,
             proxy=self.proxy,
             os=self.os,
-            rke2=self.rke2,
+            rke2=self.rke2.model_copy(update={"registries": {**self.registry.access, **self.rke2.registries}}),
+            secrets=self.registry.secrets,
             base_services=BaseServices(storage=self.storage, cert_manager=False, monitoring_crds=False),
             check_image=self.check_image,
             stages=("os_prep", "rke2", "base_services"),

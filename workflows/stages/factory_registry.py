@@ -5,6 +5,13 @@ from __future__ import annotations
 from typing import Final
 
 from steps.contract.task import Verb
+from workflows.spec.factory_spec import (
+    REGISTRY_CERTIFICATE,
+    REGISTRY_HTPASSWD,
+    REGISTRY_KEY,
+    REGISTRY_PASSWORD,
+    RegistrySection,
+)
 from workflows.stages import manifest_objects, rights
 from workflows.stages.factory_site import REGISTRY_SPACE, FactorySite, control_step, judge, metadata, namespace
 from workflows.stages.stage import Change, Object, Rule, Stage, Step, task
@@ -13,6 +20,8 @@ ID: Final = "factory_registry"
 CONTROL, FUNCTIONAL = f"{ID}/control", f"{ID}/functional"
 NAME, CLAIM, PORT, CHECK = "registry", "registry-data", 5000, "registry"
 DEADLINE, CHECK_SECONDS, PULL_SECONDS = 900, 600, 180
+TLS, LOGIN = "tls", "login"
+"""First parts of the names of the registry's Secrets, and the names of the folders in which its pod has them."""
 _USER = 1000
 _SPACE = (REGISTRY_SPACE,)
 
@@ -21,6 +30,7 @@ def build(site: FactorySite) -> Stage:
     """Return stage factory_registry."""
     registry = site.factory.registry
     expectations: Object = {"image": registry.image, "claim": CLAIM, "port": PORT, "node_port": registry.node_port}
+    secrets = _secrets(registry)
     apply = Step(
         task=task(
             ID,
@@ -29,13 +39,14 @@ def build(site: FactorySite) -> Stage:
             deadline=300,
             arguments={"objects": _objects(site), "gate": CONTROL, "gate_expectations": expectations},
         ),
+        after=tuple(step.name for step in secrets),
         rules=(*_WRITES, *rights.CLAIM, *_READS),
     )
     control = control_step(ID, DEADLINE, expectations, _READS, namespaces=[REGISTRY_SPACE])
     return Stage(
         id=ID,
         title="Registry",
-        steps=(apply, control, _functional(site), judge(site, ID, {"control": CONTROL, "functional": FUNCTIONAL})),
+        steps=(*secrets, apply, control, _functional(site), judge(site, ID, {"control": CONTROL, "functional": FUNCTIONAL})),
         gates=(CONTROL, FUNCTIONAL),
         changes=(Change(what=f"install the registry {registry.image} with a volume of {registry.size}", where=REGISTRY_SPACE),),
         rollback=f"kubectl delete namespace {REGISTRY_SPACE}; images in it are lost, and builds push them again",
@@ -52,6 +63,34 @@ _WRITES = (
     Rule(groups=("",), resources=("persistentvolumeclaims", "services"), verbs=("get", "create", "patch"), namespaces=_SPACE),
     Rule(groups=("apps",), resources=("deployments",), verbs=("get", "create", "patch"), namespaces=_SPACE),
 )
+
+
+def _secrets(registry: RegistrySection) -> tuple[Step, ...]:
+    """Return the task that writes the Secrets of a registry with TLS; none for one without.
+
+    It has no gate by which an earlier run could stand for it, since a renewed certificate changes nothing that a gate sees.
+    """
+    if registry.tls is None:
+        return ()
+    checks = rights.CHECK_NAMESPACE
+    names = [(REGISTRY_SPACE, f"{TLS}-certificate", "tls.crt", REGISTRY_CERTIFICATE, "registry.tls.certificate")]
+    names.append((REGISTRY_SPACE, f"{TLS}-key", "tls.key", REGISTRY_KEY, "registry.tls.key"))
+    if registry.login is not None:
+        names.append((REGISTRY_SPACE, LOGIN, "htpasswd", REGISTRY_HTPASSWD, "registry.login.htpasswd"))
+        names.append((checks, f"{NAME}-{LOGIN}", "password", REGISTRY_PASSWORD, "registry.login.password"))
+    keys = ("namespace", "name", "key", "file", "field")
+    arguments: Object = {
+        "objects": [namespace(REGISTRY_SPACE), manifest_objects.check_namespace()],
+        "secrets": [dict(zip(keys, values, strict=True)) for values in names],
+    }
+    verbs = ("get", "create", "patch")
+    rules = (
+        Rule(groups=("",), resources=("namespaces",), verbs=verbs),
+        Rule(groups=("",), resources=("secrets",), verbs=verbs, namespaces=(REGISTRY_SPACE, checks)),
+        *rights.CLAIM,
+        *rights.DIAGNOSE,
+    )
+    return (Step(task=task(ID, "secrets", Verb.APPLY, deadline=300, arguments=arguments), rules=rules),)
 
 
 def _objects(site: FactorySite) -> list[Object]:
@@ -76,7 +115,7 @@ def _objects(site: FactorySite) -> list[Object]:
             # a second pod beside the first would write to the same volume
             "strategy": {"type": "Recreate"},
             "selector": {"matchLabels": labels},
-            "template": {"metadata": {"labels": labels}, "spec": _pod(registry.image)},
+            "template": {"metadata": {"labels": labels}, "spec": _pod(registry)},
         },
     }
     service = {
@@ -92,22 +131,38 @@ def _objects(site: FactorySite) -> list[Object]:
     return [namespace(REGISTRY_SPACE), claim, deployment, service]
 
 
-def _pod(image: str) -> Object:
-    """Return the pod spec of the registry: without rights, its data on the volume, ready once it answers the API's root."""
+def _pod(registry: RegistrySection) -> Object:
+    """Return the pod spec of the registry: without rights, its data on the volume, ready once it answers."""
     environment = {
         "REGISTRY_HTTP_ADDR": f":{PORT}",
         "REGISTRY_STORAGE_FILESYSTEM_ROOTDIRECTORY": "/var/lib/registry",
         "REGISTRY_STORAGE_DELETE_ENABLED": "true",
     }
+    volumes: list[Object] = [{"name": "data", "persistentVolumeClaim": {"claimName": CLAIM}}]
+    mounts: list[Object] = [{"name": "data", "mountPath": "/var/lib/registry"}]
+    probe: Object = {"path": "/v2/", "port": PORT}
+    if registry.tls:
+        environment |= {"REGISTRY_HTTP_TLS_CERTIFICATE": f"/{TLS}/tls.crt", "REGISTRY_HTTP_TLS_KEY": f"/{TLS}/tls.key"}
+        sources = [{"secret": {"name": f"{TLS}-{part}"}} for part in ("certificate", "key")]
+        volumes.append({"name": TLS, "projected": {"defaultMode": 0o440, "sources": sources}})
+        mounts.append({"name": TLS, "mountPath": f"/{TLS}", "readOnly": True})
+        probe["scheme"] = "HTTPS"
+    if registry.login:
+        environment |= {"REGISTRY_AUTH": "htpasswd", "REGISTRY_AUTH_HTPASSWD_REALM": NAME}
+        environment["REGISTRY_AUTH_HTPASSWD_PATH"] = f"/{LOGIN}/htpasswd"
+        volumes.append({"name": LOGIN, "secret": {"secretName": LOGIN, "defaultMode": 0o440}})
+        mounts.append({"name": LOGIN, "mountPath": f"/{LOGIN}", "readOnly": True})
+        # the API's root answers 401 without a login, which the kubelet takes for a failure
+        probe["path"] = "/"
     container = {
         "name": NAME,
-        "image": image,
+        "image": registry.image,
         "ports": [{"name": "http", "containerPort": PORT, "protocol": "TCP"}],
         "env": [{"name": key, "value": value} for key, value in environment.items()],
-        "readinessProbe": {"httpGet": {"path": "/v2/", "port": PORT}, "periodSeconds": 5},
+        "readinessProbe": {"httpGet": probe, "periodSeconds": 5},
         "resources": {"requests": {"cpu": "100m", "memory": "128Mi"}},
         "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
-        "volumeMounts": [{"name": "data", "mountPath": "/var/lib/registry"}],
+        "volumeMounts": mounts,
     }
     return {
         "automountServiceAccountToken": False,
@@ -118,8 +173,18 @@ def _pod(image: str) -> Object:
             "seccompProfile": {"type": "RuntimeDefault"},
         },
         "containers": [container],
-        "volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": CLAIM}}],
+        "volumes": volumes,
     }
+
+
+def _access(registry: RegistrySection) -> list[Object]:
+    """Return the variables by which the check's pods speak TLS and log in; none without them."""
+    variables: list[Object] = [{"name": "REGISTRY_TLS", "value": "yes"}] if registry.tls else []
+    if registry.login:
+        reference = {"secretKeyRef": {"name": f"{NAME}-{LOGIN}", "key": "password"}}
+        variables.append({"name": "REGISTRY_USER", "value": registry.login.username})
+        variables.append({"name": "REGISTRY_PASSWORD", "valueFrom": reference})
+    return variables
 
 
 def _functional(site: FactorySite) -> Step:
@@ -132,7 +197,8 @@ def _functional(site: FactorySite) -> Step:
     }
     # the Job's uid is the same in all its pods and new in each check
     nonce = {"name": "NONCE", "valueFrom": {"fieldRef": {"fieldPath": "metadata.labels['batch.kubernetes.io/controller-uid']"}}}
-    env = [manifest_objects.node_name(), nonce, *({"name": key, "value": value} for key, value in settings.items())]
+    plain = ({"name": key, "value": value} for key, value in settings.items())
+    env = [manifest_objects.node_name(), nonce, *plain, *_access(site.factory.registry)]
     script = manifest_objects.script("registry_push_pull.sh")
     pod = {"containers": [manifest_objects.container(site.factory.check_image, script, env=env)]}
     return manifest_objects.check_step(

@@ -14,7 +14,10 @@ BUSYBOX = Path("/usr/bin/busybox")
 LAYER = "application/vnd.oci.image.layer.v1.tar"
 MANIFEST = "application/vnd.oci.image.manifest.v1+json"
 CONFIG = "application/vnd.oci.image.config.v1+json"
-TOOLS = "sh sleep cat echo wget ls env mkdir cp base64 grep sed cut tr id true false date test touch head tail tee printf"
+TOOLS = (
+    "sh sleep cat echo wget ls env mkdir cp base64 grep sed cut tr id true false date test touch head tail tee printf "
+    "nc ssl_client sha256sum sync mv find rm"
+)
 _PATH = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 

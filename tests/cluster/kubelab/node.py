@@ -45,6 +45,10 @@ class Node:
         self._ctr("images", "import", "--no-unpack", str(archive))
         archive.unlink()
 
+    def pull(self, image: str, *options: str) -> None:
+        """Let containerd pull an image from a registry, as for a pod."""
+        self._ctr("images", "pull", *options, image)
+
     def images(self) -> list[str]:
         """Names of the images that pods can use."""
         return self._listed("images", "ls", "-q")

@@ -15,7 +15,7 @@ import pytest
 
 from tests.unit.factories.conftest import STARTER
 from workflows.app.factories import registry_push
-from workflows.app.factories.registry_push import INDEX, MANIFEST, NotPushed
+from workflows.app.factories.registry_push import INDEX, MANIFEST, NotPushed, RegistryEndpoint
 from workflows.spec import load_factory
 from workflows.spec.factory_spec import BuilderImage
 
@@ -32,9 +32,9 @@ class PushedRegistry(ThreadingHTTPServer):
         self.elsewhere = ""
 
     @property
-    def url(self) -> str:
-        """Return the address."""
-        return f"http://127.0.0.1:{self.server_address[1]}"
+    def at(self) -> RegistryEndpoint:
+        """Return where it is pushed to."""
+        return RegistryEndpoint(url=f"http://127.0.0.1:{self.server_address[1]}")
 
 
 class _PushRequests(BaseHTTPRequestHandler):
@@ -116,10 +116,10 @@ def test_an_image_is_pushed_once(registry: PushedRegistry, tmp_path: Path) -> No
     archive = Archive()
     entry = archive.image()
     path = archive.write(tmp_path / "builder.tar", entry)
-    pushed = registry_push.push(registry.url, path, IMAGE)
+    pushed = registry_push.push(registry.at, path, IMAGE)
     assert (pushed.digest, pushed.uploaded) == (entry["digest"], 2)
     assert hashlib.sha256(registry.manifests["0.23"]).hexdigest() == entry["digest"].removeprefix("sha256:")
-    again = registry_push.push(registry.url, path, IMAGE)
+    again = registry_push.push(registry.at, path, IMAGE)
     assert again.sentence == f"builders/spack:0.23 is in the registry already: {entry['digest']}"
 
 
@@ -127,7 +127,7 @@ def test_an_index_of_platforms_is_pushed_with_its_images(registry: PushedRegistr
     archive = Archive()
     images = [archive.image(b"amd64"), archive.image(b"arm64")]
     entry = archive.document({"schemaVersion": 2, "manifests": images}, INDEX)
-    pushed = registry_push.push(registry.url, archive.write(tmp_path / "builder.tar", entry), IMAGE)
+    pushed = registry_push.push(registry.at, archive.write(tmp_path / "builder.tar", entry), IMAGE)
     assert pushed.uploaded == 3
     assert {image["digest"] for image in images} <= set(registry.manifests)
 
@@ -144,10 +144,10 @@ def test_a_hostile_or_broken_archive_is_refused(registry: PushedRegistry, tmp_pa
     }
     for problem, (archive, manifests) in cases.items():
         with pytest.raises(NotPushed, match=problem):
-            registry_push.push(registry.url, archive.write(path, *manifests), IMAGE)
+            registry_push.push(registry.at, archive.write(path, *manifests), IMAGE)
     path.write_text("no tar")
     with pytest.raises(NotPushed, match="no OCI archive that can be pushed"):
-        registry_push.push(registry.url, path, IMAGE)
+        registry_push.push(registry.at, path, IMAGE)
     assert not registry.manifests
 
 
@@ -158,20 +158,20 @@ def test_a_blob_that_was_altered_and_an_upload_that_leads_elsewhere_are_refused(
     path = tmp_path / "builder.tar"
     registry.elsewhere = "http://192.0.2.7/uploads/1"
     with pytest.raises(NotPushed, match=r"wants uploads at http://192\.0\.2\.7"):
-        registry_push.push(registry.url, archive.write(path, entry), IMAGE)
+        registry_push.push(registry.at, archive.write(path, entry), IMAGE)
     registry.elsewhere = ""
     archive.files[name] = b"other"
     with pytest.raises(NotPushed, match="answered 400 in place of 201 to blob"):
-        registry_push.push(registry.url, archive.write(path, entry), IMAGE)
+        registry_push.push(registry.at, archive.write(path, entry), IMAGE)
 
 
 def test_a_registry_that_is_away_is_named(tmp_path: Path) -> None:
     archive = Archive()
     path = archive.write(tmp_path / "builder.tar", archive.image())
     with PushedRegistry() as server:
-        url = server.url
-    with pytest.raises(NotPushed, match=f"{url} does not take builders/spack:0.23"):
-        registry_push.push(url, path, IMAGE)
+        away = server.at
+    with pytest.raises(NotPushed, match=f"{away.url} does not take builders/spack:0.23"):
+        registry_push.push(away, path, IMAGE)
 
 
 def test_missing_archives_are_told_before_anything_is_built(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """The check scripts of a factory in a shell: a registry stand-in takes and gives what the distribution specification says."""
 
+import base64
 import hashlib
 import json
 import os
@@ -23,6 +24,10 @@ while data := connection.recv(65536):
     sys.stdout.buffer.write(data)
 """
 """A stand-in for busybox's nc: it sends its input, and prints what comes until the other side closes."""
+
+USER = {"REGISTRY_USER": "factory", "REGISTRY_PASSWORD": "long" * 20}
+LOGIN = base64.b64encode(":".join(USER.values()).encode()).decode()
+"""A login that is long enough for base64 to wrap it."""
 
 
 class RegistryStandIn(ThreadingHTTPServer):
@@ -54,8 +59,17 @@ class _Requests(BaseHTTPRequestHandler):
     def body(self) -> bytes:
         return self.rfile.read(int(self.headers["Content-Length"]))
 
+    def refuses(self) -> bool:
+        """Answer 401 if the registry wants a login and the request has another one, or none."""
+        if "wants_login" not in self.server.faults or self.headers.get("Authorization") == f"Basic {LOGIN}":
+            return False
+        self.answer(401)
+        return True
+
     def do_POST(self) -> None:
         self.body()
+        if self.refuses():
+            return
         if "read_only" in self.server.faults:
             self.answer(405)
             return
@@ -64,6 +78,8 @@ class _Requests(BaseHTTPRequestHandler):
 
     def do_PUT(self) -> None:
         data = self.body()
+        if self.refuses():
+            return
         if match := re.search(r"/blobs/uploads/1234\?_state=abc&digest=(sha256:[0-9a-f]{64})$", self.path):
             correct = match[1] == f"sha256:{hashlib.sha256(data).hexdigest()}"
             if "loses_blobs" not in self.server.faults:
@@ -79,6 +95,8 @@ class _Requests(BaseHTTPRequestHandler):
             self.answer(404)
 
     def do_GET(self) -> None:
+        if self.refuses():
+            return
         kind, _, name = self.path.removeprefix("/v2/bringup-check/artefact/").partition("/")
         content = {"manifests": self.server.manifests, "blobs": self.server.blobs}[kind].get(name)
         self.answer(404 if content is None else 200, content or b'{"errors":[]}')
@@ -107,10 +125,10 @@ def run(folder: Path, script: str, **environment: str) -> dict[str, Any]:
     return report
 
 
-def push_and_pull(folder: Path, registry: RegistryStandIn, index: str) -> dict[str, Any]:
+def push_and_pull(folder: Path, registry: RegistryStandIn, index: str, **login: str) -> dict[str, Any]:
     port = str(registry.server_address[1])
     where = {"REGISTRY_HOST": "127.0.0.1", "REGISTRY_PORT": port, "REPOSITORY": "bringup-check/artefact", "WAIT_SECONDS": "0"}
-    return run(folder, "registry_push_pull.sh", JOB_COMPLETION_INDEX=index, **where)
+    return run(folder, "registry_push_pull.sh", JOB_COMPLETION_INDEX=index, **where, **login)
 
 
 def test_one_pod_pushes_and_another_pulls(tmp_path: Path, registry: RegistryStandIn) -> None:
@@ -129,6 +147,12 @@ def test_a_report_says_what_failed(tmp_path: Path, registry: RegistryStandIn, fa
     report = push_and_pull(tmp_path, registry, index)
     assert report["pulled"] == ""
     assert report["error"].startswith(error)
+
+
+def test_pods_log_in_where_a_registry_wants_that(tmp_path: Path, registry: RegistryStandIn) -> None:
+    registry.faults.add("wants_login")
+    assert push_and_pull(tmp_path, registry, "0")["error"] == "begin of an upload: 401"
+    assert push_and_pull(tmp_path, registry, "0", **USER)["pulled"] == "0a1b-2c3d"
 
 
 def test_a_shared_folder_gives_what_was_written(tmp_path: Path) -> None:

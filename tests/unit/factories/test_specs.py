@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from steps.contract.task import Verb
 from tests.unit.factories.conftest import STARTER, TEMPLATE
 from workflows.plan.factory_plan import compile_factory
 from workflows.plan.model import PlanError
@@ -11,6 +12,8 @@ from workflows.spec import SpecErrors, load_factory
 from workflows.spec.pipeline_files import load_pipelines
 
 TEXT = STARTER.read_text()
+LOGIN = "{username: factory, password: {env: PASSWORD}, htpasswd: {file: users}}"
+TLS = "{certificate: {file: a.crt}, key: {file: a.key}, ca: {file: ca.crt}}"
 
 
 @pytest.mark.parametrize(
@@ -21,6 +24,7 @@ TEXT = STARTER.read_text()
         (("size: 100Gi", "image: 'registry:latest', size: 100Gi"), "registry.image", "different things at different times"),
         (("size: 100Gi", "image: 'registry@sha256:12', size: 100Gi"), "registry.image", "not a digest"),
         (("node_port: 30500", "node_port: 80"), "registry.node_port", "30000"),
+        (("size: 100Gi", f"login: {LOGIN}, size: 100Gi"), "registry", "cross the network in clear"),
         (("project_parallelism: 20", "project_parallelism: 60"), "argo.project_parallelism", "and all together 50"),
         (("  software:\n", "  kube-x:\n"), "projects.kube-x", "namespace of the factory itself"),
         (("  software:\n", "  registry:\n"), "projects.registry", "namespace of the factory itself"),
@@ -88,3 +92,22 @@ def test_a_plan_is_pure_and_twenty_projects_fit_into_task_files() -> None:
     first, second = (compile_factory(spec, {}) for _ in range(2))
     assert first.digest == second.digest
     assert first.task_files == second.task_files
+
+
+def test_nodes_pull_by_tls_and_the_login_of_the_registry_and_no_task_has_a_secret() -> None:
+    spec = load_factory(TEXT.replace("size: 100Gi", f"tls: {TLS}, login: {LOGIN}, size: 100Gi"))
+    plan = compile_factory(spec, {})
+    assert {"registry_1_ca", "registry_1_password", *spec.registry.secrets} <= {file.name for file in plan.secrets}
+    plays = [
+        task.arguments["variables"]["rke2_registries"] for task in plan.tasks if task.stage == "rke2" and task.verb is Verb.PLAY
+    ]
+    access = {"endpoints": ["https://localhost:30500"], "username": "factory"}
+    access["secrets"] = {"password": "rke2_registry_1_password", "ca": "rke2_registry_1_ca"}
+    assert plays == [{"localhost:30500": access}] * 2
+    (secrets,) = (task.arguments["secrets"] for task in plan.tasks if (task.stage, task.name) == ("factory_registry", "secrets"))
+    assert sorted((entry["namespace"], entry["key"]) for entry in secrets) == [
+        ("bringup-check", "password"),
+        ("registry", "htpasswd"),
+        ("registry", "tls.crt"),
+        ("registry", "tls.key"),
+    ]

@@ -4,9 +4,10 @@ Source: https://github.com/opencontainers/distribution-spec/blob/main/spec.md#pu
 """
 
 import json
+import os
 import re
 import tarfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -14,9 +15,12 @@ from urllib.parse import urlencode, urljoin, urlsplit
 
 import urllib3
 
+from steps.clients import certificates
 from steps.contract.exit import ExitCode
-from workflows.spec import FactorySpec, Issue
+from workflows.engines import run_secrets
+from workflows.spec import FactorySpec, Issue, SecretRef
 from workflows.spec.factory_spec import BuilderImage
+from workflows.stages.host_access import secret_file
 
 INDEX = "application/vnd.oci.image.index.v1+json"
 MANIFEST = "application/vnd.oci.image.manifest.v1+json"
@@ -70,26 +74,82 @@ def require_archives(spec: FactorySpec, folder: Path) -> None:
         raise NoArchive("; ".join(f"{issue.path}: {issue.problem}" for issue in issues))
 
 
-def push_images(spec: FactorySpec, folder: Path) -> Iterator[PushedImage]:
-    """Push each image of a spec and yield it. Archives are looked up from `folder`. Raises NotPushed."""
-    machine = spec.cluster.machines[0]
+@dataclass(frozen=True, kw_only=True)
+class RegistryEndpoint:
+    """Where pushes go: the URL of a registry, the name and CA certificates of its own certificate, and a login.
+
+    Without `name` the registry speaks HTTP; without `authorities` those that this machine trusts verify its certificate.
+    """
+
+    url: str
+    name: str = ""
+    authorities: tuple[str, ...] = ()
+    login: str = ""
+
+    def connect(self) -> urllib3.PoolManager:
+        """Return a pool of connections that verify the certificate and log in."""
+        headers = urllib3.make_headers(basic_auth=self.login) if self.login else {}
+        if not self.name:
+            return urllib3.PoolManager(1, headers=headers, retries=False, timeout=SECONDS)
+        context = certificates.trusting_context(self.authorities) if self.authorities else None
+        # an address leads to the registry, whose certificate has its name
+        return urllib3.PoolManager(
+            1,
+            headers=headers,
+            retries=False,
+            timeout=SECONDS,
+            cert_reqs="CERT_REQUIRED",
+            ssl_context=context,
+            server_hostname=self.name,
+            assert_hostname=self.name,
+        )
+
+
+def endpoint(spec: FactorySpec, folder: Path, environ: Mapping[str, str]) -> RegistryEndpoint:
+    """Return the registry's endpoint on a factory's first machine. Raises SecretMissing.
+
+    `folder` is that of the spec, where its secret files lie; `environ` has its secret variables.
+    """
+    registry, machine = spec.registry, spec.cluster.machines[0]
     host = f"[{machine.address}]" if ":" in machine.address else machine.address
-    for image in spec.registry.images:
-        yield push(f"http://{host}:{spec.registry.node_port}", folder / image.archive, image)
+    if registry.tls is None:
+        return RegistryEndpoint(url=f"http://{host}:{registry.node_port}")
+
+    def text(name: str, reference: SecretRef, field: str = "") -> str:
+        file = secret_file(name, reference, field)
+        return run_secrets.check_secret(file, run_secrets.read_secret(file, folder, environ)).decode().strip()
+
+    name, ca, login = "registry_ca", registry.tls.ca, registry.login
+    bodies = certificates.check_certificates(text(name, ca, "registry.tls.ca"), name, "registry.tls.ca") if ca else ()
+    password = text("registry_login_password", login.password) if login else ""
+    return RegistryEndpoint(
+        url=f"https://{host}:{registry.node_port}",
+        name=registry.tls.name,
+        authorities=bodies,
+        login=f"{login.username}:{password}" if login else "",
+    )
 
 
-def push(registry: str, archive: Path, image: BuilderImage) -> PushedImage:
+def push_images(spec: FactorySpec, folder: Path) -> Iterator[PushedImage]:
+    """Push each image of a spec and yield it. Archives are looked up from `folder`. Raises NotPushed and SecretMissing."""
+    if spec.registry.images:
+        target = endpoint(spec, folder, os.environ)
+        for image in spec.registry.images:
+            yield push(target, folder / image.archive, image)
+
+
+def push(target: RegistryEndpoint, archive: Path, image: BuilderImage) -> PushedImage:
     """Push the image of an OCI archive under its name and tag. Raises NotPushed."""
     try:
-        with tarfile.open(archive) as opened, urllib3.PoolManager(1, retries=False, timeout=SECONDS) as http:
-            upload = _Upload(http, registry, image.name, opened)
+        with tarfile.open(archive) as opened, target.connect() as http:
+            upload = _Upload(http, target.url, image.name, opened)
             digest = upload.tagged(image.tag)
     except (OSError, tarfile.TarError, KeyError, TypeError, ValueError) as error:
         if isinstance(error, NotPushed):
             raise
         raise NotPushed(f"{archive} is no OCI archive that can be pushed: {error}") from error
     except urllib3.exceptions.HTTPError as error:
-        raise NotPushed(f"{registry} does not take {image.name}:{image.tag}: {error}") from error
+        raise NotPushed(f"{target.url} does not take {image.name}:{image.tag}: {error}") from error
     return PushedImage(reference=f"{image.name}:{image.tag}", digest=digest, uploaded=upload.count)
 
 
@@ -121,7 +181,7 @@ class _Upload:
                 self._blob(_checked(entry["digest"]))
         with self._member(f"blobs/{digest.replace(':', '/')}") as stream:
             data = stream.read(LARGEST_DOCUMENT)
-        answer = self._http.request("PUT", f"{self._base}/manifests/{reference}", body=data, headers={"Content-Type": kind})
+        answer = self._http.request("PUT", f"{self._base}/manifests/{reference}", body=data, headers=self._headers(kind))
         _require(answer, 201, f"manifest {reference}")
 
     def _blob(self, digest: str) -> None:
@@ -135,10 +195,14 @@ class _Upload:
             raise NotPushed(f"the registry at {self._registry} wants uploads at {place[:200]}")
         target = f"{place}{'&' if urlsplit(place).query else '?'}{urlencode({'digest': digest})}"
         name = f"blobs/{digest.replace(':', '/')}"
-        headers = {"Content-Type": "application/octet-stream", "Content-Length": str(self._archive.getmember(name).size)}
+        headers = self._headers("application/octet-stream") | {"Content-Length": str(self._archive.getmember(name).size)}
         with self._member(name) as stream:
             _require(self._http.request("PUT", target, body=stream, headers=headers), 201, f"blob {digest}")
         self.count += 1
+
+    def _headers(self, kind: str) -> dict[str, str]:
+        """Return the headers of a request with a body: urllib3 sends the pool's own with requests alone that name none."""
+        return {**self._http.headers, "Content-Type": kind}
 
     def _document(self, name: str) -> dict[str, Any]:
         with self._member(name) as stream:

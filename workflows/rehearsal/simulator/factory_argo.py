@@ -56,7 +56,7 @@ class WorkflowController:
     """Simulated workflow controller of Argo."""
 
     name = "workflow_controller"
-    kinds = (WORKFLOWS, TEMPLATES, DEPLOYMENTS, PODS)
+    kinds = (WORKFLOWS, TEMPLATES, DEPLOYMENTS, PODS, CONFIG_MAPS)
 
     def reconcile(self, world: World, _changed: Changes) -> None:
         """Schedule the next step of each Workflow that has not ended, while the controller's pod is ready."""

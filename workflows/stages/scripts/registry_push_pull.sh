@@ -1,18 +1,31 @@
 # Check `registry`: the pod with index 0 pushes a small OCI artefact by HTTP, and each pod pulls it from its own node.
 # Runs in any image with busybox (nc, sha256sum, sed). wget of busybox has no PUT, hence HTTP by nc.
-# In: NODE_NAME, JOB_COMPLETION_INDEX, NONCE, REGISTRY_HOST, REGISTRY_PORT, REPOSITORY, WAIT_SECONDS.
+# In: NODE_NAME, JOB_COMPLETION_INDEX, NONCE, REGISTRY_HOST, REGISTRY_PORT, REPOSITORY, WAIT_SECONDS; for a registry with TLS
+# REGISTRY_TLS, for one with a login REGISTRY_USER and REGISTRY_PASSWORD.
 # Out: {"node","wanted","pushed","pulled","error"}
 MANIFEST_TYPE=application/vnd.oci.image.manifest.v1+json
 CONFIG='{}'
 
 digest() { printf %s "$1" | sha256sum | cut -d' ' -f1; }
 
+# talk: sends its input to the registry, and prints the answer. ssl_client of busybox encrypts and verifies nothing.
+talk() {
+  if [ -z "${REGISTRY_TLS:-}" ]; then
+    nc -w 10 "$REGISTRY_HOST" "$REGISTRY_PORT"
+  else
+    nc -w 10 "$REGISTRY_HOST" "$REGISTRY_PORT" -e sh -c 'exec ssl_client -s 5 -n "$REGISTRY_HOST" 5<&0 0<&3 1>&4' 3<&0 4>&1
+  fi
+}
+login=
+[ -z "${REGISTRY_USER:-}" ] || login=$(printf %s "$REGISTRY_USER:$REGISTRY_PASSWORD" | base64 | tr -d '\n')
+
 # request METHOD PATH TYPE BODY: the whole answer, without carriage returns
 request() {
   {
     printf '%s %s HTTP/1.1\r\nHost: %s:%s\r\nConnection: close\r\nAccept: %s\r\n' "$1" "$2" "$REGISTRY_HOST" "$REGISTRY_PORT" "$MANIFEST_TYPE"
+    [ -z "$login" ] || printf 'Authorization: Basic %s\r\n' "$login"
     printf 'Content-Type: %s\r\nContent-Length: %s\r\n\r\n%s' "$3" "${#4}" "$4"
-  } | nc -w 10 "$REGISTRY_HOST" "$REGISTRY_PORT" 2>&1 | tr -d '\r'
+  } | talk 2>&1 | tr -d '\r'
 }
 status() { printf '%s\n' "$1" | sed -n '1s/^HTTP\/[0-9.]* \([0-9]*\).*/\1/p'; }
 body() { printf '%s\n' "$1" | sed '1,/^$/d'; }

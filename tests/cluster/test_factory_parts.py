@@ -1,0 +1,234 @@
+"""A factory's gates that use a part, on the real kubelet: a registry, a shared folder, the rights of developers, a Workflow.
+
+The registry is CNCF distribution from Debian. Kubernetes binds the volumes and runs the check's pods as the stages render them. In
+place of others act: dnsmasq for CoreDNS, one rule of iptables for kube-proxy, folders for the provisioner's volume and the NFS
+server, and the simulator's Argo for the workflow-controller. About 30 CPU seconds.
+"""
+
+import json
+import os
+import subprocess
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from actors import argo_home, nfs_client, pod_home, registry_image, service_names
+from actors.steps_by_hand import RUN, Steps
+from kubelab import box, custom_kinds, images, node
+from kubelab.lab import Cluster
+
+from steps.clients.store import Store
+from steps.contract.verdict import Status, Verdict
+from workflows.app.factories import registry_push
+from workflows.app.factories.registry_push import NotPushed
+from workflows.plan.factory_plan import compile_factory
+from workflows.rehearsal.simulated_cluster import ExistingServer, simulated_cluster, write_fleet
+from workflows.rehearsal.simulator.world import load_roles
+from workflows.spec import FactorySpec, load_factory
+from workflows.spec.factory_spec import REGISTRY_CERTIFICATE, REGISTRY_HTPASSWD, REGISTRY_KEY, REGISTRY_PASSWORD, BuilderImage
+
+USER = 1000
+"""User of the registry's pod."""
+PORT = 30500
+REGISTRY = {"image": registry_image.NAME, "size": "1Gi", "node_port": PORT}
+CERTIFICATE, KEY = "registry.crt", "registry.key"
+PASSWORD, HASH = "let-me-pull", "$2b$05$abcdefghijklmnopqrstuucCZeJdrAgCPNDV0D5WMVlxjAoEEY.vu"
+"""A password and its bcrypt hash, as htpasswd prints it."""
+SPEC = {
+    "apiVersion": "bringup/v1",
+    "kind": "Factory",
+    "name": "one-node",
+    "owner": "tests@example.org",
+    "revision": "1",
+    "hosts": {"control": {"role": "server", "ranges": node.NAME, "addresses": {"start": box.ADDRESS}}},
+    "check_image": images.SHELL.name,
+    "registry": REGISTRY,
+    "share": {"server": "192.0.2.7", "path": "/srv/factory"},
+    "projects": {"software": {"groups": ["developers"]}},
+}
+CONTROLLER = "argo-workflows-workflow-controller"
+STAGES = ("factory_storage", "factory_registry", "factory_projects", "factory_argo")
+SPACES = ("registry", "software", "argo", "bringup-check")
+
+
+@dataclass(frozen=True)
+class FactoryNode:
+    """The real node as a factory, and the run whose tasks are started by hand."""
+
+    cluster: Cluster
+    steps: Steps
+    spec: FactorySpec
+
+    def run(self, *tasks: str) -> None:
+        """Run tasks of the plan, each to its end."""
+        for task in tasks:
+            done = self.steps.run(task)
+            assert done.returncode == 0, done.stdout + done.stderr + self._state()
+
+    def verdict(self, stage: str, task: str) -> Verdict:
+        """Return the verdict of a task's only record."""
+        (record,) = Store(self.steps.folder / "store").records(RUN, stage, task)
+        assert record.verdict is not None
+        return record.verdict
+
+    def passes(self, stage: str, task: str) -> str:
+        """Return the reason of a pass."""
+        verdict = self.verdict(stage, task)
+        assert verdict.status is Status.PASS, verdict
+        return verdict.reason
+
+    def _state(self) -> str:
+        return self.cluster.plane.kubectl("get", "pods,events", "--all-namespaces")
+
+
+@pytest.fixture(scope="module")
+def made(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[FactoryNode]:
+    """The node with the registry's image, its volume, an NFS client, and a name server for pods."""
+    folder, plane = tmp_path_factory.mktemp("factory-parts"), cluster.plane
+    registry_image.load(cluster.node)
+    share, data = (_folder(cluster.node.folder / name) for name in ("share", "registry"))
+    pod_home.apply(plane, _volume(data))
+    with nfs_client.exporting(share), service_names.resolving(cluster):
+        yield _begun(cluster, folder, SPEC)
+        plane.kubectl("delete", "namespaces", *SPACES, "--timeout=60s")
+    plane.kubectl("delete", "pv/registry-data", "pv/share-software", "priorityclass/project-software")
+
+
+def _begun(cluster: Cluster, folder: Path, document: dict[str, Any], **secrets: str) -> FactoryNode:
+    """Return a run of a spec's stages, which has been opened."""
+    spec = load_factory(json.dumps(document) + "\n")
+    steps = Steps(folder, compile_factory(spec, {}, only=STAGES), folder)
+    steps.lay(secrets | {"kubeconfig": cluster.plane.kubeconfig.read_text()})
+    factory = FactoryNode(cluster, steps, spec)
+    factory.run("run.open")
+    return factory
+
+
+def _folder(path: Path) -> Path:
+    """Return a new folder that the registry's user may write to."""
+    path.mkdir()
+    os.chown(path, USER, USER)
+    return path
+
+
+def _volume(folder: Path) -> pod_home.Object:
+    """Return the volume that a provisioner would make for the registry's claim."""
+    spec = {
+        "accessModes": ["ReadWriteOnce"],
+        "capacity": {"storage": "1Gi"},
+        "storageClassName": "local-path",
+        "hostPath": {"path": str(folder), "type": "Directory"},
+        "claimRef": {"namespace": "registry", "name": "registry-data"},
+    }
+    return {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": "registry-data"}, "spec": spec}
+
+
+def _all(stage: str, tasks: Sequence[str]) -> tuple[str, ...]:
+    return tuple(f"{stage}.{task}" for task in tasks)
+
+
+def test_a_pod_pushes_to_a_real_registry_and_pulls_what_it_pushed(made: FactoryNode) -> None:
+    made.run(*_all("factory_registry", ("apply", "control")))
+    assert "registry:2.8 is ready, its volume is bound" in made.passes("factory_registry", "control")
+    service_names.lead(made.cluster.plane, "registry", "registry")
+    made.run(*_all("factory_registry", ("functional", "judge")))
+    assert made.passes("factory_registry", "functional") == "an artefact was pushed from one node and pulled on 1 node"
+    kept = made.cluster.node.folder / "registry/docker/registry/v2"
+    assert (kept / "repositories/bringup-check/artefact/_manifests/tags").is_dir()
+
+
+def test_a_registry_with_tls_and_a_login_takes_pushes_of_its_user_alone(made: FactoryNode, tmp_path: Path) -> None:
+    """The certificate is its own CA. Pods of the check log in, as do a push from an admin's machine and the node's containerd."""
+    begun = _begun(made.cluster, tmp_path / "run", SPEC | {"registry": _with_login(tmp_path)}, **_secrets(tmp_path))
+    begun.run(*_all("factory_registry", ("secrets", "apply", "control")))
+    service_names.lead(made.cluster.plane, "registry", "registry")
+    begun.run(*_all("factory_registry", ("functional", "judge")))
+    assert begun.passes("factory_registry", "functional") == "an artefact was pushed from one node and pulled on 1 node"
+
+    image = BuilderImage(archive="image.tar", name="builders/pause", tag="1")
+    archive, target = images.pack(images.PAUSE, tmp_path / image.archive), registry_push.endpoint(begun.spec, tmp_path, {})
+    for stranger, refusal in ((replace(target, login=""), "answered 401"), (replace(target, authorities=()), "CERTIFICATE_VERIFY")):
+        with pytest.raises(NotPushed, match=refusal):
+            registry_push.push(stranger, archive, image)
+    assert registry_push.push(target, archive, image).uploaded == 2
+
+    name = f"{box.ADDRESS}:{PORT}"
+    (hosts := tmp_path / "hosts" / name).mkdir(parents=True)
+    # RKE2 makes such a file of registries.yaml
+    (hosts / "hosts.toml").write_text(f'[host."https://{name}"]\nca = "{tmp_path / CERTIFICATE}"\n')
+    made.cluster.node.pull(f"{name}/builders/pause:1", "--hosts-dir", str(hosts.parent), "--user", f"factory:{PASSWORD}")
+
+
+def _with_login(folder: Path) -> dict[str, object]:
+    """Write the files of a registry with TLS and a login, and return its section of the spec."""
+    made_by = [
+        "openssl",
+        "req",
+        "-x509",
+        "-newkey",
+        "ec",
+        "-pkeyopt",
+        "ec_paramgen_curve:prime256v1",
+        "-nodes",
+        "-subj",
+        "/CN=registry",
+    ]
+    made_by += ["-addext", f"subjectAltName=IP:{box.ADDRESS}", "-keyout", KEY, "-out", CERTIFICATE]
+    subprocess.run(made_by, cwd=folder, check=True, capture_output=True)
+    (folder / "password").write_text(f"{PASSWORD}\n")
+    login = {"username": "factory", "password": {"file": "password"}, "htpasswd": {"file": "htpasswd"}}
+    tls = {"certificate": {"file": CERTIFICATE}, "key": {"file": KEY}, "ca": {"file": CERTIFICATE}, "name": box.ADDRESS}
+    return {**REGISTRY, "tls": tls, "login": login}
+
+
+def _secrets(folder: Path) -> dict[str, str]:
+    """Return the secret files of a run whose registry has TLS and a login."""
+    files = {REGISTRY_CERTIFICATE: CERTIFICATE, REGISTRY_KEY: KEY, REGISTRY_PASSWORD: "password"}
+    return {name: (folder / file).read_text() for name, file in files.items()} | {REGISTRY_HTPASSWD: f"factory:{HASH}\n"}
+
+
+def test_a_pod_writes_to_the_shared_folder_and_reads_what_it_wrote(made: FactoryNode) -> None:
+    made.run(*_all("factory_storage", ("apply_software", "control", "functional", "judge")))
+    assert made.passes("factory_storage", "control") == "the shared folder is bound in 1 project"
+    assert made.passes("factory_storage", "functional") == "what one node wrote was read on 1 node"
+    assert [path.name for path in (made.cluster.node.folder / "share").glob(".bringup-check-*")]
+
+
+def test_developers_submit_and_do_nothing_else(made: FactoryNode) -> None:
+    """The real authorizer and the real quota controller answer."""
+    made.run(*_all("factory_projects", ("apply_software", "control", "access", "judge")))
+    assert "developers of 1 project submit and read logs" in made.passes("factory_projects", "access")
+
+
+def test_a_workflow_passes_an_answer_through_two_pods(made: FactoryNode, tmp_path: Path) -> None:
+    """A stand-in for Argo's controller makes the pods of the check's Workflow, and refuses the one with a template of its own."""
+    plane = made.cluster.plane
+    custom_kinds.install(plane, argo_home.CRDS)
+    pod_home.apply(plane, *_controller_objects())
+    plane.kubectl("-n", "argo", "rollout", "status", f"deployment/{CONTROLLER}", "--timeout=60s")
+    off = tuple(role.name for role in load_roles() if role.name != "workflow_controller")
+    existing = ExistingServer(kubeconfig=plane.kubeconfig, roles_off=off, speed=1.0)
+    with simulated_cluster(tmp_path, write_fleet(tmp_path, made.steps.plan), existing.arguments(), existing):
+        made.run("factory_argo.functional")
+    assert made.passes("factory_argo", "functional").startswith("a Workflow of 2 steps gave its answer, and one with")
+    plane.kubectl("delete", "-f", str(argo_home.CRDS), "--timeout=60s")
+
+
+def _controller_objects() -> list[pod_home.Object]:
+    """Return what the chart of Argo Workflows installs and the stand-in looks for: a ready Deployment, and its settings."""
+    meta, labels = {"name": CONTROLLER, "namespace": "argo"}, {"app": CONTROLLER}
+    pod = {"terminationGracePeriodSeconds": 0, "containers": [{"name": "controller", "image": images.PAUSE.name}]}
+    template = {"metadata": {"labels": labels}, "spec": pod}
+    settings = {"config": "workflowRestrictions: {templateReferencing: Strict}\n"}
+    return [
+        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "argo"}},
+        {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta | {"name": f"{CONTROLLER}-configmap"}, "data": settings},
+        {
+            "apiVersion": "apps/v1",
+            "kind": "Deployment",
+            "metadata": meta,
+            "spec": {"selector": {"matchLabels": labels}, "template": template},
+        },
+    ]
