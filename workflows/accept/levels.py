@@ -13,7 +13,8 @@ class Level:
     """A level of an acceptance.
 
     `minutes` is the time on a healthy cluster: the time-outs of the tests are far above it. `tests` names what runs, in order.
-    `dcgm_least` and `dcgm_most` bound the level of `dcgmi diag`, which the spec chooses between them.
+    `dcgm_least` and `dcgm_most` bound the level of `dcgmi diag`, which the spec chooses between them. `measures_gpus`: a GEMM and
+    nvbandwidth on each GPU are judged, where the image has them. `measures_adapters`: NCCL in a node also runs over its adapters.
     """
 
     name: str
@@ -21,6 +22,8 @@ class Level:
     tests: tuple[str, ...]
     dcgm_least: int
     dcgm_most: int
+    measures_gpus: bool = True
+    measures_adapters: bool = True
 
     def dcgm_level(self, chosen: int) -> int:
         """Return the level of `dcgmi diag` for the level that a spec chooses."""
@@ -32,15 +35,38 @@ class Level:
         return f"{self.name}, about {self.minutes} min: {', '.join(self.tests)}"
 
 
-_IN_NODE, _ACROSS = "NCCL in each node", "NCCL all_reduce over all nodes"
+_FACTS, _IN_NODE, _ACROSS = "host facts of each node", "NCCL in each node", "NCCL all_reduce over all nodes"
+_GPUS, _ADAPTERS = "GEMM and nvbandwidth on each GPU", "NCCL in each node over its adapters alone"
+_MORE = ("all_gather and alltoall over all nodes", "all_reduce over 2, 4, 8 … nodes", "OSU latency")
+_GIVEN = ("fio and STREAM where the spec has them", "torchrun on two nodes where the spec has it")
 
 LEVELS: Mapping[str, Level] = {
     level.name: level
     for level in (
         # dcgmi diag takes seconds at level 1, 2 minutes at level 2 and 15 at level 3 (steps/docs/facts/acceptance.md, DCGM diag)
-        Level(name=QUICK, minutes=10, tests=(_IN_NODE, "DCGM level 1", _ACROSS), dcgm_least=1, dcgm_most=1),
-        Level(name=STANDARD, minutes=25, tests=(_IN_NODE, "DCGM level 2", _ACROSS), dcgm_least=1, dcgm_most=4),
-        Level(name=FULL, minutes=45, tests=(_IN_NODE, "DCGM level 3", _ACROSS), dcgm_least=3, dcgm_most=4),
+        Level(
+            name=QUICK,
+            minutes=12,
+            tests=(_FACTS, _IN_NODE, "DCGM level 1", _ACROSS),
+            dcgm_least=1,
+            dcgm_most=1,
+            measures_gpus=False,
+            measures_adapters=False,
+        ),
+        Level(
+            name=STANDARD,
+            minutes=40,
+            tests=(_FACTS, _IN_NODE, _ADAPTERS, "DCGM level 2", _GPUS, _ACROSS, *_MORE),
+            dcgm_least=1,
+            dcgm_most=4,
+        ),
+        Level(
+            name=FULL,
+            minutes=70,
+            tests=(_FACTS, _IN_NODE, _ADAPTERS, "DCGM level 3", _GPUS, _ACROSS, *_MORE, "OSU bandwidth and allreduce", *_GIVEN),
+            dcgm_least=3,
+            dcgm_most=4,
+        ),
     )
 }
 """Levels by name, shortest first."""

@@ -32,12 +32,17 @@ class VersionFloors(Section):
 
 
 class AuditItem(Section):
-    """An auditable item: either gates or versions prove it, or `why` says that nothing does; `attested` items need documents."""
+    """An auditable item: either gates or versions prove it, or `why` says that nothing does; `attested` items need documents.
+
+    `measured` are beginnings of quantities that a run must have measured on every node that its gates passed: a level of an
+    acceptance, or an image without a program, leaves some out although the gate passes.
+    """
 
     id: Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]*$")]
     expected: Text
     stage: StageName
     gates: Annotated[tuple[Gate, ...], Listed] = ()
+    measured: Annotated[tuple[Text, ...], Listed] = ()
     versions: str = ""
     attested: bool = False
     why: str = ""

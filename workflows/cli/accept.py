@@ -92,7 +92,7 @@ def accept(
     level: Annotated[
         AcceptanceLevel | None,
         typer.Option(
-            "--level", help="quick (about 10 min), standard (25 min) or full (45 min) on healthy nodes; default: validation.level."
+            "--level", help="quick (about 12 min), standard (40 min) or full (70 min) on healthy nodes; default: validation.level."
         ),
     ] = None,
     nodes: Annotated[

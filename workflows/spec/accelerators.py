@@ -25,6 +25,13 @@ class Product:
 
     Source: data sheets at https://www.nvidia.com/en-us/data-center/nvlink/
     """
+    pcie_generation: int = 5
+    """Generation of the GPU's PCIe link of 16 lanes; 0 if its CPU is reached by NVLink-C2C instead.
+
+    Source: data sheets at https://www.nvidia.com/en-us/data-center/products/
+    """
+    nvlinks: int = 18
+    """NVLinks of one GPU; 0 without, and where bridges are optional (https://www.nvidia.com/en-us/data-center/nvlink/)."""
 
 
 def _mig(smallest: str, *others: str) -> dict[str, int]:
@@ -41,6 +48,8 @@ PRODUCTS: Mapping[str, Product] = {
             True,
             _mig("1g.5gb", "1g.10gb", "2g.10gb", "3g.20gb", "4g.20gb", "7g.40gb"),
             link_gb_s=600.0,
+            pcie_generation=4,
+            nvlinks=12,
         ),
         Product(
             "A100-80GB",
@@ -48,6 +57,8 @@ PRODUCTS: Mapping[str, Product] = {
             True,
             _mig("1g.10gb", "1g.20gb", "2g.20gb", "3g.40gb", "4g.40gb", "7g.80gb"),
             link_gb_s=600.0,
+            pcie_generation=4,
+            nvlinks=12,
         ),
         Product(
             "H100",
@@ -55,7 +66,14 @@ PRODUCTS: Mapping[str, Product] = {
             True,
             _mig("1g.10gb", "1g.20gb", "2g.20gb", "3g.40gb", "4g.40gb", "7g.80gb"),
         ),
-        Product("H100-NVL", "NVIDIA-H100-NVL", False, _mig("1g.12gb", "1g.24gb", "2g.24gb", "3g.47gb", "7g.94gb"), link_gb_s=600.0),
+        Product(
+            "H100-NVL",
+            "NVIDIA-H100-NVL",
+            False,
+            _mig("1g.12gb", "1g.24gb", "2g.24gb", "3g.47gb", "7g.94gb"),
+            link_gb_s=600.0,
+            nvlinks=0,
+        ),
         Product("H200", "NVIDIA-H200", True, _mig("1g.18gb", "1g.35gb", "2g.35gb", "3g.71gb", "4g.71gb", "7g.141gb")),
         Product(
             "B200",
@@ -72,6 +90,7 @@ PRODUCTS: Mapping[str, Product] = {
             _mig("1g.23gb", "1g.47gb", "2g.47gb", "3g.93gb", "7g.186gb"),
             least_driver=(570, 133, 20),
             link_gb_s=1800.0,
+            pcie_generation=0,
         ),
         Product(
             "B300",
@@ -80,8 +99,9 @@ PRODUCTS: Mapping[str, Product] = {
             _mig("1g.34gb", "1g.67gb", "2g.67gb", "3g.135gb", "7g.269gb"),
             least_driver=(580,),
             link_gb_s=1800.0,
+            pcie_generation=6,
         ),
-        Product("L40S", "NVIDIA-L40S", False, link_gb_s=64.0),
+        Product("L40S", "NVIDIA-L40S", False, link_gb_s=64.0, pcie_generation=4, nvlinks=0),
     )
 }
 """Accelerators by their names in a spec. The labels of H100-NVL, B200, GB200 and B300 are not verified; a spec can override them.

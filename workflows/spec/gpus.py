@@ -20,6 +20,11 @@ class Accelerator(Section):
         description="Label nvidia.com/gpu.product, if it differs from that of bringup's table.",
         examples=["NVIDIA-H200"],
     )
+    pcie_generation: Annotated[int, Field(ge=3, le=6)] | None = Field(
+        default=None,
+        description="PCIe generation of the machines' GPU slots, if it is below that of the product.",
+        examples=[4],
+    )
     driver: Literal["host", "operator"] = Field(
         default="operator",
         description="Who installs the driver: the image of the machine, or the GPU Operator; never both.",
@@ -52,6 +57,11 @@ class Accelerator(Section):
         """The expected label `nvidia.com/gpu.product` of whole GPUs."""
         return self.product_label or self.facts.label
 
+    @property
+    def expected_pcie_generation(self) -> int:
+        """The PCIe generation that GPUs must reach under load; 0 if the product has no such link."""
+        return self.pcie_generation or self.facts.pcie_generation
+
 
 class GroupAccelerator(Section):
     """Section `accelerator` of a host group: what differs from the section `accelerator` of the spec, which says the rest."""
@@ -76,6 +86,7 @@ class GroupAccelerator(Section):
             "product": product,
             "per_node": self.per_node or general.per_node,
             "product_label": self.product_label or inherited,
+            "pcie_generation": general.pcie_generation if product == general.product else None,
         }
         return general.model_copy(update=differences)
 

@@ -1,11 +1,11 @@
-"""Stage validation: checks inside each node: NCCL over its GPUs and DCGM's diagnostics."""
+"""Stage validation: checks inside each node: NCCL over its GPUs, host facts, the speed of each GPU, and DCGM's diagnostics."""
 
 from __future__ import annotations
 
 from workflows.accept.levels import LEVELS
-from workflows.spec.cluster_spec import intra_node_floor
+from workflows.spec.cluster_spec import ClusterSpec, adapters_floor, gpu_floors, intra_node_floor
 from workflows.stages import manifest_objects, validation_tasks
-from workflows.stages.stage import Site, Step
+from workflows.stages.stage import Object, Site, Step
 from workflows.stages.validation_tasks import STAGE, CheckMaker
 
 INTRA_CHECK, DCGM_CHECK = "nccl-intra", "dcgm"
@@ -13,6 +13,9 @@ INTRA, DCGM = "validation/intra", "validation/dcgm"
 
 SPREAD_INTRA = 0.1
 """Largest accepted difference between repeated runs, as a share of the fastest run; runs in a node repeat within a few percent."""
+
+LANES = 16
+"""PCIe lanes of every product's GPUs (data sheets at https://www.nvidia.com/en-us/data-center/products/)."""
 
 DCGM_IMAGE = "nvcr.io/nvidia/cloud-native/dcgm:4.6.0-1-ubuntu24.04"
 """The DCGM image of GPU Operator 26.7 (its values.yaml `dcgm`); DCGM 4 runs with every driver from R535 on."""
@@ -29,39 +32,56 @@ def checks(site: Site) -> tuple[CheckMaker, ...]:
 
 
 def intra(site: Site, after: tuple[str, ...], passed: tuple[str, ...]) -> Step:
-    """Return the task that measures NCCL over the GPUs of each node."""
+    """Return the task that measures NCCL over the GPUs of each node, and where the level wants it over its adapters alone."""
     spec, seconds = site.spec, validation_tasks.time_limit(site)
-    script, env = manifest_objects.script("nccl_intra.sh"), validation_tasks.sizes(site, spec.validation.runs, seconds)
-    pod = manifest_objects.gpu_pod(site, manifest_objects.container(spec.validation.image, script, env=env), INTRA_CHECK)
+    adapters = spec.fabric.kind != "none" and LEVELS[spec.validation.level].measures_adapters
+    runs = spec.validation.runs
+    env = validation_tasks.sizes(site, runs, seconds, launches=runs * (1 + adapters))
+    env += [{"name": "ADAPTERS", "value": "1"}] if adapters else []
+    container = manifest_objects.container(spec.validation.image, manifest_objects.script("nccl_intra.sh"), env=env)
+    pod = manifest_objects.gpu_pod(site, container, INTRA_CHECK, fabric=adapters)
+    networks = {"k8s.v1.cni.cncf.io/networks": ",".join(["default/fabric"] * spec.fabric.attachments)}
+    annotations = networks if adapters and spec.fabric.has_network else None
+    result = validation_tasks.want(site, floor=intra_node_floor(spec), spread=SPREAD_INTRA)
+    over_adapters = {"rdma": True, "gdr": True, "hcas": spec.fabric.nics_per_node}
+    fabric = validation_tasks.want(site, floor=adapters_floor(spec), spread=SPREAD_INTRA, **over_adapters)
     return validation_tasks.check(
         site,
         "nccl_intra",
         INTRA,
         INTRA_CHECK,
-        [manifest_objects.per_node_job(STAGE, INTRA_CHECK, pod, seconds=seconds - 30)],
+        [manifest_objects.per_node_job(STAGE, INTRA_CHECK, pod, seconds=seconds - 30, annotations=annotations)],
         after=after,
         passed=passed,
         seconds=seconds,
-        expectations={
-            **manifest_objects.gpu_counts(site),
-            "want": validation_tasks.want(site, floor=intra_node_floor(spec), spread=SPREAD_INTRA),
-        },
+        expectations={**manifest_objects.gpu_counts(site), "want": result, **({"fabric": fabric} if adapters else {})},
     )
 
 
+LOAD_SECONDS = 180
+"""Time that host facts under load and nvbandwidth take beside the diagnostic, with a margin."""
+
+
 def dcgm(site: Site, after: tuple[str, ...], passed: tuple[str, ...]) -> Step:
-    """Return the task that runs DCGM's diagnostics on each node, at the level that the acceptance level sets."""
-    spec = site.spec
+    """Return the task that reads host facts of each node under load, measures its GPUs, and runs DCGM's diagnostics."""
+    spec, whole = site.spec, validation_tasks.has_whole_gpus(site.spec)
     # with MIG, pods hold no whole GPU, which the hardware tests of higher levels need
-    level = LEVELS[spec.validation.level].dcgm_level(spec.validation.dcgm_level) if validation_tasks.has_whole_gpus(spec) else 1
-    seconds = DCGM_SECONDS[level]
+    level = LEVELS[spec.validation.level].dcgm_level(spec.validation.dcgm_level) if whole else 1
+    speed = whole and LEVELS[spec.validation.level].measures_gpus
+    seconds = DCGM_SECONDS[level] + (DCGM_SECONDS[2] if speed else LOAD_SECONDS)
     env = [
         manifest_objects.node_name(),
         {"name": "LEVEL", "value": str(level)},
-        {"name": "SECONDS_TO_RUN", "value": str(seconds - 120)},
+        {"name": "SECONDS_TO_RUN", "value": str(DCGM_SECONDS[level] - 120)},
+        *([{"name": "COPIES", "value": "1"}] if speed else []),
     ]
-    container = manifest_objects.container(DCGM_IMAGE, manifest_objects.script("dcgm.sh"), env=env)
+    # the kernel's log holds Xids, and reading it takes CAP_SYSLOG
+    secured = {"securityContext": {"capabilities": {"add": ["SYSLOG"]}}}
+    container = manifest_objects.container(DCGM_IMAGE, manifest_objects.script("dcgm.sh"), env=env, **secured)
     pod = manifest_objects.gpu_pod(site, container, DCGM_CHECK)
+    expectations = {**manifest_objects.gpu_counts(site), "level": level, "host": host_facts(spec)}
+    expectations |= {"speed": gpu_floors(spec)} if speed else {}
+    expectations |= {"may_differ": spec.validation.allowed_differences} if spec.validation.may_differ else {}
     return validation_tasks.check(
         site,
         "dcgm",
@@ -71,5 +91,20 @@ def dcgm(site: Site, after: tuple[str, ...], passed: tuple[str, ...]) -> Step:
         after=after,
         passed=passed,
         seconds=seconds,
-        expectations={**manifest_objects.gpu_counts(site), "level": level},
+        expectations=expectations,
     )
+
+
+def host_facts(spec: ClusterSpec) -> Object:
+    """Return the expected host facts of a GPU, with the fields of `steps.contract.node_health.HostWant`."""
+    accelerator = spec.accelerator
+    if accelerator is None:
+        return {}
+    lanes = LANES if accelerator.expected_pcie_generation else 0
+    return {
+        "product": accelerator.label,
+        "pcie_generation": accelerator.expected_pcie_generation,
+        "pcie_width": lanes,
+        **({"links": accelerator.facts.nvlinks} if accelerator.facts.nvlinks and accelerator.per_node > 1 else {}),
+        **({"adapters": True} if spec.fabric.kind != "none" else {}),
+    }

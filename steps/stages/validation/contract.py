@@ -6,6 +6,7 @@ from steps.contract.charts import Crd, Trouble, Workload
 from steps.contract.checks import CheckPod
 from steps.contract.dcgm import DcgmRun
 from steps.contract.nccl import NcclLog, NcclWant
+from steps.contract.node_health import HostWant, NodeFacts, NodeSpeed, SpeedWant
 from steps.contract.verdict import ToolError
 from steps.localise.contract import FaultDiagnosis
 from steps.readers.fio_report import FioReport
@@ -39,11 +40,16 @@ class ControlExpectation(Struct, frozen=True, kw_only=True, omit_defaults=True, 
 
 
 class NcclPod(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A pod of the NCCL check of one node: the parsed log after it reported, and the exit codes of its runs."""
+    """A pod of the NCCL check of one node: the parsed log after it reported, and the exit codes of its runs.
+
+    `fabric_log` and `fabric_exits` are those of the runs without P2P and shared memory, which go over the node's adapters alone.
+    """
 
     pod: CheckPod
     log: NcclLog | None = None
     exits: tuple[int, ...] = ()
+    fabric_log: NcclLog | None = None
+    fabric_exits: tuple[int, ...] = ()
 
 
 class IntraObservation(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -56,21 +62,27 @@ class IntraExpectation(Struct, frozen=True, kw_only=True, omit_defaults=True, fo
     """Expectation of the gate validation/intra.
 
     `gpus` is the number per node, `others` maps machines with another number to it. `want` applies to each node's log, except ranks
-    and hosts.
+    and hosts; `fabric`, if any, to that of the runs over the node's adapters alone.
     """
 
     nodes: tuple[str, ...] = ()
     gpus: int = 0
     others: dict[str, int] = {}
     want: NcclWant = NcclWant()
+    fabric: NcclWant | None = None
 
 
 class DcgmPod(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A pod of the DCGM check of one node, with the parsed result of `dcgmi diag`; None if it cannot be read."""
+    """A pod of the DCGM check of one node: the parsed result of `dcgmi diag`, host facts, and the speed of its GPUs.
+
+    Each is None if it cannot be read.
+    """
 
     pod: CheckPod
     run: DcgmRun | None = None
     error: str = ""
+    facts: NodeFacts | None = None
+    speed: NodeSpeed | None = None
 
 
 class DcgmObservation(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -82,13 +94,18 @@ class DcgmObservation(Struct, frozen=True, kw_only=True, omit_defaults=True):
 class DcgmExpectation(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
     """Expectation of the gate validation/dcgm.
 
-    `gpus` is the number per node, `others` maps machines with another number to it; `level` is that of `dcgmi diag -r`.
+    `gpus` is the number per node, `others` maps machines with another number to it; `level` is that of `dcgmi diag -r`. Host facts
+    are judged by `host` and speed by `speed`; None asks for neither. `may_differ` are facts of `steps.contract.fleet_facts` that
+    may differ between nodes, with the reason.
     """
 
     nodes: tuple[str, ...] = ()
     gpus: int = 0
     others: dict[str, int] = {}
     level: int = 1
+    host: HostWant | None = None
+    speed: SpeedWant | None = None
+    may_differ: dict[str, str] = {}
 
 
 class MpiJob(Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -9,14 +9,14 @@ from typing import TypeVar
 import msgspec
 
 from steps.contract.measurements import Measurement, versions
-from steps.contract.nccl import NcclLog
+from steps.contract.nccl import NcclLog, NcclWant
 from steps.contract.plain_text import count
 from steps.contract.verdict import CauseRank, FailureClass, NodeVerdict, Status, ToolError, Verdict, by_cause, of_nodes, passed
 from steps.stages.shared import gate_checks
 from steps.stages.shared.causes import HELM, RUNTIME_REASONS, Cause, classify
 from steps.stages.shared.finding import Finding, fail, node_verdict, unknown
 from steps.stages.shared.gate_charts import missing_crd
-from steps.stages.validation import fleet_baseline, gate_collectives, gate_dcgm, gate_localise, gate_nccl, gate_workloads
+from steps.stages.validation import fleet_baseline, gate_collectives, gate_localise, gate_nccl, gate_node, gate_workloads
 from steps.stages.validation.contract import (
     BenchmarkPod,
     BenchmarksExpectation,
@@ -110,20 +110,41 @@ def intra(seen: IntraObservation, want: IntraExpectation) -> Verdict:
 
     def judged(name: str, pod: NcclPod) -> NodeVerdict:
         own = msgspec.structs.replace(want.want, ranks=want.others.get(name, want.gpus), hosts=1)
-        return node_verdict(name, gate_nccl.judged(pod.exits, pod.log, own), _speed(pod.log))
+        finding = gate_nccl.judged(pod.exits, pod.log, own) or _over_adapters(pod, want.fabric, own.ranks)
+        return node_verdict(name, finding, _speed(pod.log))
 
     rows = _rows(want.nodes, seen.pods, judged, "NCCL's log")
     floor = f" at {want.want.floor:g} GB/s or more" if want.want.floor else ""
     verdict = of_nodes(INTRA, rows, what=f"NCCL over {want.gpus} GPUs{floor}")
-    least = {check.pod.node: _least(check.log) for check in seen.pods if check.pod.node and check.log}
-    measured = Measurement(
-        quantity="NCCL bus bandwidth in a node, slowest run",
-        unit="GB/s",
-        floor=want.want.floor,
-        values={name: (least[name],) for name in want.nodes if name in least},
-    )
-    notes = fleet_baseline.note(measured.least, "NCCL inside nodes", "GB/s")
-    return gate_checks.conclude(msgspec.structs.replace(verdict, measured=(measured,), notes=(*verdict.notes, *notes)))
+    measured = [_in_nodes(seen, want, "NCCL bus bandwidth in a node, slowest run", want.want.floor, lambda check: check.log)]
+    if want.fabric is not None:
+        quantity = "bus bandwidth of NCCL over a node's adapters alone, slowest run"
+        measured.append(_in_nodes(seen, want, quantity, want.fabric.floor, lambda check: check.fabric_log))
+    low = [*fleet_baseline.note(measured[0].least, "NCCL inside nodes", "GB/s")]
+    for row in measured[1:]:
+        low += fleet_baseline.note(row.least, "NCCL over the adapters alone", "GB/s")
+    return gate_checks.conclude(msgspec.structs.replace(verdict, measured=tuple(measured), notes=(*verdict.notes, *low)))
+
+
+def _in_nodes(
+    seen: IntraObservation,
+    want: IntraExpectation,
+    quantity: str,
+    floor: float | None,
+    log_of: Callable[[NcclPod], NcclLog | None],
+) -> Measurement:
+    logs = {check.pod.node: log for check in seen.pods if check.pod.node and (log := log_of(check))}
+    least = {name: (_least(logs[name]),) for name in want.nodes if name in logs}
+    return Measurement(quantity=quantity, unit="GB/s", floor=floor, values=least)
+
+
+def _over_adapters(pod: NcclPod, want: NcclWant | None, ranks: int) -> Finding | None:
+    """Return the problem of the runs over the node's adapters alone, which say nothing about NVLink."""
+    if want is None:
+        return None
+    own = msgspec.structs.replace(want, ranks=ranks, hosts=1)
+    finding = gate_nccl.judged(pod.fabric_exits, pod.fabric_log, own)
+    return finding and msgspec.structs.replace(finding, seen=f"with P2P off, over the adapters alone: {finding.seen}")
 
 
 def _least(log: NcclLog) -> float | None:
@@ -139,19 +160,13 @@ def _speed(log: NcclLog | None) -> str:
 
 
 def dcgm(seen: DcgmObservation, want: DcgmExpectation) -> Verdict:
-    """Check that each node's diagnostic ran on all its GPUs, tested something, and found nothing."""
-    rows = _rows(want.nodes, seen.pods, lambda name, pod: _dcgm_node(name, pod, want), "the result of dcgmi diag")
-    return gate_checks.conclude(of_nodes(DCGM, rows, what=f"DCGM level {want.level} on {want.gpus} GPUs"))
-
-
-def _dcgm_node(name: str, check: DcgmPod, want: DcgmExpectation) -> NodeVerdict:
-    if check.run is None and check.error:
-        step = "check that nv-hostengine starts there"
-        finding: Finding | None = fail(FailureClass.RUNTIME, f"dcgmi diag gave no result: {check.error}", "a result", step)
-    else:
-        finding = gate_dcgm.problem(check.run, want.others.get(name, want.gpus), want.level)
-    summary = f"DCGM {check.run.version}: {check.run.count('pass')} results passed" if check.run else ""
-    return node_verdict(name, finding and msgspec.structs.replace(finding, status=Status.FAIL), summary)
+    """Check each node by itself: host facts, a diagnostic that tested all GPUs and found nothing, and the speed of each GPU."""
+    judge = gate_node.prepare(seen, want)
+    rows = _rows(want.nodes, seen.pods, judge.node, "the result of dcgmi diag")
+    parts = [*(["host facts"] if want.host else []), f"DCGM level {want.level}", *(["speed"] if want.speed else [])]
+    verdict = of_nodes(DCGM, rows, what=f"{', '.join(parts)} on {want.gpus} GPUs")
+    verdict = msgspec.structs.replace(verdict, measured=judge.measured, notes=(*verdict.notes, *judge.notes))
+    return gate_checks.conclude(verdict)
 
 
 # ---- NCCL over all nodes -------------------------------------------------------------------------------------------------------

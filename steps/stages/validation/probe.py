@@ -12,7 +12,7 @@ from steps.stages.shared import probe_charts, probe_checks, probe_workloads, rea
 from steps.stages.shared.kube_reader import KubeReader, Scope
 from steps.stages.shared.probe_charts import read_crds
 from steps.stages.shared.probe_workloads import Conditioned
-from steps.stages.validation import reader_dcgm, reader_nccl, reader_nccl_programs
+from steps.stages.validation import reader_dcgm, reader_nccl, reader_nccl_programs, reader_node
 from steps.stages.validation.contract import (
     BenchmarkPod,
     BenchmarksObservation,
@@ -140,14 +140,28 @@ def _install(kube: KubeReader, name: str) -> Install | None:
 
 
 def _nccl_pod(kube: KubeReader, pod: CheckPod) -> NcclPod:
-    text = _output(kube, pod)
-    return NcclPod(pod=_without_output(pod), log=reader_nccl.read(text) if text else None, exits=_exits(pod.report))
+    inside, fabric = reader_node.nccl_outputs(_output(kube, pod))
+    return NcclPod(
+        pod=_without_output(pod),
+        log=reader_nccl.read(inside) if inside else None,
+        exits=_exits(pod.report),
+        fabric_log=reader_nccl.read(fabric) if fabric else None,
+        fabric_exits=_exits(pod.report, "fabric_exits"),
+    )
 
 
 def _dcgm_pod(kube: KubeReader, pod: CheckPod) -> DcgmPod:
     text = _output(kube, pod)
-    run = reader_dcgm.read(text) if text else None
-    return DcgmPod(pod=_without_output(pod), run=run, error="" if run or not text else text.strip()[-300:])
+    outputs = reader_node.programs(text)
+    own = outputs["dcgm"].text if "dcgm" in outputs else text
+    run = reader_dcgm.read(own) if own else None
+    return DcgmPod(
+        pod=_without_output(pod),
+        run=run,
+        error="" if run or not own else own.strip()[-300:],
+        facts=reader_node.facts(outputs),
+        speed=reader_node.speed(outputs),
+    )
 
 
 def _output(kube: KubeReader, pod: CheckPod) -> str:
@@ -164,8 +178,8 @@ def _without_output(pod: CheckPod) -> CheckPod:
     return msgspec.structs.replace(pod, report={key: value for key, value in pod.report.items() if key != probe_checks.KEY})
 
 
-def _exits(report: dict[str, Any]) -> tuple[int, ...]:
-    codes = report.get("exits")
+def _exits(report: dict[str, Any], key: str = "exits") -> tuple[int, ...]:
+    codes = report.get(key)
     return tuple(code for code in codes if isinstance(code, int)) if isinstance(codes, list) else ()
 
 

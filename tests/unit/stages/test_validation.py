@@ -17,7 +17,7 @@ from steps.readers import fio_report, stream_table
 from steps.runtime import gating
 from steps.runtime.fabric_jobs import group_template
 from steps.stages.shared import probe_checks
-from steps.stages.validation import gate_dcgm, gate_nccl, probe, reader_dcgm, reader_nccl, reader_nccl_programs
+from steps.stages.validation import gate_nccl, probe, reader_nccl, reader_nccl_programs
 from steps.verbs import apply, job, judge, localise, wait
 from workflows import catalog
 from workflows.spec.cluster_spec import ClusterSpec
@@ -407,18 +407,3 @@ def test_workloads_of_level_full_are_what_verbs_and_gates_take(over: dict[str, A
     claim = pods["benchmarks"]["template"]["spec"]["volumes"][0]["ephemeral"]["volumeClaimTemplate"]["spec"]
     assert (claim["storageClassName"], claim["resources"]["requests"]["storage"]) == ("shared", "16Gi")
     assert (pods["training"]["completions"], pods["training"]["template"]["spec"]["subdomain"]) == (2, "training")
-
-
-def test_dcgm_script(tmp_path: Path) -> None:
-    tools = {"nv-hostengine": "exit 0", "dcgmi": 'case "$1" in diag) cat $AT/diag;; esac'}
-    report, _ = ran(tmp_path, "dcgm.sh", tools, LEVEL="2", SECONDS_TO_RUN="20")
-    assert report["exits"] == [0]
-    assert gate_dcgm.problem(reader_dcgm.read(probe_checks.unpack_output(report)), 8, 2) is None
-
-
-def test_dcgm_script_without_a_host_engine(tmp_path: Path) -> None:
-    tools = {"nv-hostengine": "echo 'cannot start'; exit 1", "dcgmi": 'case "$1" in diag) exit 9;; esac', "sleep": "exit 0"}
-    report, _ = ran(tmp_path, "dcgm.sh", tools, LEVEL="2", SECONDS_TO_RUN="20")
-    assert report["exits"] == [9]
-    assert probe_checks.unpack_output(report) == "cannot start\n"
-    assert reader_dcgm.read(probe_checks.unpack_output(report)) is None

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import msgspec
 
-from workflows.rehearsal.simulator import validation_failures
+from workflows.rehearsal.simulator import fabric_links, validation_failures, validation_gpu_states
 from workflows.rehearsal.simulator.api_kinds import Obj
 from workflows.rehearsal.simulator.simulated_pods import Behaviour, Exit, check, environment, pack
 from workflows.rehearsal.simulator.validation_nccl_output import (
@@ -12,6 +14,7 @@ from workflows.rehearsal.simulator.validation_nccl_output import (
     SLOW_LARGE,
     Communicator,
     check_settings,
+    fabric_bandwidth,
     jitter,
     join_lines,
     node_bandwidth,
@@ -42,8 +45,34 @@ def nccl_intra(world: World, pod: Obj, node: str) -> Behaviour:
         shape = _machine(world, node, host)
         lines = (line for run in range(runs) for line in table(shape, first, last, jitter(world, node, run)))
         text, code = join_lines(lines), 0
-    message = {"node": node, "exits": [code] * runs, "packed": pack(text)}
-    return Exit(message=message, log=text, seconds=RUN_SECONDS * runs)
+    exits = [code] * runs
+    fabric_exits = exits if environment(pod).get("ADAPTERS") == "1" else []
+    text += join_lines(_over_adapters(world, node, host, last, runs)) if fabric_exits and not code else ""
+    message = {"node": node, "exits": exits, "fabric_exits": fabric_exits, "packed": pack(text)}
+    return Exit(message=message, log=text, seconds=RUN_SECONDS * (len(exits) + len(fabric_exits)))
+
+
+def _over_adapters(world: World, node: str, host: str, last: str, runs: int) -> Iterator[str]:
+    """Yield the output of all_reduce_perf with P2P and shared memory off, with NCCL's lines shortened as the script does it.
+
+    Every ring passes all adapters of the machine, so it is as fast as the slowest of them.
+    """
+    hardware, gpus = world.hardware(node), world.host(node).gpus
+    busbw = fabric_bandwidth(hardware) * fabric_links.slowest_port(world, node, hardware.nics)
+    shape = Communicator(hosts=(host,), gpus=gpus, busbw=busbw, product=hardware.product)
+    head = f"{host}:4000:4100 [0] NCCL INFO"
+    ports = " ".join(f"[{number}]mlx5_{number}:1/IB" for number in range(hardware.nics))
+    yield "@@ fabric 0"
+    yield f"{head} NET/IB : Using {ports} [RO]; OOB eth0:{validation_failures.address(0)}<0>"
+    yield f"{head} Using network IB"
+    yield from (f"{head} NET/IB : GPU Direct RDMA Enabled for HCA {nic} 'mlx5_{nic}'" for nic in range(hardware.nics))
+    yield f"{head} Connected all rings, use ring PXN 0 GDR 1"
+    yield from table(shape, last, last, jitter(world, f"adapters/{node}", 0))
+    for nic in range(min(hardware.nics, gpus)):
+        way = f"Channel {nic:02d}/0 : {nic}[{nic}] -> {(nic + 1) % gpus}[{(nic + 1) % gpus}] [send] via NET/IB/{nic}/GDRDMA"
+        yield f"{head} {way} [repeated 15 more times]"
+    for run in range(1, runs):
+        yield from table(shape, last, last, jitter(world, f"adapters/{node}", run))
 
 
 def _machine(world: World, node: str, host: str) -> Communicator:
@@ -78,11 +107,33 @@ _TESTS = (
 
 @check("dcgm")
 def dcgm(world: World, pod: Obj, node: str) -> Behaviour:
-    """Play the check `dcgm` on a node: report exit code and JSON output of `dcgmi diag`.
+    """Play the check `dcgm` on a node: host facts under load, GEMM, nvbandwidth, and the JSON output of `dcgmi diag`.
 
     The report has the form that `workflows/stages/scripts/dcgm.sh` prints.
     """
-    level = int(environment(pod).get("LEVEL", "1"))
+    settings, gpus = environment(pod), validation_gpu_states.gpus(world, node)
+    text, code, seconds = _diagnostic(world, node, int(settings.get("LEVEL", "1")))
+    hardware = world.hardware(node)
+    parts = [
+        ("query", join_lines(validation_gpu_states.query(world, node, gpus))),
+        ("links", join_lines(validation_gpu_states.links(hardware, gpus))),
+        ("kernel", ""),
+        ("adapters", join_lines(validation_gpu_states.adapters(world, node))),
+        ("gemm", join_lines(validation_gpu_states.gemm(world, node, gpus))),
+    ]
+    if settings.get("COPIES") == "1":
+        parts.append(("nvbandwidth", join_lines(validation_gpu_states.copies(world, node, gpus))))
+    whole = "".join(f"@@ {name} 0\n{output}" for name, output in parts) + f"@@ dcgm {code}\n{text}"
+    message = {"node": node, "exits": [code], "packed": pack(whole)}
+    return Exit(message=message, log=whole, seconds=seconds + LOAD_SECONDS)
+
+
+LOAD_SECONDS = 30.0
+"""Virtual seconds in which a GEMM loads the GPUs and nvbandwidth runs."""
+
+
+def _diagnostic(world: World, node: str, level: int) -> tuple[str, int, float]:
+    """Return output and exit code of `dcgmi diag -j` at a level, and how many virtual seconds it takes."""
     tests = [(category, _test(world, node, category, name)) for category, name, least in _TESTS if level >= least]
     categories = [
         {"category": category, "tests": [test for group, test in tests if group == category]}
@@ -92,9 +143,7 @@ def dcgm(world: World, pod: Obj, node: str) -> Behaviour:
     document = {"DCGM Diagnostic": {"test_categories": categories}, "metadata": metadata}
     text = msgspec.json.format(msgspec.json.encode(document), indent=2).decode() + "\n"
     failed = any(test["test_summary"]["status"] == "Fail" for _, test in tests)
-    message = {"node": node, "exits": [226 if failed else 0], "packed": pack(text)}
-    seconds = {1: 10.0, 2: 120.0, 3: 900.0}.get(level, 3600.0)
-    return Exit(message=message, log=text, seconds=seconds)
+    return text, 226 if failed else 0, {1: 10.0, 2: 120.0, 3: 900.0}.get(level, 3600.0)
 
 
 def _test(world: World, node: str, category: str, name: str) -> Obj:

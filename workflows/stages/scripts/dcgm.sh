@@ -1,10 +1,63 @@
-# Check `dcgm`: DCGM's own diagnostic of this node's GPUs, with a host engine that lives as long as the pod.
-# In: NODE_NAME, LEVEL, SECONDS_TO_RUN. Out: {"node","exits":[n],"packed": gzip+base64 of the JSON}; too long for 4 kB, it is in the log only.
+# Check `dcgm`, of one node by itself: host facts while a GEMM loads every GPU, nvbandwidth, and DCGM's own diagnostic with a host engine
+# that lives as long as the pod. Idle GPUs lower the generation of their PCIe link, so facts are read once all GPUs are loaded.
+# In: NODE_NAME, LEVEL, SECONDS_TO_RUN, COPIES (1: run nvbandwidth). Out: {"node","exits":[of dcgmi],"packed": gzip+base64 of the outputs,
+# each under a line `@@ NAME EXIT_CODE`, shortened to what is read}; too long for 4 kB, it is in the log only. 127: the image has no such program.
+part() { { echo "@@ $1 $2"; awk 1 "/tmp/$1" 2>/dev/null; } >>/tmp/all; }
+sysfs=${SYSFS:-/sys}
+cuda=$(nvidia-smi -q 2>/dev/null | sed -n 's/^CUDA Version *: *\([0-9]*\).*/\1/p')
+gpus=$(nvidia-smi -L 2>/dev/null | grep -c '^GPU ')
+tester=$(command -v "dcgmproftester$cuda" || command -v dcgmproftester13 || command -v dcgmproftester12)
+copier=$(command -v nvbandwidth || ls "/usr/libexec/datacenter-gpu-manager-4/plugins/cuda$cuda/nvbandwidth" 2>/dev/null)
+gemm=127
+if [ -n "$tester" ]; then
+  timeout 120 "$tester" --no-dcgm-validation -t 1004 -d "${LOAD_SECONDS:-20}" >/tmp/load 2>&1 &
+  load=$!
+  for try in $(seq "${TRIES:-8}"); do
+    sleep "${PAUSE:-2}"
+    nvidia-smi -q >/tmp/whole 2>/dev/null
+    [ "$try" -gt 3 ] && [ "$(grep -c 'Performance State *: P0' /tmp/whole)" -ge "$gpus" ] && break
+  done
+  wait "$load"
+  gemm=$?
+  awk '/ gflops/ { split($0, worker, "["); number[worker[1]]++; line[worker[1], number[worker[1]] % 3] = $0 }
+    END { for (name in number) for (at = 0; at < 3; at++) if ((name, at) in line) print line[name, at] }' /tmp/load | sort >/tmp/gemm
+  [ "$gemm" = 0 ] || tail -n 3 /tmp/load >>/tmp/gemm
+else
+  nvidia-smi -q >/tmp/whole 2>/dev/null
+fi
+awk '/^(Driver Version|CUDA Version|Attached GPUs|GPU )/ { print; next }
+  /^ / && !/ : / { print; next }
+  /^ +(Product Name|VBIOS Version|Current|Max|Performance State|HW [A-Za-z ]+Slowdown|HW Slowdown|SW [A-Za-z ]+) +:/ { print; next }
+  /^ +([SD]RAM Uncorrectable[A-Za-z -]*|Double Bit|Total|Correctable Error|Uncorrectable Error|Pending|Remapping Failure Occurred) +:/ { print; next }
+  /^ +(GPU Current Temp|SM|Processes) +:/ { print }' /tmp/whole >/tmp/query
+part query 0
+nvidia-smi nvlink --status 2>&1 | sed 's/UUID: GPU-[0-9a-f-]*/UUID: GPU-x/' >/tmp/links
+part links 0
+dmesg >/tmp/ring 2>&1
+ring=$?
+grep -a 'NVRM' /tmp/ring | tail -n 40 >/tmp/kernel
+part kernel $ring
+for device in "$sysfs"/class/infiniband/*; do
+  [ -e "$device" ] || continue
+  echo "${device##*/} $(cat "$device/board_id" 2>/dev/null || echo -) $(cat "$device/fw_ver" 2>/dev/null || echo -)"
+done >/tmp/adapters
+part adapters 0
+part gemm $gemm
+if [ "${COPIES:-0}" = 1 ]; then
+  copies=127
+  if [ -n "$copier" ]; then
+    timeout 600 "$copier" -t host_to_device_memcpy_ce device_to_host_memcpy_ce device_to_device_memcpy_read_ce >/tmp/copied 2>&1
+    copies=$?
+    grep -E '^(Running|memcpy| *[0-9])|[Ee]rror' /tmp/copied >/tmp/nvbandwidth
+  fi
+  part nvbandwidth $copies
+fi
 nv-hostengine --log-level ERROR >/tmp/engine 2>&1
 for try in $(seq 30); do dcgmi discovery -l >/dev/null 2>&1 && break; sleep 1; done
-timeout "$SECONDS_TO_RUN" dcgmi diag -r "$LEVEL" -j >/tmp/all 2>&1
+timeout "$SECONDS_TO_RUN" dcgmi diag -r "$LEVEL" -j >/tmp/dcgm 2>&1
 code=$?
-[ -s /tmp/all ] || cat /tmp/engine >/tmp/all
+[ -s /tmp/dcgm ] || cat /tmp/engine >/tmp/dcgm
+part dcgm $code
 cat /tmp/all
 packed=$(gzip -9c /tmp/all | base64 | tr -d '\n')
 [ ${#packed} -le 3800 ] || packed=

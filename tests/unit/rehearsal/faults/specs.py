@@ -3,6 +3,7 @@
 import functools
 
 from workflows import examples
+from workflows.plan.compiler import compile_plan
 from workflows.rehearsal.faults.fault_registry import Fault
 from workflows.spec import ClusterSpec, load
 
@@ -50,7 +51,9 @@ ssh:
         "  accounting: {host: mariadb.slurm.svc, password: {file: ./db_password}}\n"
         "  topology: tree\n  home: {server: 10.10.0.5, path: /export/home}\n"
         '  prolog: {10-check.sh: "#!/bin/sh\\ntrue\\n"}\n  epilog: {10-clean.sh: "#!/bin/sh\\ntrue\\n"}\n',
+        'max_time: "7-00:00:00"}': 'max_time: "7-00:00:00", oversubscribe: "FORCE:2"}',
         "  nccl: {inter_node_floor_gb_s: 350}\n": "  nccl: {inter_node_floor_gb_s: 350}\n  level: full\n"
+        "  gpu_floors: {adapters_gb_s: 150}\n"
         "  training: {image: registry.example.org/pytorch:2.9}\n"
         "  benchmarks:\n    image: registry.example.org/benchmarks:1\n"
         "    storage: {path: /mnt/shared, read_floor_mb_s: 3000}\n",
@@ -85,3 +88,8 @@ FURNISHED = ("", "slurm.accounting.port=3306", "slurm.kind=sunk")
 def needed(fault: Fault) -> str:
     """The first of the furnished specs that can have this fault (empty: the example), else what it needs."""
     return next((needs for needs in FURNISHED if fault.fits(spec_for(needs))), fault.needs)
+
+
+def stage_needs(stage: str) -> str:
+    """The first of the furnished specs whose plan has a stage."""
+    return next(needs for needs in FURNISHED if any(planned.id == stage for planned in compile_plan(spec_for(needs)).stages))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -15,7 +16,10 @@ from workflows.rehearsal.faults.fault_registry import Fault
 from workflows.rehearsal.simulator import api_kinds, validation_nccl_output
 from workflows.stages.stage import Stage
 
-FLOORS: dict[str, Any] = {"validation": {"nccl": {"inter_node_floor_gb_s": 350}, "dcgm_level": 2}, "approvals": []}
+FLOORS: dict[str, Any] = {
+    "validation": {"nccl": {"inter_node_floor_gb_s": 350}, "dcgm_level": 2, "gpu_floors": {"adapters_gb_s": 150}},
+    "approvals": [],
+}
 
 
 def cluster(make: Make, *active: str) -> User:
@@ -76,24 +80,7 @@ def test_a_fault_is_caught_by_its_gate_and_by_none_before(make: Make, fault: Fau
     assert all(verdict.is_pass for verdict in verdicts[:-1])
     assert verdicts[-1].gate == fault.gate, verdicts[-1]
     assert not verdicts[-1].is_pass
-
-
-@pytest.mark.parametrize(
-    ("fault", "said"),
-    [
-        ("nccl_slow_large_messages", "gpu000: 38"),
-        ("nccl_socket_fallback", "found no InfiniBand device and fell back to network Socket"),
-        ("nccl_gdr_disabled", "GPU Direct RDMA Disabled for mlx5_0"),
-        ("nccl_one_host", "8 ranks on 1 host"),
-        ("ib_retry_exceeded", "IBV_WC_RETRY_EXC_ERR (12)"),
-        ("dcgm_memory_fault", "on GPU 5"),
-        ("nvswitch_not_initialised", "fabric manager not running"),
-        ("mpi_manifest_unreachable", "no such host"),
-    ],
-)
-def test_the_sentence_says_what_is_wrong(make: Make, fault: str, said: str) -> None:
-    verdict = list(run(cluster(make, fault), made()).values())[-1]
-    assert said in verdict.reason
+    assert re.search(fault.cause, verdicts[-1].reason), verdicts[-1].reason
 
 
 def test_average_of_a_bad_run_is_above_the_floor(make: Make) -> None:
