@@ -4,8 +4,10 @@ import datetime
 import importlib
 from typing import Any
 
+import msgspec
 import pytest
 
+from steps.contract.measurements import Measurement
 from steps.report import model
 from workflows.app.runs import clustermax_report
 from workflows.catalog import clustermax
@@ -61,3 +63,20 @@ def test_floors_are_stale_after_two_weeks() -> None:
     assert not floors.is_stale(floors.date + datetime.timedelta(days=14))
     assert floors.is_stale(floors.date + datetime.timedelta(days=15))
     assert "unverified and attested items do not count" in clustermax_report.text(report({}))
+
+
+def test_what_a_level_leaves_out_or_an_image_lacks_proves_nothing_although_the_gate_passes() -> None:
+    passed = {"validation/dcgm": "pass"}
+    nodes = tuple(model.HostReport(name=name, group="gpu", rack="", gates=passed) for name in ("gpu1", "gpu2"))
+
+    def shown(*rows: Measurement) -> str:
+        run = msgspec.structs.replace(report(passed), nodes=nodes, measured=rows)
+        return next(row.status for row in clustermax_report.rows(run) if row.id == "active-nvbandwidth")
+
+    ways = [
+        Measurement(quantity=f"{way} of each GPU", unit="GB/s", values={"gpu1": (53.0, 52.9), "gpu2": (53.1, 53.0)})
+        for way in ("host to GPU", "GPU to host")
+    ]
+    assert shown() == "unverified"
+    assert shown(*ways) == "pass"
+    assert shown(ways[0], msgspec.structs.replace(ways[1], values={"gpu1": (53.0, 52.9)})) == "unverified"
