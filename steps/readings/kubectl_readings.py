@@ -1,8 +1,11 @@
 """Readings of what kubectl prints for people: tables of `get`, and `describe` of pods, nodes and Volcano jobs."""
 
+import itertools
 import re
 from collections.abc import Iterator
 from typing import Any
+
+import msgspec
 
 from steps.contract.plain_text import count
 from steps.contract.verdict import FailureClass
@@ -18,7 +21,7 @@ KUBECTL = "kubectl"
 _HEALTH, _RUNTIME = FailureClass.HEALTH, FailureClass.RUNTIME
 PATIENCE = 600
 """Seconds after which a pod that is not ready is no longer starting."""
-_BAD = RUNTIME_REASONS | {"ContainerStatusUnknown", "NodeLost", "Unknown", "OutOfcpu", "OutOfmemory", "TopologyAffinityError"}
+_BAD = RUNTIME_REASONS | {"ContainerStatusUnknown", "NodeLost", "Unknown", "TopologyAffinityError"}
 _SERVICES = re.compile(r"-(?:login|mysql|controller|accounting|rest|restapi|syncer|scheduler|operator)(?:-|$)")
 _NODE_READY = "Ready"
 
@@ -29,12 +32,15 @@ def is_tables(text: str) -> bool:
 
 
 def read_tables(captured: CapturedText, site: SiteValues) -> ToolReading:
-    """Return the reading of all tables in a text: the worst of them."""
+    """Return the reading of all tables in a text: the worst of them. What no rule reads of a table leaves it undecided."""
     tables = kubectl_tables.read(captured.text)
+    pods = kubectl_tables.pods(captured.text)
     is_cut = bool(tables and tables[-1].is_cut) or not captured.ends_with_line
-    readings = [reading for table in tables if (reader := _reader_of(table)) for reading in (reader(table, captured, site),)]
-    if rows := kubectl_tables.pods(captured.text):
-        readings.append(_of_pods(rows, is_cut=is_cut))
+    readings = [reader(table, captured, site) for table in tables if table.rows and (reader := _reader_of(table))]
+    if pods:
+        readings.append(_of_pods(pods, is_cut=is_cut))
+    if missing := next(_not_read(tables, pods), ""):
+        readings.append(undecided(KUBECTL, missing, {}, next_step="capture the whole output of a plain `kubectl get`"))
     order = [ReadingVerdict.FAIL, ReadingVerdict.INCONCLUSIVE, ReadingVerdict.PASS]
     readings.sort(key=lambda reading: order.index(reading.verdict))
     worst = readings[0]
@@ -42,32 +48,50 @@ def read_tables(captured: CapturedText, site: SiteValues) -> ToolReading:
     figures |= {"truncated": True} if is_cut else {}
     if worst.is_pass and is_cut:
         return undecided(KUBECTL, "the last row is cut", figures)
-    return ToolReading(
-        tool=KUBECTL,
-        verdict=worst.verdict,
-        failure_class=worst.failure_class,
-        cause=worst.cause,
-        detail=worst.detail,
-        next_step=worst.next_step,
-        figures=figures,
-    )
+    return msgspec.structs.replace(worst, figures=figures)
+
+
+def _not_read(tables: tuple[KubectlTable, ...], pods: tuple[PodRow, ...]) -> Iterator[str]:
+    """Yield what of some tables is not judged: tables without rows, or of an unknown kind, and rows that fit no columns."""
+    for table in tables:
+        names = ", ".join(table.columns)[:100]
+        if table.unread:
+            yield f"{count(len(table.unread), 'row')} of the table {names} cannot be read: {table.unread[0][:100]}"
+        if table.columns == _BARE or table.has(*_SERVICES_TABLE):
+            continue
+        if not table.rows:
+            yield f"the table {names} has no rows"
+        elif not _is_of_pods(table) and not _reader_of(table):
+            yield f"no rule reads the table {names}"
+    listed = sum(len(table.rows) for table in tables if _is_of_pods(table))
+    if listed > len(pods):
+        yield f"{count(listed - len(pods), 'pod')} cannot be read"
+
+
+_BARE, _SERVICES_TABLE = ("NAME", "AGE"), ("TYPE", "CLUSTER-IP")
+"""Columns of tables that hold no state."""
+
+
+def _is_of_pods(table: KubectlTable) -> bool:
+    return table.has("READY", "STATUS", "RESTARTS")
 
 
 def _reader_of(table: KubectlTable) -> Any:
     """Return the function that reads a table; None for a table of pods, which is read by rows, and for an unknown one."""
     known = (
-        (("DESIRED", "CURRENT", "READY"), _of_daemon_sets),
+        (("DESIRED", "CURRENT", "READY", "NODE SELECTOR"), _of_daemon_sets),
+        (("DESIRED", "CURRENT", "READY"), _of_replica_sets),
         (("TYPE", "REASON", "OBJECT", "MESSAGE"), _of_events),
         (("STATUS", "ROLES", "VERSION"), _of_nodes),
         (("NODE", "DRIVER", "POOL"), _of_slices),
-        (("READY", "UP-TO-DATE", "AVAILABLE"), _of_workloads),
         (("COMPLETIONS", "DURATION"), _of_jobs),
         (("SYNC STATUS", "HEALTH STATUS"), _of_applications),
         (("NAME", "STATE", "AGE"), _of_claims),
         (("NAME", "READY", "STATUS"), _of_conditions),
         (("NAME", "STATUS", "AGE"), _of_policies),
+        (("NAME", "READY", "AGE"), _of_workloads),
     )
-    if table.has("READY", "STATUS", "RESTARTS"):
+    if _is_of_pods(table):
         return None
     return next((reader for columns, reader in known if table.has(*columns)), None)
 
@@ -76,7 +100,7 @@ def _reader_of(table: KubectlTable) -> Any:
 
 
 def _of_pods(pods: tuple[PodRow, ...], *, is_cut: bool) -> ToolReading:
-    bad = [pod for pod in pods if pod.status.removeprefix("Init:") in _BAD]
+    bad = [pod for pod in pods if _is_bad(pod.status.removeprefix("Init:"))]
     leaving = [pod for pod in pods if pod.status == "Terminating"]
     waiting = [pod for pod in pods if pod not in bad and pod not in leaving and not _is_fine(pod)]
     counted = bad or pods
@@ -114,6 +138,10 @@ def _of_pods(pods: tuple[PodRow, ...], *, is_cut: bool) -> ToolReading:
     return passed(KUBECTL, figures, f"{count(len(pods), 'pod')} running or completed")
 
 
+def _is_bad(status: str) -> bool:
+    return status in _BAD or status.startswith(("OutOf", "ExitCode:", "Signal:"))
+
+
 def _is_fine(pod: PodRow) -> bool:
     return pod.status in ("Completed", "Succeeded") or (pod.status == "Running" and pod.ready == pod.containers > 0)
 
@@ -132,20 +160,45 @@ def _number(number: int) -> str:
 
 
 def _of_daemon_sets(table: KubectlTable, _: CapturedText, site: SiteValues) -> ToolReading:
-    sets = {row["NAME"]: (_int(row["DESIRED"]), _int(row["READY"])) for row in table.rows}
-    short = {name: [desired, ready] for name, (desired, ready) in sets.items() if desired != ready}
+    sets = [(row["NAME"], _int(row["DESIRED"]), _int(row["READY"])) for row in table.rows]
+    short = {name: [desired, ready] for name, desired, ready in sets if desired != ready}
     figures: dict[str, Any] = {"daemon_sets": len(sets)} | ({"short": short} if short else {})
     if short:
         name, (desired, ready) = next(iter(short.items()))
         more = f" and {len(short) - 1} more" if len(short) > 1 else ""
         return failed(KUBECTL, _HEALTH, f"{name} {ready} of {desired} ready{more}", figures)
-    largest = max((desired for name, (desired, _) in sets.items() if "node-feature" not in name), default=0)
+    if late := _unfinished(table, "DESIRED"):
+        return undecided(KUBECTL, f"rollout not finished: {late}", figures)
+    largest = max((desired for name, desired, _ in sets if "node-feature" not in name), default=0)
     if site.gpu_nodes is None or not largest:
         words = "every DaemonSet is ready, and no number of nodes is stated"
         return undecided(KUBECTL, words, figures, next_step="state it: --expect gpu_nodes=N")
-    if not any(desired == site.gpu_nodes for desired, _ in sets.values()):
+    if not any(desired == site.gpu_nodes for _, desired, _ in sets):
         return undecided(KUBECTL, f"no DaemonSet is on {site.gpu_nodes} nodes", figures)
     return passed(KUBECTL, figures, f"{count(len(sets), 'DaemonSet')} ready")
+
+
+def _unfinished(table: KubectlTable, wanted: str) -> str:
+    """Return the first rows whose pods of the current revision, or available pods, are fewer than the wanted ones."""
+    columns = [column for column in ("UP-TO-DATE", "AVAILABLE") if column in table.columns]
+    late = (
+        f"{row['NAME']} {column} {row[column] or 'empty'}"
+        for row in table.rows
+        for column in columns
+        if row[column] != row[wanted].rpartition("/")[2]
+    )
+    return ", ".join(itertools.islice(late, 5))
+
+
+def _of_replica_sets(table: KubectlTable, _: CapturedText, __: SiteValues) -> ToolReading:
+    """Return the reading of ReplicaSets; those of earlier revisions stay at zero."""
+    short = [f"{row['NAME']} {row['READY']} of {row['DESIRED']}" for row in table.rows if row["DESIRED"] != row["READY"]]
+    figures: dict[str, Any] = {"replica_sets": len(table.rows)}
+    if short:
+        return failed(KUBECTL, _HEALTH, f"not ready: {', '.join(short[:5])}", figures | {"short": short})
+    if not any(_int(row["DESIRED"]) > 0 for row in table.rows):
+        return undecided(KUBECTL, "every ReplicaSet is at zero", figures)
+    return passed(KUBECTL, figures, f"{count(len(table.rows), 'ReplicaSet')} ready")
 
 
 _FAILING_EVENTS = frozenset(
@@ -163,22 +216,26 @@ def _of_events(table: KubectlTable, _: CapturedText, __: SiteValues) -> ToolRead
             return of_error(KUBECTL, error, figures)
         row = failing[-1]
         return failed(KUBECTL, _RUNTIME, f"{row['OBJECT']} {row['REASON']}: {row['MESSAGE'][:200]}", figures)
+    if other := [row for row in table.rows if row["TYPE"] not in ("Normal", "Warning")]:
+        return undecided(KUBECTL, f"event of {other[0]['OBJECT']} without a type", figures)
     if warnings:
         return undecided(KUBECTL, f"{warnings[-1]['OBJECT']} {warnings[-1]['REASON']}: {warnings[-1]['MESSAGE'][:200]}", figures)
     return passed(KUBECTL, figures, f"{count(len(table.rows), 'event')}, none a warning")
 
 
 def _of_nodes(table: KubectlTable, _: CapturedText, site: SiteValues) -> ToolReading:
-    states = {row["NAME"]: row["STATUS"].split(",") for row in table.rows}
-    bad = [name for name, words in states.items() if _NODE_READY not in words]
-    figures: dict[str, Any] = {"nodes": len(states), "not_ready": bad}
+    """Return the reading of Nodes; of one that stands twice, every line counts."""
+    states = [(row["NAME"], row["STATUS"].split(",")) for row in table.rows]
+    names = dict.fromkeys(name for name, _ in states)
+    bad = list(dict.fromkeys(name for name, words in states if _NODE_READY not in words))
+    figures: dict[str, Any] = {"nodes": len(names), "not_ready": bad}
     if bad:
         return failed(KUBECTL, _HEALTH, f"node {', '.join(bad[:5])} NotReady", figures, next_step=f"kubectl describe node {bad[0]}")
-    if cordoned := [name for name, words in states.items() if "SchedulingDisabled" in words]:
+    if cordoned := [name for name, words in states if "SchedulingDisabled" in words]:
         return undecided(KUBECTL, f"node {', '.join(cordoned[:5])} takes no pods", figures)
-    if site.nodes is None or len(states) != site.nodes:
-        return undecided(KUBECTL, f"{count(len(states), 'node')} ready, {site.nodes} stated", figures)
-    return passed(KUBECTL, figures, f"{count(len(states), 'node')} ready")
+    if site.nodes is None or len(names) != site.nodes:
+        return undecided(KUBECTL, f"{count(len(names), 'node')} ready, {site.nodes} stated", figures)
+    return passed(KUBECTL, figures, f"{count(len(names), 'node')} ready")
 
 
 def _of_slices(table: KubectlTable, _: CapturedText, site: SiteValues) -> ToolReading:
@@ -202,15 +259,20 @@ def _of_workloads(table: KubectlTable, _: CapturedText, __: SiteValues) -> ToolR
     figures: dict[str, Any] = {"workloads": len(table.rows), "short": short}
     if short:
         return failed(KUBECTL, _HEALTH, f"not ready: {', '.join(short[:5])}", figures)
+    if empty := [row["NAME"] for row in table.rows if row["READY"] == "0/0"]:
+        return undecided(KUBECTL, f"at zero: {', '.join(empty[:5])}", figures)
+    if late := _unfinished(table, "READY"):
+        return undecided(KUBECTL, f"rollout not finished: {late}", figures)
     return passed(KUBECTL, figures, f"{count(len(table.rows), 'workload')} ready")
 
 
 def _of_jobs(table: KubectlTable, _: CapturedText, __: SiteValues) -> ToolReading:
     open_jobs = [row["NAME"] for row in table.rows if not re.fullmatch(r"([1-9]\d*)/\1", row["COMPLETIONS"])]
-    bad = [row["NAME"] for row in table.rows if row.get("STATUS") == "Failed"]
+    bad = [row["NAME"] for row in table.rows if row.get("STATUS") in ("Failed", "FailureTarget")]
     figures: dict[str, Any] = {"jobs": len(table.rows), "open": open_jobs}
     if bad:
         return failed(KUBECTL, _RUNTIME, f"Job {bad[0]} failed", figures)
+    open_jobs = open_jobs or [row["NAME"] for row in table.rows if row.get("STATUS", "Complete") != "Complete"]
     if open_jobs:
         return undecided(KUBECTL, f"not complete: {', '.join(open_jobs[:5])}", figures)
     return passed(KUBECTL, figures, f"{count(len(table.rows), 'Job')} complete")
@@ -234,37 +296,43 @@ def _of_applications(table: KubectlTable, _: CapturedText, __: SiteValues) -> To
 
 
 def _of_claims(table: KubectlTable, captured: CapturedText, _: SiteValues) -> ToolReading:
-    states = {row["NAME"]: row["STATE"] for row in table.rows}
+    states = _states(table, "STATE")
     figures: dict[str, Any] = {"claims": states}
     waiting = [name for name, state in states.items() if "allocated" not in state]
     # a claim goes back to pending when its pod has completed
-    if (waiting and any(pod.status != "Completed" for pod in kubectl_tables.pods(captured.text))) or not states:
-        return undecided(KUBECTL, f"claim {', '.join(waiting[:5])} pending", figures)
-    if waiting and not kubectl_tables.pods(captured.text):
+    pods = kubectl_tables.pods(captured.text)
+    if waiting and (not pods or any(pod.status != "Completed" for pod in pods)):
         return undecided(KUBECTL, f"claim {', '.join(waiting[:5])} pending", figures)
     return passed(KUBECTL, figures, f"{count(len(states), 'claim')} allocated, or used by a pod that completed")
 
 
+def _states(table: KubectlTable, column: str) -> dict[str, str]:
+    """Return name → state; objects of one name, in several namespaces or lines, get theirs joined."""
+    states: dict[str, list[str]] = {}
+    for row in table.rows:
+        states.setdefault(row["NAME"], []).append(row[column] or "unknown")
+    return {name: ", ".join(dict.fromkeys(words)) for name, words in states.items()}
+
+
 def _of_conditions(table: KubectlTable, _: CapturedText, __: SiteValues) -> ToolReading:
-    bad = [row["NAME"] for row in table.rows if row["READY"] == "False"]
-    figures: dict[str, Any] = {"objects": len(table.rows), "not_ready": bad}
+    bad = [row for row in table.rows if row["READY"] == "False"]
+    figures: dict[str, Any] = {"objects": len(table.rows), "not_ready": [row["NAME"] for row in bad]}
     if bad:
-        row = next(row for row in table.rows if row["NAME"] == bad[0])
-        return failed(KUBECTL, _HEALTH, f"{bad[0]} not ready: {row['STATUS'][:200]}", figures)
-    if any(row["READY"] != "True" for row in table.rows) or not table.rows:
+        return failed(KUBECTL, _HEALTH, f"{bad[0]['NAME']} not ready: {bad[0]['STATUS'][:200]}", figures)
+    if any(row["READY"] != "True" for row in table.rows):
         return undecided(KUBECTL, "not every object tells that it is ready", figures)
     return passed(KUBECTL, figures, f"{count(len(table.rows), 'object')} ready")
 
 
 def _of_policies(table: KubectlTable, _: CapturedText, __: SiteValues) -> ToolReading:
-    states = {row["NAME"]: row["STATUS"] for row in table.rows}
+    states = _states(table, "STATUS")
     figures: dict[str, Any] = {"status": states}
     good = ("ready", "Ready", "Active", "Bound", "Available")
-    bad = {name: state for name, state in states.items() if state in ("notReady", "NotReady", "error", "Lost", "Failed")}
+    failing = ("notReady", "NotReady", "error", "Lost", "Failed")
+    bad = next((row for row in table.rows if row["STATUS"] in failing), None)
     if bad:
-        name, state = next(iter(bad.items()))
-        return failed(KUBECTL, _HEALTH, f"{name} {state}", figures)
-    if not states or any(state not in good for state in states.values()):
+        return failed(KUBECTL, _HEALTH, f"{bad['NAME']} {bad['STATUS']}", figures)
+    if any(state not in good for state in states.values()):
         return undecided(KUBECTL, f"status {', '.join(dict.fromkeys(states.values()))}", figures)
     return passed(KUBECTL, figures, ", ".join(f"{name} {state}" for name, state in list(states.items())[:5]))
 
