@@ -11,12 +11,22 @@ class DcgmFailure(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class DcgmTest(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Results of one test. `statuses` counts them by status in lower case (`pass`, `fail`, `skip`, `warn`, `not run`)."""
+    """Results of one test.
+
+    `statuses` counts them by status in lower case (`pass`, `fail`, `skip`, `warn`, `not run`, `unknown`);
+    `untested` are the GPUs of the run that have no pass of their own in this test.
+    """
 
     name: str
     category: str = ""
     statuses: dict[str, int] = {}
     failures: tuple[DcgmFailure, ...] = ()
+    untested: tuple[int, ...] = ()
+
+    @property
+    def loads_gpus(self) -> bool:
+        """Return True unless the test is one of category Deployment: those check software and pass without touching a GPU."""
+        return self.category.lower() != "deployment"
 
 
 class DcgmRun(Struct, frozen=True, kw_only=True, omit_defaults=True):

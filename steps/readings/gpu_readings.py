@@ -327,7 +327,9 @@ def read_dcgm(captured: CapturedText, site: SiteValues) -> ToolReading:
     """Return the reading of a diagnostic."""
     run = reader_dcgm.read(captured.text)
     figures = _dcgm_figures(run) if run else {}
-    finding = gate_dcgm.problem(run, site.expected_gpus or 0)
+    # only a run of level 1 has no test that loads the GPUs
+    level = 2 if run and any(test.loads_gpus for test in run.tests) else 1
+    finding = gate_dcgm.problem(run, site.expected_gpus or 0, level)
     if finding is not None:
         return of_finding(DCGM, finding, figures, _dcgm_cause(run) if run else "")
     is_table = '"test_categories"' not in captured.text

@@ -72,8 +72,7 @@ def _tested(run: DcgmRun, level: int) -> Finding | None:
             "tests that ran",
             "run as root with the GPUs idle; see the tests' warnings",
         )
-    # category Deployment holds software checks, which pass without touching a GPU
-    loads = [test for test in run.tests if test.category.lower() not in ("", "deployment")]
+    loads = [test for test in run.tests if test.category and test.loads_gpus]
     if level > 1 and not any(test.statuses.get("pass") for test in loads):
         skipped = ", ".join(test.name for test in loads) or "none of them"
         return unknown(
@@ -82,7 +81,30 @@ def _tested(run: DcgmRun, level: int) -> Finding | None:
             "tests that load the GPUs",
             "make sure nothing else uses the GPUs, and that the image holds the plug-ins for this CUDA version",
         )
-    return None
+    return _partly(run)
+
+
+def _partly(run: DcgmRun) -> Finding | None:
+    """Return a finding if a test warned, or a test that loads the GPUs was not passed by each of them."""
+    warned = [test.name for test in run.tests if test.statuses.get("warn")]
+    if warned:
+        words = f"DCGM test {', '.join(warned)} ended with a warning"
+        return unknown(FailureClass.HARDWARE, words, "a pass of every test", "read the warning in the log, and run the test again")
+    loads = [test for test in run.tests if test.loads_gpus]
+    test = next((test for test in loads if test.untested or set(test.statuses) != {"pass"}), None)
+    if test is None:
+        return None
+    named = ", ".join(map(str, test.untested))
+    return unknown(
+        FailureClass.DEPENDENCY,
+        f"DCGM test {test.name} has no pass {f'of GPU {named}' if named else 'of every GPU'} ({_statuses(test)})",
+        "a pass of every GPU in every test that loads the GPUs",
+        "make sure nothing else uses the GPUs, and run this test on this node alone; a skipped GPU was not tested",
+    )
+
+
+def _statuses(test: DcgmTest) -> str:
+    return ", ".join(f"{word} {number}" for word, number in test.statuses.items())
 
 
 def _entities(run: DcgmRun, gpus: int) -> Finding | None:
