@@ -257,3 +257,6 @@ POD_SCRIPT: Final = 600.0
 
 POD_SCRIPT_RUN: Final = 120.0
 """Limit for one run of such a script, whose commands take seconds."""
+
+LOGIN_POD: Final = 600.0
+"""Limit until a deleted login pod is ready again: shells get 30 s to end, and an image of 1 GiB takes up to 5 minutes."""

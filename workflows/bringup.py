@@ -33,6 +33,7 @@ def build(plan: Plan, settings: Settings) -> WorkflowTemplate:
                 >> tasks.stage("sharing")
                 >> tasks.stage("gang")
                 >> tasks.stage("slurm")
+                >> tasks.stage("slurm_login")  # with SUNK: old login pods, after an approval if somebody is logged in there
                 >> tasks.stage("validation")
             )
     tasks.check_edges()

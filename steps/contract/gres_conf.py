@@ -18,10 +18,11 @@ _LINE = re.compile(r"NodeName=(\S+) Name=gpu Type=(\S+) File=/dev/nvidia(?:\[0-(
 
 
 class GresConf(Struct, frozen=True, kw_only=True):
-    """Arguments of the task that corrects gres.conf.
+    """Arguments of the task that corrects gres.conf, and writes topology.conf beside it.
 
     `name` is the ConfigMap in `namespace`. `types` maps a NodeSet to the GPU type in its GRES (`h200`). `pods` is the number of
-    pods with GPUs to wait for. `script` resumes nodes; it runs in `container` of the pod `login`, if that is not empty.
+    pods to wait for, of those with GPUs, or of all if there are `leaves`: leaf switch → hosts as a range text. `script` resumes
+    nodes and has slurmctld read topology.conf; it runs in `container` of the pod `login`, if that is not empty.
     """
 
     namespace: str
@@ -31,6 +32,7 @@ class GresConf(Struct, frozen=True, kw_only=True):
     login: str = "slurm-login-0"
     container: str = "sshd"
     script: str = ""
+    leaves: dict[str, str] = {}
 
 
 class NodeGpus(Struct, frozen=True, order=True):

@@ -45,6 +45,23 @@ class Shortcut(Struct, frozen=True, kw_only=True):
     changes: Callable[[Iterable[object]], str]
 
 
+class ApprovalNote(Struct, frozen=True, kw_only=True):
+    """Declaration, as APPROVAL_NOTE in a stage's contract, of the consequences that the approval before the stage shows.
+
+    `text` turns the observations of task `task` of the earlier stage `stage` into one line; "" if there is nothing to show.
+    """
+
+    stage: str
+    task: str
+    text: Callable[[Iterable[object]], str]
+
+
+def approval_note(stage: str) -> ApprovalNote | None:
+    """Return the note that a stage declares for the approval before it; None if it declares none."""
+    note = getattr(stage_contract(stage), "APPROVAL_NOTE", None)
+    return note if isinstance(note, ApprovalNote) else None
+
+
 def declared_shortcuts(stages: Iterable[str]) -> tuple[Shortcut, ...]:
     """Return the shortcuts that these stages declare, in the order of the stages."""
     shortcuts = (getattr(stage_contract(stage), "SHORTCUT", None) for stage in stages)

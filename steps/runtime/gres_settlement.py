@@ -1,4 +1,7 @@
-"""Corrects SUNK's gres.conf after each install and upgrade, restarts the pods that read the old one, and resumes their nodes."""
+"""Corrects SUNK's gres.conf after each install and upgrade, restarts the pods that read the old one, and resumes their nodes.
+
+Beside it the task writes topology.conf, if the plan has leaf switches: SUNK's nodes have the names of pods.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +12,10 @@ from msgspec import Struct
 from steps import timeouts
 from steps.clients.clock import Clock
 from steps.clients.kube.api import ApiError
+from steps.contract import topology_conf
 from steps.contract.canonical import digest
 from steps.contract.gres_conf import KEY, GresConf, NodeGpus, nodes_of, text_of
+from steps.contract.host_ranges import expand
 from steps.contract.plain_text import count
 from steps.contract.verdict import Verdict, passed
 from steps.errors import NotUnderstood, Unreachable
@@ -65,7 +70,8 @@ class _SlurmdContainer(Struct, frozen=True):
     resources: _SlurmdResources = _SlurmdResources()
 
 
-class _SlurmdSpec(Struct, frozen=True):
+class _SlurmdSpec(Struct, frozen=True, rename="camel"):
+    node_name: str = ""
     containers: tuple[_SlurmdContainer, ...] = ()
 
 
@@ -101,21 +107,23 @@ def settle(task: RunningTask, wanted: GresConf) -> Verdict:
     judge pods and nodes, and know the causes. Pods that come later are found when the task runs again.
     """
     path, began = f"/api/v1/namespaces/{wanted.namespace}/configmaps/{wanted.name}", task.clock.now()
-    seen: dict[str, NodeGpus] = {}
+    seen: dict[str, tuple[NodeGpus, str]] = {}
     changed_at, restarted = began, 0
     while True:
-        live, pods = task.kube.get(path, _ConfigMapOfSlurm), _gpu_pods(task, wanted)
-        nodes = {name: NodeGpus(_type(wanted, pod), pod.gpus) for name, pod in pods.items()}
+        live, pods = task.kube.get(path, _ConfigMapOfSlurm), _slurmd_pods(task, wanted)
+        nodes = {name: NodeGpus(_type(wanted, pod), pod.gpus) for name, pod in pods.items() if pod.gpus}
+        placed = {name: (NodeGpus(_type(wanted, pod), pod.gpus), pod.spec.node_name) for name, pod in pods.items()}
         now = task.clock.now()
-        if nodes != seen:
-            seen, changed_at = nodes, now
+        if placed != seen:
+            seen, changed_at = placed, now
         late = now - began > timeouts.GRES_PODS
-        complete = len(nodes) >= wanted.pods or now - changed_at > timeouts.GRES_STABLE
-        if live is not None and nodes and (complete or late):
-            moved = _correct(task, wanted, path, live, nodes)
+        complete = len(pods) >= wanted.pods or now - changed_at > timeouts.GRES_STABLE
+        if live is not None and pods and (complete or late):
+            topology = _write_topology(task, wanted, path, live, pods)
+            moved = _correct(task, wanted, path, live, nodes) if nodes else 0
             restarted += moved
             if not moved and (late or all(pod.is_ready for pod in pods.values())):
-                resumed = _resume(task, wanted)
+                resumed = _resume(task, wanted, topology)
                 if late or not resumed.startswith(_RETRY):
                     done = f"{KEY} has {count(len(nodes), 'node')} with GPUs, {count(restarted, 'pod')} restarted"
                     return passed(task.own_gate, f"{done}, {resumed}")
@@ -125,9 +133,24 @@ def settle(task: RunningTask, wanted: GresConf) -> Verdict:
         task.clock.pause(timeouts.GRES_POLL, began + timeouts.GRES_PODS)
 
 
-def _gpu_pods(task: RunningTask, wanted: GresConf) -> dict[str, _SlurmdPod]:
+def _slurmd_pods(task: RunningTask, wanted: GresConf) -> dict[str, _SlurmdPod]:
+    """Return the pods of slurmd with GPUs; all of them if there is a topology, which has the others too."""
     pods = task.kube.list(f"/api/v1/namespaces/{wanted.namespace}/pods", _SlurmdPod, labels=_ROLE) or ()
-    return {pod.metadata.name: pod for pod in pods if pod.gpus}
+    return {pod.metadata.name: pod for pod in pods if pod.gpus or (wanted.leaves and pod.spec.node_name)}
+
+
+def _write_topology(task: RunningTask, wanted: GresConf, path: str, live: _ConfigMapOfSlurm, pods: dict[str, _SlurmdPod]) -> str:
+    """Write topology.conf with the pods on the hosts of each leaf, and return its text; empty if the plan has no leaves."""
+    leaf_of = {host: leaf for leaf, hosts in wanted.leaves.items() for host in expand(hosts)}
+    leaves: dict[str, list[str]] = {}
+    for name, pod in pods.items():
+        if leaf := leaf_of.get(pod.spec.node_name, ""):
+            leaves.setdefault(leaf, []).append(name)
+    text = topology_conf.text_of(leaves)
+    if text and live.data.get(topology_conf.KEY) != text:
+        task.kube.merge(path, {"data": {topology_conf.KEY: text}})
+        task.did(f"changed {topology_conf.KEY} of ConfigMap {wanted.namespace}/{wanted.name}: {count(len(leaves), 'leaf switch')}")
+    return text
 
 
 def _type(wanted: GresConf, pod: _SlurmdPod) -> str:
@@ -158,11 +181,15 @@ def _correct(task: RunningTask, wanted: GresConf, path: str, live: _ConfigMapOfS
     return len(old)
 
 
-def _resume(task: RunningTask, wanted: GresConf) -> str:
-    """Resume nodes that were drained for their GPUs; return what was done, or a text that begins with `not resumed` and why."""
+def _resume(task: RunningTask, wanted: GresConf, topology: str) -> str:
+    """Resume nodes that were drained for their GPUs, and have slurmctld read the topology.
+
+    Return what was done, or a text that begins with `not resumed` and why.
+    """
     if not wanted.login:
         return "no login pod: a person resumes drained nodes"
-    words = ("env", "CHECK=gres", f"SECONDS_TO_RUN={int(timeouts.GRES_RESUME)}", "/bin/sh", "-c", wanted.script)
+    seconds = int(timeouts.GRES_RESUME)
+    words = ("env", "CHECK=gres", f"SECONDS_TO_RUN={seconds}", f"TOPOLOGY={topology.strip()}", "/bin/sh", "-c", wanted.script)
     try:
         output = task.kube.execute(wanted.namespace, wanted.login, wanted.container, words, timeouts.GRES_RESUME + 60)
     except (ApiError, Unreachable, NotUnderstood) as error:

@@ -11,6 +11,7 @@ from steps.contract import fleet, object_files
 from steps.contract.delivery import ConfigMapKeys, KnownHosts, RepositorySecret, ServerCertificates
 from steps.contract.exit import ExitCode
 from steps.contract.gres_conf import GresConf
+from steps.contract.login_pods import LoginPods
 from steps.contract.object_files import TaskObjects
 from steps.contract.plain_text import count
 from steps.contract.pod_script import PodScript
@@ -23,6 +24,7 @@ from steps.runtime import (
     gating,
     gres_settlement,
     job_removal,
+    login_replacement,
     pod_scripts,
     reuse,
     settings,
@@ -51,6 +53,8 @@ class Arguments(Struct, frozen=True, kw_only=True):
     - `secrets`: Secrets that are made of secret files, after the objects.
     - `replaced_jobs`: ended Jobs that are deleted before the objects are applied, since they are immutable; see `job_removal`.
     - `pod_script`: runs in a container until it succeeds, and is all that the task does; see `pod_scripts`.
+    - `login_sessions`: lists sessions on login pods of an old revision, and changes nothing; `login_replacement` replaces such pods
+      if those who are logged in were seen by an approver; see `login_replacement`.
     - `gres_conf`: corrects SUNK's gres.conf, and does nothing else; see `gres_settlement`.
     - `config_map`, `known_hosts`, `certificates`, `repository`: set up Argo CD after the objects; see `settings` and `trust`.
     """
@@ -65,6 +69,8 @@ class Arguments(Struct, frozen=True, kw_only=True):
     upgrade_from: dict[str, tuple[str, ...]] = {}
     secrets: tuple[FileSecret, ...] = ()
     gres_conf: GresConf | None = None
+    login_sessions: LoginPods | None = None
+    login_replacement: LoginPods | None = None
     pod_script: PodScript | None = None
     replaced_jobs: ReplacedJobs | None = None
     config_map: ConfigMapKeys | None = None
@@ -81,11 +87,7 @@ def run(context: Context) -> ExitCode:
     if earlier is not None and arguments.gate and _still_holds(context, arguments):
         context.record(passed(context.own_gate, f"unchanged since run {earlier.run}, and its gate passes now"), reused=earlier.run)
         return ExitCode.OK
-    if arguments.gres_conf is not None:
-        context.record(gres_settlement.settle(context, arguments.gres_conf))
-        return ExitCode.OK
-    if arguments.pod_script is not None:
-        context.record(pod_scripts.run(context, arguments.pod_script))
+    if _did_one_thing(context, arguments):
         return ExitCode.OK
     if (forbidden := upgrade_path.refusal(context.kube, context.own_gate, arguments.upgrade_from)) is not None:
         context.record(forbidden)
@@ -103,6 +105,21 @@ def run(context: Context) -> ExitCode:
     reused = earlier.run if earlier is not None and not arguments.gate and not context.changed else ""
     context.record(passed(context.own_gate, f"{count(len(objects), 'object')} applied"), reused=reused)
     return ExitCode.OK
+
+
+def _did_one_thing(context: Context, arguments: Arguments) -> bool:
+    """Do and record the work of a task that does one thing instead of applying objects; return False for every other task."""
+    if arguments.gres_conf is not None:
+        context.record(gres_settlement.settle(context, arguments.gres_conf))
+    elif arguments.pod_script is not None:
+        context.record(pod_scripts.run(context, arguments.pod_script))
+    elif arguments.login_sessions is not None:
+        login_replacement.list_sessions(context, arguments.login_sessions)
+    elif arguments.login_replacement is not None:
+        context.record(login_replacement.replace(context, arguments.login_replacement))
+    else:
+        return False
+    return True
 
 
 def _file_objects(context: Context, file: TaskObjects | None) -> tuple[Object, ...]:

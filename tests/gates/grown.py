@@ -1,6 +1,5 @@
 """Grows a passing gate case to a fleet of any size: its rows of nodes are copied under new names until there are enough."""
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,8 +9,8 @@ from msgspec import Struct
 
 from steps.contract.verdict import Verdict
 from steps.runtime import gating
+from tests.gates.case_files import FILES, read_case
 
-FOLDER = Path(__file__).parent
 FEW = {
     "image_boot/boots": "test machines, of which there are two",
     "reset/servers": "servers of a control plane",
@@ -43,8 +42,8 @@ class GrownCase(Struct, frozen=True, kw_only=True):
 def gates_of_nodes() -> dict[str, Path]:
     """Return the gates that judge every node of a fleet, each with the passing case that is grown: the one called `pass` if any."""
     chosen: dict[str, tuple[tuple[bool, bool, int], Path]] = {}
-    for path in sorted(FOLDER.glob("*/*.json")):
-        case = json.loads(path.read_bytes())
+    for path in FILES:
+        case = read_case(path)
         if case["verdict"] != "pass" or case["gate"] in FEW:
             continue
         gate = gating.find(case["gate"])
@@ -58,7 +57,7 @@ def gates_of_nodes() -> dict[str, Path]:
 
 def grow(path: Path, count: int) -> GrownCase:
     """Return a passing case with at least `count` nodes."""
-    case = json.loads(path.read_bytes())
+    case = read_case(path)
     growth = _Growth(tuple(sorted(case["want"]["nodes"], key=len, reverse=True)), count)
     gate = gating.find(case["gate"])
     return GrownCase(

@@ -13,11 +13,10 @@ from msgspec import Struct
 from steps.contract.canonical import canonical
 from steps.contract.verdict import FailureClass, Status, Verdict
 from steps.runtime import gating
-from workflows.stages import FACTORY_STAGES, IMAGE_ORDER, OPERATIONS, ORDER, STACK_ORDER
+from tests.gates.case_files import FILES, read_case
+from workflows.stages import FACTORY_STAGES, IMAGE_ORDER, OPERATIONS, RUNNING_ORDER, STACK_ORDER
 
-FOLDER = Path(__file__).parent
-FILES = sorted(FOLDER.glob("*/*.json"))
-STAGES = (*ORDER, *OPERATIONS, *IMAGE_ORDER, *STACK_ORDER, *FACTORY_STAGES)
+STAGES = (*RUNNING_ORDER, *OPERATIONS, *IMAGE_ORDER, *STACK_ORDER, *FACTORY_STAGES)
 LEAST = 8
 """Cases that a stage with gates must have."""
 
@@ -61,7 +60,7 @@ def decide(case: Case) -> Verdict:
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: f"{path.parent.name}/{path.stem}")
 def test_case(path: Path) -> None:
-    case = msgspec.json.decode(path.read_bytes(), type=Case)
+    case = msgspec.convert(read_case(path), Case)
     verdict = decide(case)
     said = f"{verdict.status.value} {verdict.failure_class}: {verdict.reason}"
     assert verdict.status is case.verdict, said
@@ -75,7 +74,7 @@ def test_case(path: Path) -> None:
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: f"{path.parent.name}/{path.stem}")
 def test_verdict_is_complete_and_pure(path: Path) -> None:
-    case = msgspec.json.decode(path.read_bytes(), type=Case)
+    case = msgspec.convert(read_case(path), Case)
     verdict = decide(case)
     assert verdict.gate == case.gate
     assert canonical(verdict) == canonical(decide(case))
@@ -94,15 +93,13 @@ def test_verdict_is_complete_and_pure(path: Path) -> None:
 
 
 def test_folder_and_gate_agree() -> None:
-    odd = [
-        path.name for path in FILES if not msgspec.json.decode(path.read_bytes(), type=Case).gate.startswith(f"{path.parent.name}/")
-    ]
+    odd = [path.name for path in FILES if not msgspec.convert(read_case(path), Case).gate.startswith(f"{path.parent.name}/")]
     assert odd == []
 
 
 @pytest.mark.parametrize("stage", [stage for stage in STAGES if importlib.util.find_spec(f"steps.stages.{stage}.gate")])
 def test_stage_has_cases_for_every_gate(stage: str) -> None:
-    cases = [msgspec.json.decode(path.read_bytes(), type=Case) for path in FILES if path.parent.name == stage]
+    cases = [msgspec.convert(read_case(path), Case) for path in FILES if path.parent.name == stage]
     assert len(cases) >= LEAST
     verdicts = Counter((case.gate, case.verdict) for case in cases)
     for gate in {case.gate for case in cases}:
@@ -115,7 +112,7 @@ def test_nothing_seen_is_never_a_pass(stage: str) -> None:
     """The smallest observation that a gate can be given must not pass: missing data proves nothing."""
     wants: dict[str, dict[str, Any]] = {}
     for path in (path for path in FILES if path.parent.name == stage):
-        case = msgspec.json.decode(path.read_bytes(), type=Case)
+        case = msgspec.convert(read_case(path), Case)
         if case.verdict is Status.PASS:
             wants.setdefault(case.gate, case.want)
     for gate_id, want in wants.items():

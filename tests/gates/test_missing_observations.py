@@ -15,9 +15,10 @@ import pytest
 from msgspec import Struct
 
 from steps.runtime import gating
+from tests.gates import case_files
+from tests.gates.case_files import read_case
 
-FOLDER = Path(__file__).parent
-FILES = [path for path in sorted(FOLDER.glob("*/*.json")) if msgspec.json.decode(path.read_bytes())["verdict"] == "pass"]
+FILES = [path for path in case_files.FILES if read_case(path)["verdict"] == "pass"]
 NAMES = ("name", "type", "node", "kind", "size")
 """Fields that name a row in a path, by precedence; a row without any of them is named by its index."""
 SEPARATOR = " > "
@@ -36,7 +37,7 @@ class Gap(Struct, frozen=True, forbid_unknown_fields=True):
     cases: tuple[str, ...] = ("*",)
 
 
-GAPS = msgspec.json.decode((FOLDER / "allowed_gaps.json").read_bytes(), type=tuple[Gap, ...])
+GAPS = msgspec.json.decode((case_files.FOLDER / "allowed_gaps.json").read_bytes(), type=tuple[Gap, ...])
 
 
 def everything(value: Any, steps: Steps = (), labels: tuple[str, ...] = ()) -> Iterator[tuple[Steps, tuple[str, ...]]]:
@@ -75,7 +76,7 @@ def without(seen: Any, steps: Steps, kind: type) -> Any | None:
 
 def gaps(path: Path) -> Iterator[tuple[str, tuple[str, ...]]]:
     """The gate of a case, and the ways to what can be left out of its observation without another verdict than pass."""
-    case = msgspec.json.decode(path.read_bytes())
+    case = read_case(path)
     gate = gating.find(case["gate"])
     want: Any = msgspec.convert(case["want"], gate.expectation)
     seen = msgspec.json.decode(msgspec.json.encode(msgspec.convert(case["seen"], gate.observation)))

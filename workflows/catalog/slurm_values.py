@@ -11,7 +11,7 @@ from workflows.spec import ClusterSpec
 from workflows.spec.cluster_spec import GROUP_LABEL, advertised, ingress_groups, slurm_groups
 from workflows.spec.gpu_pools import gpu_pools, pool_of
 from workflows.spec.machines import Machine
-from workflows.spec.slurm_section import SlurmdSize, SlurmHome, SlurmQos
+from workflows.spec.slurm_section import Partition, SlurmdSize, SlurmHome, SlurmQos
 
 Object = dict[str, Any]
 
@@ -115,9 +115,15 @@ def _sunk_group(spec: ClusterSpec, name: str) -> Object:
     group = _slurm_group(spec, name)
     partition = next((partition for partition in spec.slurm.partitions if name in partition.groups), None)
     settings = {"Default": "YES" if partition.default else "NO", "MaxTime": partition.max_time} if partition else {}
-    settings |= {"QOS": partition.qos} if partition and partition.qos else {}
+    settings |= _sharing(partition) if partition else {}
     own = {"name": partition.name if partition else group["name"], "partition": settings}
     return {**group, **own, "gres": group["gres"].removeprefix("gpu:")}
+
+
+def _sharing(partition: Partition) -> dict[str, str]:
+    """Return the keys of a partition's QoS and of its sharing of processors, as far as the spec has them."""
+    qos = {"QOS": partition.qos} if partition.qos else {}
+    return qos | ({"OverSubscribe": partition.oversubscribe} if partition.oversubscribe else {})
 
 
 # ---- slurm.conf ----------------------------------------------------------------------------------------------------------------
@@ -128,8 +134,7 @@ def _slurm_partitions(spec: ClusterSpec) -> list[Object]:
         {
             "name": partition.name,
             "nodesets": [group.replace("_", "-") for group in partition.groups],
-            "conf": {"Default": "YES" if partition.default else "NO", "MaxTime": partition.max_time}
-            | ({"QOS": partition.qos} if partition.qos else {}),
+            "conf": {"Default": "YES" if partition.default else "NO", "MaxTime": partition.max_time} | _sharing(partition),
         }
         for partition in spec.slurm.partitions
     ]

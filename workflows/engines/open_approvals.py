@@ -61,7 +61,7 @@ class OpenApproval(Struct, frozen=True, kw_only=True):
     approvers: dict[str, tuple[str, ...]]
     verdict: str = ""
     changes: str = ""
-    """Changes that the approved stages would make, if an earlier stage found them by comparison; else ""."""
+    """Changes that the approved stages would make, if an earlier stage found them by comparison, and sessions that end; else ""."""
 
     @property
     def what(self) -> str:
@@ -103,7 +103,7 @@ def read_approval(folder: RunFolder, node: str) -> OpenApproval:
         evidence=store.evidence_digest(folder.name, approved),
         approvers=msgspec.convert(arguments.get("approvers", {}), dict[str, tuple[str, ...]]),
         verdict=_verdict(store, folder.name, approved),
-        changes=changes(folder),
+        changes="; ".join(filter(None, (changes(folder), _note(store, folder.name, stage)))),
     )
 
 
@@ -127,6 +127,16 @@ def _verdict(store: Store, run: str, approved: str) -> str:
         return "its verdict cannot be read"
     verdicts = [record.verdict for record in records if record.verdict is not None]
     return f"{verdicts[-1].status.value}: {verdicts[-1].reason}" if verdicts else ""
+
+
+def _note(store: Store, run: str, stage: str) -> str:
+    """Return the consequences that the approval before a stage shows, from the records of an earlier stage; "" without any."""
+    note = stage_contracts.approval_note(stage)
+    try:
+        records = store.records(run, note.stage, note.task) if note is not None else ()
+        return note.text(record.observation for record in records) if note is not None else ""
+    except (StepError, msgspec.DecodeError, msgspec.ValidationError):
+        return "what it ends cannot be read"
 
 
 def changes(folder: RunFolder) -> str:

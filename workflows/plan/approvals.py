@@ -17,10 +17,20 @@ ANNOUNCE_SECONDS = 60
 
 
 def attach_approvals(stages: tuple[Stage, ...], approvals: Iterable[Any]) -> tuple[Stage, ...]:
-    """Return the stages, each with the spec's approval before it, if any. Approvals before stages outside the plan are dropped."""
+    """Return the stages, each with the spec's approval before it, if any. Approvals before stages outside the plan are dropped.
+
+    A stage's own approval is dropped if the stage that says whether to ask is not in the plan: then nobody is shown what it is
+    about, and the stage does only what needs no approval.
+    """
     waiting: dict[str, Any] = {approval.before: approval for approval in approvals}
+    planned = {stage.id for stage in stages}
     return tuple(
-        dataclasses.replace(stage, approval=_approval(waiting[stage.id])) if stage.id in waiting else stage for stage in stages
+        dataclasses.replace(stage, approval=_approval(waiting[stage.id]))
+        if stage.id in waiting
+        else dataclasses.replace(stage, approval=None, asked_if=None)
+        if stage.asked_if is not None and stage.asked_if.stage not in planned
+        else stage
+        for stage in stages
     )
 
 

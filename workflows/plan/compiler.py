@@ -24,7 +24,7 @@ from workflows.spec.cluster_spec import ClusterSpec
 from workflows.spec.gpu_pools import gpu_pools, uniform
 from workflows.spec.untested import NCCL_INTER, pool_runs_nccl, runs, untested
 from workflows.stage_names import StageName
-from workflows.stages import OPERATIONS, ORDER, site_roles
+from workflows.stages import FOLLOWING, OPERATIONS, RUNNING_ORDER, site_roles
 from workflows.stages.host_access import api_arguments, secret_files, ssh_arguments
 from workflows.stages.stage import Site, Stage, Step
 
@@ -65,7 +65,9 @@ def compile_plan(
     releases = catalogs.resolve(spec, known)
     site = Site(spec=spec, machines=spec.machines, releases={release.id: release for release in releases}, operation=operation)
     _check_operation(site)
-    return plan_site(site, issues, order=OPERATIONS if operation.kind is OperationKind.RESET else ORDER, only=only, until=until)
+    return plan_site(
+        site, issues, order=OPERATIONS if operation.kind is OperationKind.RESET else RUNNING_ORDER, only=only, until=until
+    )
 
 
 def plan_site(site: Site, issues: tuple[Issue, ...], *, order: Sequence[str], only: Sequence[str], until: str) -> Plan:
@@ -185,8 +187,9 @@ def _operation_header(site: Site) -> dict[str, str]:
 
 def _stages(site: Site, order: Sequence[str]) -> tuple[Stage, ...]:
     selected = site.spec.stages
-    # a cluster spec can leave out only stages of a bring-up
-    names = (name for name in order if selected is None or name in selected or name not in ORDER)
+    leaders = {follower: stage for stage, followers in FOLLOWING.items() for follower in followers}
+    # a cluster spec can leave out only stages of a bring-up, each with those that follow it
+    names = (name for name in order if selected is None or leaders.get(name, name) in selected or name not in RUNNING_ORDER)
     built = (importlib.import_module(f"workflows.stages.{name}").build(site) for name in names)
     return tuple(_complete_judge(site_roles.add_site_roles(stage, site), site) for stage in built if stage is not None)
 
@@ -230,7 +233,7 @@ def _partial_judge(stage: Stage, arguments: dict[str, Any], site: Site) -> dict[
 
 def _narrowed(stages: tuple[Stage, ...], only: Sequence[str], until: str, order: Sequence[str]) -> tuple[Stage, ...]:
     present = [stage.id for stage in stages]
-    stage_ids = ORDER if order == OPERATIONS else order  # an operation narrows no other stages than its own
+    stage_ids = RUNNING_ORDER if order == OPERATIONS else order  # an operation narrows no other stages than its own
     for name in (*only, *([until] if until else [])):
         if name not in stage_ids:
             near = difflib.get_close_matches(name, stage_ids, n=1, cutoff=0.5)

@@ -87,7 +87,7 @@ def contract(spec: ClusterSpec, gates: Collection[str], checks: Collection[str])
         return (*(gate for gate in wanted if gate in gates), *jobs)
 
     yield from _nodes(spec, proof("slurm/nodes", by_jobs=["gpu"]), proof("slurm/placement"), proof("slurm/nodes", "slurm/control"))
-    yield from _operation(spec, proof("slurm/drain", "slurm/control"), proof(by_jobs=["restart"]))
+    yield from _operation(spec, proof("slurm/drain", "slurm/control"), proof(by_jobs=["restart"]), proof("slurm_login/pods"))
     yield from _users(spec, proof(by_jobs=["home"]), proof(by_jobs=["login", "user"]))
     yield from _scheduling(spec, proof)
 
@@ -105,14 +105,20 @@ def _nodes(spec: ClusterSpec, owned: tuple[str, ...], alone: tuple[str, ...], ma
     yield ContractLine("nodes, pods and machines", mapping, "operator of Slurm", mapped)
 
 
-def _operation(spec: ClusterSpec, drains: tuple[str, ...], restarts: tuple[str, ...]) -> Iterator[ContractLine]:
+def _operation(
+    spec: ClusterSpec, drains: tuple[str, ...], restarts: tuple[str, ...], logins: tuple[str, ...]
+) -> Iterator[ContractLine]:
     prefix = "k8s:" if spec.slurm.kind == "sunk" else "slurm-operator:"
     both = f"a cordoned Node is drained in Slurm with a reason that begins with {prefix}, and only such a drain is cleared again"
     yield ContractLine("node drains", both, "whoever began it", drains)
     sync = "a change of the charts restarts slurmd a few nodes at a time, and a restart of slurmctld keeps running jobs"
     yield ContractLine("rollout", sync, "Argo CD" if spec.delivery.argo_cd else "helm-controller", restarts)
-    login = "OnDelete: a person deletes the old pod" if spec.slurm.kind == "sunk" else "RollingUpdate: shells end with their pod"
-    yield ContractLine("login pods", f"login pods change by {login}", "a person" if spec.slurm.kind == "sunk" else "operator", ())
+    if spec.slurm.kind == "sunk":
+        login = "login pods change by OnDelete: an old pod is replaced after an approval that lists the sessions on it, if any"
+        yield ContractLine("login pods", login, "approver", logins)
+    else:
+        login = "login pods change by RollingUpdate: shells end with their pod, since a LoginSet has no OnDelete"
+        yield ContractLine("login pods", login, "operator", ())
 
 
 def _users(spec: ClusterSpec, home: tuple[str, ...], identity: tuple[str, ...]) -> Iterator[ContractLine]:

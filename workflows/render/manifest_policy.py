@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from steps.contract import approval, lost_attempts, paths, stage_contracts, task
+from steps.contract import approval, login_pods, lost_attempts, paths, stage_contracts, task
 from workflows.render import from_git
 from workflows.render.building import CAPABILITIES
 from workflows.stages import EVERY
@@ -22,6 +22,7 @@ SAFE_DEFAULTS = {
     "agents": "[]",
     **{entry.output: entry.proceed for entry in stage_contracts.declared_shortcuts(EVERY)},
     **approval.PARAMETERS,
+    login_pods.OUTPUT: login_pods.SOME,
 }
 """Output parameter → its required default, which lets nothing pass. A manifest may have no other output parameters."""
 
@@ -80,7 +81,9 @@ def _template(template: Object) -> Iterator[str]:
     tasks = {str(entry.get("name")): entry for entry in template.get("dag", {}).get("tasks") or ()}
     for name, entry in tasks.items():
         for read in _OUTPUT_OF.findall(str(entry)):
-            if tasks.get(read, {}).get("when"):
+            # a task that starts only after the other one has succeeded finds its outputs
+            succeeded = str(entry.get("depends", "")) == f"{read}.Succeeded"
+            if tasks.get(read, {}).get("when") and not succeeded:
                 yield f"task {name} reads an output of {read}, which has `when` and may leave none; use `depends` instead"
     if "script" in template:
         yield "script templates are not allowed in a manifest of bringup; use a container that runs `python -m steps VERB`"

@@ -1,6 +1,6 @@
 """Build the parts of the four pipelines: settings of the WorkflowTemplate, its templates, and the nodes of its DAG."""
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
@@ -16,7 +16,7 @@ from workflows.render.bundle import RenderError
 from workflows.render.grammar.field_rules import ARGOS_CONTAINERS
 from workflows.render.graph_tasks import ended_condition
 from workflows.render.secret_volumes import SecretVolumes
-from workflows.stages.stage import Stage, Step, When
+from workflows.stages.stage import ApprovalCondition, Stage, Step, When
 
 FINISH = "finish"
 """Name of the template that is the exit handler."""
@@ -117,7 +117,9 @@ class PipelineTasks:
                 if stage.id in plan.announce_tasks:
                     steps.container(plan.announce_tasks[stage.id], settings, secrets)
                 steps.container(plan.confirm_tasks[stage.id], settings, secrets, inputs=tuple(approval.PARAMETERS))
-            _stage_dag(stage, settings, secrets, approved=names.dashed(stage.id) in approved)
+            every = [entry.asked_if for entry in self._stages.values() if entry.asked_if is not None]
+            conditions = [condition for condition in every if condition.stage == stage.id]
+            _stage_dag(stage, settings, secrets, conditions, approved=names.dashed(stage.id) in approved)
         for task in plan.end_tasks:
             steps.container(task, settings, secrets, inputs=("status",))
 
@@ -165,7 +167,11 @@ class PipelineTasks:
         answer = [Parameter(name=key, value=f"{{{{tasks.{approve}.outputs.parameters.{key}}}}}") for key in approval.PARAMETERS]
         # the node shows the digest of the evidence that its approver looks at
         shown = Parameter(name="evidence", value=f"{{{{tasks.{self._approved(stage)}.outputs.parameters.evidence}}}}")
-        first, ready = [Task(name=approve, template=approve, arguments=[shown])], f"{confirm}.Succeeded"
+        asks = Task(name=approve, template=approve, arguments=[shown])
+        first, ready = [asks], f"{confirm}.Succeeded"
+        if (condition := stage.asked_if) is not None:
+            output = f"tasks.{names.dashed(condition.stage)}.outputs.parameters.{condition.output}"
+            asks.when, ready = f"{{{{{output}}}}} == {condition.value}", f"({ready} || {approve}.Skipped)"
         if stage.id in self._plan.announce_tasks:
             first.append(Task(name=announce, template=names.template(name, approval.ANNOUNCE)))
             ready += f" && {ended_condition(announce)}"
@@ -188,18 +194,27 @@ class PipelineTasks:
         return PipelineNode(id=node_id, first=first, last=last, done=done, proceed=proceed, edges=self._edges)
 
 
-def _stage_dag(stage: Stage, settings: steps.Settings, secrets: SecretVolumes, *, approved: bool) -> None:
+def _stage_dag(
+    stage: Stage,
+    settings: steps.Settings,
+    secrets: SecretVolumes,
+    conditions: Collection[ApprovalCondition],
+    *,
+    approved: bool,
+) -> None:
     """Add the DAG template of one stage. Its judge is its only leaf, so the judge alone decides the stage's phase.
 
-    `approved`: an approval comes after the stage, so its judge outputs the digest of the stage's evidence.
+    `approved`: an approval comes after the stage, so its judge outputs the digest of the stage's evidence. `conditions` are those
+    of later approvals on outputs of this stage.
     """
     more = {step.name: EVIDENCE if approved and step.task.verb is Verb.JUDGE else {} for step in stage.steps}
+    more |= {condition.task: {condition.output: condition.value} for condition in conditions}
     containers = {step.name: steps.step_container(stage, step, settings, secrets, more[step.name]) for step in stage.steps}
     templates = {step.name: _template(stage, step, containers[step.name]) for step in stage.steps}
     with DAG(
         name=names.dashed(stage.id),
         inputs=[Parameter(name=name) for name in SHARD_LISTS],
-        outputs=_outputs(stage, [name for name, outputs in more.items() if outputs]) or None,
+        outputs=_outputs(stage, more) or None,
         # the judge must still run after a task has failed
         fail_fast=False,
         parallelism=stage.parallelism or None,
@@ -208,12 +223,13 @@ def _stage_dag(stage: Stage, settings: steps.Settings, secrets: SecretVolumes, *
             _task(step, templates[step.name])
 
 
-def _outputs(stage: Stage, judges: Iterable[str]) -> list[Parameter]:
+def _outputs(stage: Stage, more: Mapping[str, Mapping[str, str]]) -> list[Parameter]:
     """Return the output parameters of a stage's DAG, each passed on from one of its tasks.
 
-    By one of them a stage with a shortcut tells that later stages are skipped; `judges` output the digest of the evidence.
+    By one of them a stage with a shortcut tells that later stages are skipped. `more` has task → outputs with defaults: the digest
+    of the evidence from the judge, and what decides on a later approval.
     """
-    passed_on = [(judge, name, default) for judge in judges for name, default in EVIDENCE.items()]
+    passed_on = [(task, name, default) for task, outputs in more.items() for name, default in outputs.items()]
     if stage.shortcut is not None:
         passed_on.append((stage.shortcut.task, stage.shortcut.output, stage.shortcut.proceed))
     return [

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Annotated, Literal
 
-from pydantic import Field, StringConstraints, model_validator
+from pydantic import BeforeValidator, Field, StringConstraints, model_validator
 
 from workflows.spec.fields import (
     AbsolutePath,
@@ -25,6 +25,12 @@ MaxTime = Annotated[str, StringConstraints(pattern=r"^(UNLIMITED|([0-9]+-)?[0-9]
 """A time limit in Slurm's form: `7-00:00:00`."""
 SlurmName = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_-]{0,30}$")]
 """A name of a partition or a QoS."""
+OverSubscribe = Annotated[
+    str,
+    BeforeValidator(lambda value: {True: "YES", False: "NO"}[value] if isinstance(value, bool) else value),
+    StringConstraints(pattern=r"^(NO|EXCLUSIVE|(YES|FORCE)(:[1-9][0-9]{0,2})?)$"),
+]
+"""Rule by which jobs share processors, in Slurm's form: `FORCE:2`. YAML reads a bare NO as false."""
 Capacity = Annotated[str, StringConstraints(pattern=r"^[1-9][0-9]{0,6}(Mi|Gi|Ti|Pi)$")]
 """A size of a volume in Kubernetes' form: `10Ti`."""
 ScriptName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9_.-]{0,60}\.sh$")]
@@ -52,6 +58,12 @@ class Partition(Section):
     )
     qos: SlurmName | None = Field(
         default=None, description="QoS whose limits hold for the partition, one of slurm.qos.", examples=["train"]
+    )
+    oversubscribe: OverSubscribe | None = Field(
+        default=None,
+        description="Sharing of processors between jobs in Slurm's form: NO, EXCLUSIVE (a job has its nodes alone), YES:n (if jobs "
+        "ask for it) or FORCE:n; default: that of the chart.",
+        examples=["FORCE:2"],
     )
 
 

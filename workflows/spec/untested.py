@@ -33,7 +33,7 @@ class UntestedPart:
     @property
     def stage(self) -> str:
         """The stage that the test belongs to."""
-        by_test = {PORTS: "network_operator", GANG: "gang", SRUN: "slurm", CUDA_IN_JOBS: "slurm"}
+        by_test = {PORTS: "network_operator", GANG: "gang", SRUN: "slurm", CUDA_IN_JOBS: "slurm", SHARED_JOBS: "slurm"}
         return by_test.get(self.test.partition(" on ")[0] if self.test.startswith(GANG) else self.test, "validation")
 
 
@@ -70,6 +70,8 @@ def untested(spec: ClusterSpec) -> Iterator[UntestedPart]:
         yield from _of_gang(spec)
     if "slurm" in stages and spec.slurm.kind == "sunk":
         yield from _of_sunk(spec)
+    if "slurm" in stages and len({str(partition.oversubscribe or "")[:5] == "FORCE" for partition in spec.slurm.partitions}) > 1:
+        yield UntestedPart(SHARED_JOBS, "slurm.partitions", "some partitions share nodes by force, and the check uses one of all")
 
 
 def _of_sunk(spec: ClusterSpec) -> Iterator[UntestedPart]:

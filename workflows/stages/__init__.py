@@ -5,6 +5,12 @@ from workflows.stage_names import STAGES
 ORDER = STAGES
 """Ids of the bring-up stages in running order; a stage that the spec leaves out is absent from the plan."""
 
+FOLLOWING = {"slurm": ("slurm_login",)}
+"""Stage of a bring-up → stages that some plans have right after it; `spec.stages` names and leaves out both together."""
+
+RUNNING_ORDER = tuple(name for stage in ORDER for name in (stage, *FOLLOWING.get(stage, ())))
+"""Ids of the bring-up stages with those that follow some of them, in running order."""
+
 OPERATIONS = ("reset",)
 """Ids of stages outside a bring-up. Each is the only stage of the operation of the same name."""
 
@@ -27,7 +33,7 @@ SLURM_ORDER = ("slurm_acceptance",)
 """Stage ids of the acceptance of a Slurm cluster from a login node; their builders take a `SlurmLoginSite`."""
 
 PIPELINES = {
-    "bring-up": ORDER,
+    "bring-up": RUNNING_ORDER,
     "operation": OPERATIONS,
     "image": IMAGE_ORDER,
     "stack": STACK_ORDER,
@@ -43,5 +49,5 @@ UNSIMULATED = {
 }
 """Pipelines that no rehearsal simulates → where their faults are tested."""
 
-EVERY = (*ORDER, *OPERATIONS, *IMAGE_ORDER, *FACTORY_STAGES, *STACK_ORDER, *SLURM_ORDER)
+EVERY = (*RUNNING_ORDER, *OPERATIONS, *IMAGE_ORDER, *FACTORY_STAGES, *STACK_ORDER, *SLURM_ORDER)
 """Ids of the stages of all pipelines and operations."""

@@ -18,7 +18,7 @@ from workflows.spec.cluster_spec import slurm_groups
 from workflows.spec.document import value_at
 from workflows.spec.machines import Machine
 from workflows.stage_names import StageName
-from workflows.stages import manifest_objects, rights, slurm_checks
+from workflows.stages import manifest_objects, rights, slurm_checks, slurm_login
 from workflows.stages.host_access import SLURM_ACCOUNTING, SUNK_CHARTS
 from workflows.stages.stage import Change, Object, Rule, Site, Stage, Step, task
 
@@ -102,14 +102,16 @@ def _corrected_and_proven(
     site: Site, releases: tuple[PlannedRelease, ...], cluster: PlannedRelease, control: Object, after: str
 ) -> list[Step]:
     """Return the tasks after the installation: what the run corrects, and the gates."""
-    sunk_gpus = site.spec.slurm.kind == "sunk" and any(gpus_of(site).values())
-    steps = [_gres(site, cluster, after)] if sunk_gpus else []
+    corrected = site.spec.slurm.kind == "sunk" and bool(any(gpus_of(site).values()) or slurm_checks.topology(site, machines(site)))
+    steps = [_gres(site, cluster, after)] if corrected else []
     steps.append(_control(site, releases, cluster, control, steps[-1].name if steps else after))
     steps += [_qos(site, cluster)] if site.spec.slurm.qos else []
     checks = _checks(site, cluster)
     steps += [replace(_nodes(site, cluster), after=(steps[-1].name,)), slurm_checks.placement(checks)]
     if runs_jobs(site):
         steps += [_functional(site, cluster), slurm_checks.scheduling(checks), slurm_checks.drain(checks)]
+    if site.spec.slurm.kind == "sunk" and slurm_login.has_waiting_pods(site, cluster):
+        steps.append(slurm_login.sessions(cluster, steps[-1].name))
     return steps
 
 
@@ -132,25 +134,33 @@ def _writes(namespace: str, further: Object) -> tuple[Rule, ...]:
 
 def _corrections(site: Site) -> tuple[Change, ...]:
     """Return what the run changes of SUNK's installation before its gates, since no value of its charts does it."""
+    place = "ConfigMap slurm-slurm-conf"
+    tree = slurm_checks.topology(site, machines(site))
+    written = (Change(what="write topology.conf by the nodes of the pods of slurmd", where=place),) if tree else ()
     if not any(gpus_of(site).values()):
-        return ()
+        return written
     what = "correct gres.conf (AutoDetect=off, a File= line for each node), restart pods of slurmd, resume their nodes"
     by_hand = (
         ()
         if site.spec.slurm.login.replicas
         else (Change(what="resume drained nodes (a person, without login pods)", where="Slurm"),)
     )
-    return (Change(what=what, where="ConfigMap slurm-slurm-conf"), *by_hand)
+    return (Change(what=what, where=place), *written, *by_hand)
 
 
 def _gres(site: Site, cluster: PlannedRelease, after: str) -> Step:
-    """Return the task that corrects SUNK's gres.conf after every install and upgrade (`steps/docs/facts/slurm.md`, SUNK)."""
+    """Return the task that corrects SUNK's gres.conf after every install and upgrade, and writes topology.conf beside it.
+
+    See `steps/docs/facts/slurm.md`, SUNK.
+    """
     groups: Mapping[str, Object] = cluster.values.get("compute", {}).get("nodes", {})
     types = {name: group["gresGpu"].partition(":")[0] for name, group in groups.items() if group.get("gresGpu")}
+    leaves = slurm_checks.topology(site, machines(site))
     wanted: Object = {
         "namespace": cluster.namespace,
         "types": types,
-        "pods": sum(bool(count) for count in gpus_of(site).values()),
+        "pods": len(machines(site)) if leaves else sum(bool(count) for count in gpus_of(site).values()),
+        **({"leaves": leaves} if leaves else {}),
         "script": manifest_objects.script("resume_gres.sh"),
         **({} if site.spec.slurm.login.replicas else {"login": ""}),
     }

@@ -36,7 +36,12 @@ def job_checks(site: Site, members: Sequence[Machine], *, gpus: bool) -> Iterato
     yield from ("array", "dependency", "het", "steps", "memory")
     if gpus:
         yield "gpu"
-    yield "exclusive"
+    # where every partition shares by force, exclusive jobs would share too; where some do, the script's partition may be either
+    forced = [str(partition.oversubscribe or "").startswith("FORCE") for partition in slurm.partitions] or [False]
+    if not any(forced):
+        yield "exclusive"
+    elif all(forced) and all(partition.oversubscribe != "FORCE:1" for partition in slurm.partitions):
+        yield "shared"
     yield from (kind for kind, scripts in (("prolog", slurm.prolog), ("epilog", slurm.epilog)) if scripts)
     if slurm.home is not None:
         yield "home"
@@ -222,20 +227,25 @@ def scheduling(at: CheckSite) -> Step:
     )
 
 
+def topology(site: Site, members: Sequence[Machine]) -> dict[str, str]:
+    """Return leaf switch → hosts of Slurm as a range text; empty if the spec asks for no topology."""
+    return {leaf: fold(names) for leaf, names in leaves(members).items()} if site.spec.slurm.topology == "tree" else {}
+
+
 def _expectations(at: CheckSite, checks: Sequence[str]) -> Object:
     spec = at.site.spec
-    # SUNK leaves topology.conf to the site
-    has_tree = spec.slurm.topology == "tree" and not at.sunk
-    topology = {leaf: fold(names) for leaf, names in leaves(at.members).items()} if has_tree else {}
+    tree = topology(at.site, at.members)
     groups = {partition.name: list(partition.groups) for partition in spec.slurm.partitions}
+    sharing = {partition.name: partition.oversubscribe for partition in spec.slurm.partitions if partition.oversubscribe}
     if at.sunk and not groups:  # SUNK has a partition of the name of each group of nodes
         groups = {name.replace("_", "-"): [name] for name in slurm_groups(spec)}
     return {
         "checks": list(checks),
         "partitions": groups or {"all": list(slurm_groups(spec))},
+        **({"oversubscribe": sharing} if sharing else {}),
         **({"gres": at.gres} if at.gres else {}),
         **({"accounting": True} if at.accounting else {}),
         **({"qos": [qos.name for qos in spec.slurm.qos]} if spec.slurm.qos else {}),
-        **({"topology": topology} if topology else {}),
+        **({"topology": tree} if tree else {}),
         **({"container": SYSTEM} if "pyxis" in checks else {}),
     }

@@ -185,6 +185,9 @@ class Change:
     reboots: bool = False
 
 
+_NOT_DIGESTED = ("shortcut", "downloads", "asked_if")
+
+
 @dataclass(frozen=True, kw_only=True)
 class Stage:
     """A stage of a plan, as its builder makes it and as compiler and rendering read it.
@@ -202,6 +205,8 @@ class Stage:
     parallelism: int = 0
     """Largest number of tasks of the stage at the same time, over all shards; 0 means no limit of the stage's own."""
     approval: "Approval | None" = None
+    asked_if: "ApprovalCondition | None" = None
+    """Output of an earlier stage on which the approval is asked; None if it is always asked."""
     shortcut: Shortcut | None = None
     """The output by which the stage says that all later stages can be skipped; None if the stage never says so."""
     downloads: tuple[str, ...] = ()
@@ -210,7 +215,7 @@ class Stage:
     @property
     def digested(self) -> Object:
         """Return the fields that the plan's digest covers: all except those that only decide how the stage is rendered."""
-        covered = {entry.name: getattr(self, entry.name) for entry in fields(self) if entry.name not in ("shortcut", "downloads")}
+        covered = {entry.name: getattr(self, entry.name) for entry in fields(self) if entry.name not in _NOT_DIGESTED}
         return covered | {"steps": [step.digested for step in self.steps]}
 
 
@@ -225,6 +230,16 @@ class Approval:
     approvers: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     timeout_seconds: int = 86400
     announced: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ApprovalCondition:
+    """A condition on which an approval is asked: the output `output` of a task of an earlier stage is `value`, also its default."""
+
+    stage: str
+    task: str
+    output: str
+    value: str
 
 
 WEBHOOK, COMMAND = "webhook", "command"

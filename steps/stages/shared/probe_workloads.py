@@ -83,17 +83,23 @@ class _Template(Struct, frozen=True):
     spec: _TemplateSpec = _TemplateSpec()
 
 
-class Spec(Struct, frozen=True):
+class _UpdateStrategy(Struct, frozen=True):
+    type: str = ""
+
+
+class Spec(Struct, frozen=True, rename="camel"):
     """Spec of a workload; DaemonSets have no `replicas`."""
 
     replicas: int = 1
     template: _Template = _Template()
+    update_strategy: _UpdateStrategy = _UpdateStrategy()
 
 
 class _WorkloadStatus(Struct, frozen=True, rename="camel"):
     """Numbers of pods in a workload's status; each kind of workload sets some of them."""
 
     observed_generation: int = 0
+    replicas: int = 0
     updated_replicas: int = 0
     ready_replicas: int = 0
     desired_number_scheduled: int = 0
@@ -316,12 +322,14 @@ def trouble(pod: Pod) -> Trouble | None:
 def _workload(kind: str, raw: Raw) -> Workload:
     status, daemon = raw.status, kind == "DaemonSet"
     containers = raw.spec.template.spec.containers
+    # pods of such a StatefulSet keep their revision until a person deletes them: a gate of the stage that does so compares it
+    kept = kind == "StatefulSet" and raw.spec.update_strategy.type == "OnDelete"
     return Workload(
         kind=kind,
         name=raw.metadata.name,
         # a DaemonSet's desired number is the nodes that it selects, only its status has it
         desired=status.desired_number_scheduled if daemon else raw.spec.replicas,
-        updated=status.updated_number_scheduled if daemon else status.updated_replicas,
+        updated=status.updated_number_scheduled if daemon else status.replicas if kept else status.updated_replicas,
         ready=status.number_ready if daemon else status.ready_replicas,
         generation=raw.metadata.generation,
         observed=status.observed_generation,

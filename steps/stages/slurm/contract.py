@@ -194,11 +194,12 @@ JobCheckName = Literal[
 
 
 class PartitionState(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A partition as sinfo shows it: its availability (`up`) and its Slurm nodes."""
+    """A partition as sinfo shows it: its availability (`up`) and its Slurm nodes; `oversubscribe` (`FORCE:2`) is scontrol's."""
 
     name: str
     available: str = ""
     nodes: tuple[str, ...] = ()
+    oversubscribe: str = ""
 
 
 class SlurmJob(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -256,15 +257,17 @@ class SchedulingExpectation(Struct, frozen=True, kw_only=True, omit_defaults=Tru
     """Expectation of the gate slurm/scheduling.
 
     `checks` must each be proven. `partitions` maps a partition to the host groups whose nodes it must have; `group_of` is filled
-    with the group of each node. `qos` must exist. `topology` maps leaf switches to hosts as range texts (`gpu[001-032]`); empty:
-    not compared. `gres` is the GPU type that Slurm must count (`h200`). `accounting`: each job must have its record in the
-    database. `container` must stand in the answer of check `pyxis`.
+    with the group of each node. `oversubscribe` maps partitions to their rule of sharing, as far as it is planned. `qos` must
+    exist. `topology` maps leaf switches to hosts as range texts (`gpu[001-032]`); empty: not compared. `gres` is the GPU type that
+    Slurm must count (`h200`). `accounting`: each job must have its record in the database. `container` must stand in the answer of
+    check `pyxis`.
     """
 
     checks: tuple[JobCheckName, ...] = ()
     nodes: tuple[str, ...] = ()
     partitions: dict[str, tuple[str, ...]] = {}
     group_of: dict[str, str] = {}
+    oversubscribe: dict[str, str] = {}
     qos: tuple[str, ...] = ()
     topology: dict[str, str] = {}
     gres: str = ""

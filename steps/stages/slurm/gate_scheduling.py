@@ -125,11 +125,22 @@ def _partition(
         resume = f"scontrol update partitionname={name} state=up"
         state = partition.available or "of unknown state"
         yield fail(FailureClass.HEALTH, f"partition {name} is {state}", "up", f"find who set it, then {resume}")
+    wanted = want.oversubscribe.get(name, "")
+    if wanted and _counted(partition.oversubscribe) != _counted(wanted):
+        state = f"partition {name} has OverSubscribe {partition.oversubscribe or 'unknown'}"
+        yield fail(
+            FailureClass.INPUT, state, wanted, f"{step}; scontrol update partition changes it until slurmctld reads its file"
+        )
     there = {seen.node_of.get(node, node) for node in partition.nodes}
     if missing := sorted(nodes - there):
         yield fail(FailureClass.INPUT, f"partition {name} lacks {fold(missing)}", f"{len(nodes)} nodes by the plan", step)
     if others := sorted(there & set(want.nodes) - nodes):
         yield fail(FailureClass.INPUT, f"partition {name} has also {fold(others)}", f"{len(nodes)} nodes by the plan", step)
+
+
+def _counted(rule: str) -> str:
+    """Return a rule of sharing with the number of jobs that Slurm takes if the rule names none."""
+    return f"{rule}:4" if rule in ("YES", "FORCE") else rule
 
 
 def _settings(report: JobsReport, want: SchedulingExpectation) -> Iterator[Finding]:

@@ -28,7 +28,7 @@ def read(text: str) -> JobsReport:
     nodes = reader.with_reasons(reader.sinfo(sections.get("sinfo", "")), reader.reasons(sections.get("reasons", "")))
     return JobsReport(
         controllers=tuple(f"{match['role']} {match['state']}" for match in _PING.finditer(sections.get("ping", ""))),
-        partitions=_partitions(lines.get("partitions", ())),
+        partitions=_partitions(lines.get("partitions", ()), lines.get("sharing", ())),
         qos=tuple(line.strip() for line in lines.get("qos", ()) if line.strip()),
         topology=_switches(lines.get("topology", ())),
         topology_file=_switches(lines.get("topology_conf", ())),
@@ -47,15 +47,23 @@ def _rows(lines: Iterable[str], count: int) -> list[list[str]]:
     return [row for row in rows if len(row) == count]
 
 
-def _partitions(lines: Iterable[str]) -> tuple[PartitionState, ...]:
-    """Return the partitions in lines `NAME|AVAILABLE|HOSTLIST`; a partition has a line for each state of its nodes."""
+def _partitions(lines: Iterable[str], details: Iterable[str]) -> tuple[PartitionState, ...]:
+    """Return the partitions in lines `NAME|AVAILABLE|HOSTLIST`; a partition has a line for each state of its nodes.
+
+    `details` are lines of `scontrol show partition -o`, with the partition's rule of sharing.
+    """
+    fields = ({match["key"]: match["value"] for match in _NAMES.finditer(line)} for line in details)
+    sharing = {row.get("PartitionName", ""): row.get("OverSubscribe", "") for row in fields}
     nodes: dict[str, dict[str, None]] = {}
     available: dict[str, str] = {}
     for name, state, hosts in _rows(lines, 3):
         nodes.setdefault(name, {}).update(dict.fromkeys(reader.expand_hostlist(hosts)))
         # one line that is not up decides
         available[name] = state if available.get(name, "up") == "up" else available[name]
-    return tuple(PartitionState(name=name, available=available[name], nodes=tuple(hosts)) for name, hosts in nodes.items())
+    return tuple(
+        PartitionState(name=name, available=available[name], nodes=tuple(hosts), oversubscribe=sharing.get(name, ""))
+        for name, hosts in nodes.items()
+    )
 
 
 def _switches(lines: Iterable[str]) -> dict[str, tuple[str, ...]]:

@@ -13,7 +13,7 @@ import pytest
 
 import steps
 import workflows
-from workflows.stages import FACTORY_STAGES, IMAGE_ORDER, OPERATIONS, ORDER, SLURM_ORDER, STACK_ORDER
+from workflows.stages import FACTORY_STAGES, IMAGE_ORDER, OPERATIONS, RUNNING_ORDER, SLURM_ORDER, STACK_ORDER
 
 ROOT = Path(__file__).parents[3]
 CODE = [path for room in ("steps", "workflows", "playbooks") for path in sorted((ROOT / room).rglob("*.py"))]
@@ -107,7 +107,7 @@ REPEATED_MODULES = {
     "probe": "the reading of one stage: steps/stages/STAGE/probe.py",
     "product_report": "the section of one product in a run's report, found by name: steps/PRODUCT/product_report.py",
     "tasks": "the entry points of one product's tasks, found by name: steps/PRODUCT/tasks.py",
-    **dict.fromkeys((*ORDER, *OPERATIONS, *FACTORY_STAGES), "a stage has one basename everywhere"),
+    **dict.fromkeys((*RUNNING_ORDER, *OPERATIONS, *FACTORY_STAGES), "a stage has one basename everywhere"),
 }
 """Basenames that several modules of the product may share, with the reason."""
 
@@ -202,7 +202,7 @@ def test_tests_patch_nothing_of_ours_and_never_sleep() -> None:
     assert not [f"{_relative(path)}: {match}" for path in tests for match in forbidden.findall(path.read_text())]
 
 
-@pytest.mark.parametrize("stage", [*ORDER, *OPERATIONS, *FACTORY_STAGES])
+@pytest.mark.parametrize("stage", [*RUNNING_ORDER, *OPERATIONS, *FACTORY_STAGES])
 def test_a_stage_has_one_basename_everywhere(stage: str) -> None:
     places = [
         f"workflows/stages/{stage}.py",

@@ -237,8 +237,9 @@ def test_kinds_are_exact() -> None:
     one = cluster(slurm=SUNK)
     (child,) = [found for path, found in objects(made(one), "Application") if path.endswith("/stages/slurm/slurm.yaml")]
     ignored = [(entry["group"], entry["kind"]) for entry in child["spec"]["ignoreDifferences"]]
-    assert ignored == [("", "ConfigMap"), ("sunk.coreweave.com", "NodeSet")]
-    assert child["spec"]["ignoreDifferences"][0]["jqPathExpressions"] == ['.data["gres.conf"]']
+    assert ignored == [("batch", "Job"), ("", "ConfigMap"), ("sunk.coreweave.com", "NodeSet")]
+    assert child["spec"]["ignoreDifferences"][0]["jqPathExpressions"] == [".spec.template"]
+    assert child["spec"]["ignoreDifferences"][1]["jqPathExpressions"] == ['.data["gres.conf"]', '.data["topology.conf"]']
     assert "RespectIgnoreDifferences=true" in child["spec"]["syncPolicy"]["syncOptions"]
     assert "RespectIgnoreDifferences=true" in child["spec"]["syncPolicy"]["syncOptions"]
     keys = projects.settings(catalog.resolve(one, catalog.load()))

@@ -94,7 +94,7 @@ def test_tasks_are_what_verbs_and_gates_take(over: dict[str, Any]) -> None:
         if isinstance(arguments, wait.Arguments | job.Arguments):
             gating.find(arguments.gate).expect(step.task.expectations, ("gpu001",))
             assert gating.probe(arguments.gate)
-        if isinstance(arguments, apply.Arguments) and arguments.gres_conf is None:
+        if isinstance(arguments, apply.Arguments) and arguments.gres_conf is None and arguments.login_sessions is None:
             gating.find(arguments.gate).expect(arguments.gate_expectations, ("gpu001",))
 
 
@@ -113,6 +113,7 @@ def test_sunk_runs_jobs_from_its_login_pod() -> None:
         "functional",
         "scheduling",
         "drain",
+        "sessions",
         "judge",
     ]
     for step in built.steps[-4:-1]:

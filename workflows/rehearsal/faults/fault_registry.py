@@ -11,10 +11,10 @@ from typing import Any
 
 from msgspec import Struct
 
-from workflows.stages import FACTORY_STAGES, OPERATIONS, ORDER
+from workflows.stages import FACTORY_STAGES, FOLLOWING, OPERATIONS, ORDER
 
-STAGES = (*ORDER, *OPERATIONS, *FACTORY_STAGES)
-"""Stages in running order, then operations, then the stages of a factory alone.
+STAGES = (*ORDER, *(name for names in FOLLOWING.values() for name in names), *OPERATIONS, *FACTORY_STAGES)
+"""Stages in running order, then those that follow some of them, operations, then the stages of a factory alone.
 
 The module of each name in this folder holds its faults in the tuple `FAULTS`.
 """
@@ -40,7 +40,7 @@ class Fault(Struct, frozen=True, kw_only=True):
     needs: str = ""
     """A setting that the spec must have so that the fault can show, as `path=value` (`sharing.mode=mig`); empty: any spec will do.
 
-    `*` stands for any key, and for any value: `hosts.*.sharing.mode=mig`, `slurm.prolog.*=*`.
+    `*` stands for any key or entry, and for any value: `hosts.*.sharing.mode=mig`, `slurm.prolog.*=*`.
     """
     source: str = ""
     """The public URL or upstream issue that describes the mechanism; empty if there is none."""
@@ -60,12 +60,12 @@ class Fault(Struct, frozen=True, kw_only=True):
 
 
 def _settings(value: Any, path: Sequence[str]) -> Iterator[Any]:
-    """Yield the settings at a path; `*` stands for every key of a mapping."""
+    """Yield the settings at a path; `*` stands for every key of a mapping, or every entry of a list."""
     if not path:
         if value is not None:  # a section that the spec leaves out
             yield value
     elif path[0] == "*":
-        for inner in value.values() if isinstance(value, Mapping) else ():
+        for inner in value.values() if isinstance(value, Mapping) else value if isinstance(value, tuple) else ():
             yield from _settings(inner, path[1:])
     else:
         yield from _settings(getattr(value, path[0], None), path[1:])

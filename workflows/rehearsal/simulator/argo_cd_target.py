@@ -361,7 +361,21 @@ def _health_of_plain(live: Obj | None) -> str:
 
 
 class Rendered(ChartRelease):
-    """A chart that Argo CD installs: Helm only renders it, so there is no release Secret; objects carry a tracking id."""
+    """A chart that Argo CD installs: Helm only renders it, so there is no release Secret; objects carry a tracking id.
+
+    `app` is the spec of its Application.
+    """
+
+    def __init__(self, world: World, chart: Obj, values: dict[str, Any], app: Obj) -> None:
+        super().__init__(world, chart, values)
+        respected = "RespectIgnoreDifferences=true" in ((app.get("syncPolicy") or {}).get("syncOptions") or ())
+        rules = app.get("ignoreDifferences") or () if respected else ()
+        self._kept = {(rule["group"], rule["kind"]) for rule in rules if ".spec.template" in (rule.get("jqPathExpressions") or ())}
+
+    def as_sent(self, kind: ObjectKind, obj: Obj) -> Obj:
+        """Return an object as Argo CD applies it: ignored pod templates stay as they are. Other ignored fields are not played."""
+        live = self.world.read(kind, obj["metadata"]["name"], self.namespace) if (kind.group, kind.kind) in self._kept else None
+        return obj if live is None else obj | {"spec": obj["spec"] | {"template": live["spec"]["template"]}}
 
     def marks(self, kind: ObjectKind, obj: Obj) -> dict[str, str]:
         """Return the tracking annotation by which Argo CD recognises an object of this Application."""
@@ -416,7 +430,7 @@ def _of_rendered(
     settled = annotations_of(app).get(INSTALLED) == wanted
     body = {"metadata": {"name": helm.get("releaseName") or name, "namespace": app["metadata"]["namespace"]}}
     spec = {**spec, "targetNamespace": app["spec"]["destination"]["namespace"]}
-    release = Rendered(world, body | {"spec": spec}, values)
+    release = Rendered(world, body | {"spec": spec}, values, app["spec"])
     drifts = settled and name == VICTIM and world.fault("argo_cd_drift") is not None
     workloads = _workloads(world, release.name, release.namespace) if settled else []
     return SyncTarget(

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 import yaml
 
-from workflows.rehearsal.simulator.api_client import decode_object
+from workflows.rehearsal.simulator.api_client import SimulatorApiError, decode_object
 from workflows.rehearsal.simulator.api_kinds import (
     CRDS,
     DAEMON_SETS,
@@ -51,11 +51,12 @@ def values(world: World, chart: Obj) -> dict[str, Any]:
     return merged
 
 
-def record(world: World, release: ChartRelease, status: str, by: str = "") -> None:
+def record(world: World, release: ChartRelease, status: str, by: str = "", error: str = "") -> None:
     """Write a release Secret for a new revision. If `status` is `deployed`, the one deployed before becomes `superseded`.
 
-    `by` marks a revision that did not come from an install Job. A revision of a Job has the earlier of virtual and real time,
-    because its time is compared with the end of the Job, which a real Job controller writes in real time.
+    `error` is why a revision failed. `by` marks a revision that did not come from an install Job. A revision of a Job has the
+    earlier of virtual and real time, because its time is compared with the end of the Job, which a real Job controller writes in
+    real time.
     """
     revisions = _revisions(world, release.name, release.namespace)
     at = world.stamp() if by else stamp(min(world.now, time.time()))
@@ -77,7 +78,7 @@ def record(world: World, release: ChartRelease, status: str, by: str = "") -> No
             "annotations": {"simulated/chart-version": release.version} | ({BY: by} if by else {}),
         },
         "type": "helm.sh/release.v1",
-        "data": {"release": _payload(release, number, status, at)},
+        "data": {"release": _payload(release, number, status, at, error)},
     }
     world.create(SECRETS, body)
 
@@ -120,13 +121,15 @@ def _revisions(world: World, name: str, namespace: str) -> dict[int, Obj]:
 _DONE = ("Install complete", "Upgrade complete")
 
 
-def _payload(release: ChartRelease, number: int, status: str, at: str) -> str:
+def _payload(release: ChartRelease, number: int, status: str, at: str, error: str = "") -> str:
     """Return a release as Helm stores it in a Secret: JSON in gzip in base64, and base64 again because it is Secret data."""
+    failed = f'{"Upgrade" if number > 1 else "Release"} "{release.name}" failed: {error}'
+    description = failed if error else _DONE[number > 1]
     body = {
         "name": release.name,
         "namespace": release.namespace,
         "version": number,
-        "info": {"status": status, "first_deployed": at, "last_deployed": at, "description": _DONE[number > 1]},
+        "info": {"status": status, "first_deployed": at, "last_deployed": at, "description": description},
         "chart": {"metadata": {"name": release.chart, "version": release.version, "apiVersion": "v2"}},
         "config": release.values,
     }
@@ -199,7 +202,10 @@ class ChartRelease:
             self.world.ensure(CRDS, definition)
 
     def put(self, kind: ObjectKind, obj: Obj) -> Obj:
-        """Create or update one object with Helm's labels and return it. Raises ChartError if its kind is not served."""
+        """Create or update one object with Helm's labels and return it.
+
+        Raises ChartError if its kind is not served, or if the API server refuses the change, such as one of a Job's template.
+        """
         meta = obj["metadata"]
         if not self.world.served(kind):
             raise ChartError(
@@ -211,7 +217,16 @@ class ChartRelease:
         merged = meta | {"labels": labels, "annotations": self.marks(kind, obj) | meta.get("annotations", {})}
         if kind.namespaced:
             merged.setdefault("namespace", self.namespace)
-        return self.world.ensure(kind, obj | {"metadata": merged})
+        try:
+            return self.world.ensure(kind, self.as_sent(kind, obj | {"metadata": merged}))
+        except SimulatorApiError as error:
+            if error.reason != "Invalid":
+                raise
+            raise ChartError(f'UPGRADE FAILED: cannot patch "{meta["name"]}" with kind {kind.kind}: {error}') from error
+
+    def as_sent(self, _kind: ObjectKind, obj: Obj) -> Obj:
+        """Return an object as it is sent to the API server: Helm sends what it has rendered."""
+        return obj
 
     def marks(self, _kind: ObjectKind, _obj: Obj) -> dict[str, str]:
         """Return the annotations by which Helm recognises an object of this release."""

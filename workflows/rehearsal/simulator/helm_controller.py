@@ -181,8 +181,8 @@ def _upgrade(world: World, chart: Obj) -> None:
     release.target(create=bool(chart["spec"].get("createNamespace")))
     try:
         installer(release)(world, release)
-    except ChartError:
-        chart_installers.record(world, release, "failed")
+    except ChartError as error:
+        chart_installers.record(world, release, "failed", error=str(error))
         raise
     chart_installers.record(world, release, "deployed")
 

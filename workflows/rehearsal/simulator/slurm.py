@@ -181,7 +181,8 @@ def _partition_lines(partitions: Obj) -> Iterator[str]:
     """Yield the lines of slurm.conf that the chart writes for its partitions."""
     for name, values in partitions.items():
         if values.get("enabled", True):
-            yield f"PartitionName={name} Nodes={','.join(values.get('nodesets') or ())} State=UP"
+            further = "".join(f" {key}={value}" for key, value in (values.get("configMap") or {}).items())
+            yield f"PartitionName={name} Nodes={','.join(values.get('nodesets') or ())} State=UP{further}"
 
 
 _OF_PODS: Obj = {"nodeSelector": {}, "tolerations": [], "volumes": []}
@@ -414,16 +415,26 @@ def slurm_jobs(world: World, pod: Obj, node: str) -> Behaviour:
 
 def _slurm(world: World, namespace: str) -> SimulatedSlurm:
     """Return slurmctld with the nodes that have registered, the partitions of the Controller, and its faults."""
-    pods = _slurmds(world, namespace)
-    nodes = _controlled_nodes(world, namespace)
-    controller: Obj = next(iter(world.objects(CONTROLLERS)), {"spec": {}})
-    partitions = {}
-    for line in (controller["spec"].get("extraConf") or "").splitlines():
-        pairs = dict(pair.partition("=")[::2] for pair in line.split())
+    pods, partitions = _slurmds(world, namespace), {}
+    for name, pairs in _partitions(world).items():
         sets = pairs.get("Nodes", "").split(",")
-        members = tuple(name for name, pod in pods.items() if "ALL" in sets or _set_of(pod) in sets)
-        partitions[pairs.get("PartitionName", "")] = members
-    return SimulatedSlurm(slurm_job_check.with_stale(world, nodes), partitions, world.now, slurm_job_check.faults(world))
+        partitions[name] = tuple(node for node, pod in pods.items() if "ALL" in sets or _set_of(pod) in sets)
+    nodes = slurm_job_check.with_stale(world, _controlled_nodes(world, namespace))
+    for node in nodes:
+        node.shared = node.name in slurm_job_check.shared_nodes(partitions, _sharing(world))
+    return SimulatedSlurm(nodes, partitions, world.now, slurm_job_check.faults(world))
+
+
+def _partitions(world: World) -> dict[str, dict[str, str]]:
+    """Return partition → the pairs of its line in the Controller's configuration."""
+    controller: Obj = next(iter(world.objects(CONTROLLERS)), {"spec": {}})
+    lines = (controller["spec"].get("extraConf") or "").splitlines()
+    rows = ({key: value for key, _, value in (pair.partition("=") for pair in line.split())} for line in lines)
+    return {row.get("PartitionName", ""): row for row in rows}
+
+
+def _sharing(world: World) -> dict[str, str]:
+    return {name: row["OverSubscribe"] for name, row in _partitions(world).items() if "OverSubscribe" in row}
 
 
 def _slurmds(world: World, namespace: str) -> dict[str, Obj]:
@@ -464,8 +475,9 @@ def _around(world: World, namespace: str) -> SlurmSurroundings:
     return SlurmSurroundings(
         accounting=code == 0 and not lines.rstrip().endswith("|"),
         qos=slurm_qos.known(world, namespace),
-        topology=_topology(world, namespace),
-        topology_file=_topology_file(world, namespace),
+        topology=slurm_job_check.running_topology(world, _leaves(_topology_file(world, namespace))),
+        topology_file=slurm_job_check.topology_file(world, _topology_file(world, namespace), _leaves),
+        sharing=slurm_job_check.shown_sharing(world, _sharing(world)),
         home_shared=not world.fault("slurm_home_not_shared"),
         login=any(item["metadata"]["namespace"] == namespace for item in world.objects(LOGIN_SETS)),
         memory=slurm_job_check.machine_memory(world, hosts),
@@ -478,12 +490,8 @@ def _topology_file(world: World, namespace: str) -> str:
     return next((str(item["data"]["topology.yaml"]) for item in maps if "topology.yaml" in (item.get("data") or {})), "")
 
 
-def _topology(world: World, namespace: str) -> dict[str, tuple[str, ...]]:
-    """Return leaf switch → nodes as slurmctld has read topology.yaml; with the fault, as it was before the last change."""
-    trees = yaml.safe_load(_topology_file(world, namespace) or "[]")
+def _leaves(text: str) -> dict[str, tuple[str, ...]]:
+    """Return leaf switch → nodes of a topology.yaml."""
+    trees = yaml.safe_load(text or "[]")
     switches = [switch for tree in trees for switch in tree.get("tree", {}).get("switches", ()) if switch.get("nodes")]
-    leaves = {str(switch["switch"]): tuple(host_ranges.expand(str(switch["nodes"]))) for switch in switches}
-    if world.fault("slurm_topology_outdated") and len(leaves) > 1:
-        names = list(leaves)
-        return dict(zip(names, [leaves[name] for name in (*names[1:], names[0])], strict=True))
-    return leaves
+    return {str(switch["switch"]): tuple(host_ranges.expand(str(switch["nodes"]))) for switch in switches}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from steps.contract import topology_conf
 from steps.contract.host_ranges import fold
 from workflows.rehearsal.simulator.slurm_controller import (
     REFUSED_USER,
@@ -20,6 +21,8 @@ from workflows.rehearsal.simulator.slurm_controller import (
 )
 from workflows.rehearsal.simulator.world import World
 
+Leaves = Mapping[str, tuple[str, ...]]
+"""Leaf switch → Slurm nodes."""
 MACHINE_MARGIN = 1024
 """MB by which the job of check `memory` asks for more than the machine has."""
 
@@ -40,6 +43,8 @@ class SlurmSurroundings:
     login: bool = True
     pyxis: bool = True
     memory: Mapping[str, int] = field(default_factory=dict)
+    sharing: Mapping[str, str] = field(default_factory=dict)
+    """Partition → its OverSubscribe."""
 
 
 @dataclass(kw_only=True)
@@ -86,6 +91,7 @@ def report(run: CheckRun) -> str:
     sections = {
         "ping": ["Slurmctld(primary) at slurm-controller is UP"],
         "partitions": [f"{name}|up|{fold(nodes)}" for name, nodes in slurm.partitions.items()],
+        "sharing": [f"PartitionName={name} OverSubscribe={around.sharing.get(name, 'NO')}" for name in slurm.partitions],
         "qos": list(around.qos) if around.accounting else [],
         "topology": [f"SwitchName={name} Level=0 LinkSpeed=1 Nodes={fold(nodes)}" for name, nodes in around.topology.items()],
         "topology_conf": around.topology_file.splitlines(),
@@ -114,16 +120,17 @@ def _submit_jobs(run: CheckRun, first: ControlledNode, second: ControlledNode) -
     run.submit(JobRequest(check="steps", steps=3))
     run.submit(JobRequest(check="gpu", gpus=1, program=lambda job: _seen_gpus(run, job) == 1))
     run.submit(JobRequest(check="exclusive", where=first.name, exclusive=True, seconds=3))
-    marked = run.slurm.last()
+    marked, ended_on = run.slurm.last(), first
     run.submit(JobRequest(check="exclusive", where=first.name, exclusive=True, seconds=3))
-    for _ in range(2):
-        run.submit(JobRequest(check="shared", where=second.name, cpus=second.cpus, seconds=5))
+    if run.submit(JobRequest(check="shared", where=second.name, cpus=second.cpus, seconds=5)) and not run.wants("exclusive"):
+        marked, ended_on = run.slurm.last(), second
+    run.submit(JobRequest(check="shared", where=second.name, cpus=second.cpus, seconds=5))
     run.submit(JobRequest(check="memory", where=first.name, memory=run.around.memory.get(first.host, 0) + MACHINE_MARGIN))
     if run.wants("het"):
         run.submit(JobRequest(check="het", het=True))
         run.submit(JobRequest(check="het", het=True))
     run.submit(JobRequest(check="prolog", where=first.name, program=_marked("prolog")))
-    run.submit(JobRequest(check="epilog", where=first.name, after=marked, seconds=2, program=_marked("epilog", marked)))
+    run.submit(JobRequest(check="epilog", where=ended_on.name, after=marked, seconds=2, program=_marked("epilog", marked)))
     _submit_others(run, first, second)
 
 
@@ -176,6 +183,42 @@ def machine_memory(world: World, names: Mapping[str, str]) -> dict[str, int]:
 def real_memory(world: World, host: str) -> int:
     """Return RealMemory of a node in slurm.conf in MB."""
     return world.hardware(host).memory_gib * 1024 * (2 if world.fault("slurm_memory_overstated") else 1)
+
+
+def shown_sharing(world: World, configured: Mapping[str, str]) -> dict[str, str]:
+    """Return partition → OverSubscribe as scontrol shows it: with its number of jobs, or with the fault Slurm's default."""
+    if world.fault("slurm_oversubscribe_lost"):
+        return dict.fromkeys(configured, "NO")
+    return {name: f"{rule}:4" if rule in ("YES", "FORCE") else rule for name, rule in configured.items()}
+
+
+def shared_nodes(partitions: Mapping[str, tuple[str, ...]], sharing: Mapping[str, str]) -> set[str]:
+    """Return the Slurm nodes whose processors jobs share by force."""
+    forced = [name for name, rule in sharing.items() if rule.startswith("FORCE") and rule != "FORCE:1"]
+    return {node for name in forced for node in partitions.get(name, ())}
+
+
+def running_topology(world: World, leaves: Leaves) -> Leaves:
+    """Return leaf switch → nodes as slurmctld shows them for a topology file; with a fault, as it was before the last change."""
+    if world.fault("slurm_topology_outdated") and len(leaves) > 1:
+        names = list(leaves)
+        return dict(zip(names, [leaves[name] for name in (*names[1:], names[0])], strict=True))
+    return _misplaced(world, leaves)
+
+
+def topology_file(world: World, text: str, read: Callable[[str], Leaves] = topology_conf.leaves_of) -> str:
+    """Return a topology file as pods show it: that of the plan, but with the fault one that has a node at another leaf."""
+    leaves = read(text)
+    misplaced = _misplaced(world, leaves)
+    return text if misplaced == leaves else topology_conf.text_of(misplaced)
+
+
+def _misplaced(world: World, leaves: Leaves) -> Leaves:
+    """Return leaves of which, with fault `slurm_topology_wrong_leaf`, the second has the first node of the first one."""
+    if not world.fault("slurm_topology_wrong_leaf") or len(leaves) < 2:
+        return leaves
+    (first, nodes), (second, others), *rest = leaves.items()
+    return {first: nodes[1:], second: (*others, *nodes[:1]), **dict(rest)}
 
 
 def with_stale(world: World, nodes: Sequence[ControlledNode]) -> list[ControlledNode]:

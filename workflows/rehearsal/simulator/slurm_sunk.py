@@ -10,6 +10,7 @@ from collections.abc import Mapping
 
 import msgspec
 
+from steps.contract import topology_conf
 from steps.contract.gres_conf import KEY
 from steps.contract.gres_conf import nodes_of as nodes_of_conf
 from workflows.rehearsal.simulator import simulated_pods, slurm_drains, slurm_job_check, slurm_qos, slurm_srun_check
@@ -17,6 +18,7 @@ from workflows.rehearsal.simulator.api_kinds import (
     CONFIG_MAPS,
     DAEMON_SETS,
     DEPLOYMENTS,
+    JOBS,
     NODES,
     PODS,
     STATEFUL_SETS,
@@ -31,7 +33,7 @@ from workflows.rehearsal.simulator.container_commands import container_command
 from workflows.rehearsal.simulator.operators import has_ready_pod
 from workflows.rehearsal.simulator.played_commands import PlayedOutput
 from workflows.rehearsal.simulator.scheduler import admits, requests
-from workflows.rehearsal.simulator.simulated_pods import Behaviour, BlockedStart, LongRunning, blocked_by, pod_program
+from workflows.rehearsal.simulator.simulated_pods import Behaviour, BlockedStart, Exit, LongRunning, blocked_by, pod_program
 from workflows.rehearsal.simulator.slurm_controller import ControlledNode, SimulatedSlurm
 from workflows.rehearsal.simulator.slurm_job_check import CheckRun, SlurmSurroundings
 from workflows.rehearsal.simulator.world import Changes, World
@@ -46,6 +48,11 @@ CLASS = {"key": "node.coreweave.cloud/class", "operator": "In", "values": ["cpu"
 """Node requirement of the charts' control pods by default. Only CoreWeave's nodes have this label."""
 CONF, COUNTED = "slurm-slurm-conf", "simulated/gres-count"
 """ConfigMap with slurm.conf and gres.conf; annotation of a slurmd pod with the GPUs that gres.conf had for it when it started."""
+KEY_JOB = "slurm-secret-job"
+SHARING = "simulated/oversubscribe"
+"""Annotation of a NodeSet with OverSubscribe of its partition."""
+READ = "simulated/topology"
+"""Annotation of the ConfigMap with the topology.conf that slurmctld has read."""
 CONDITIONS = ("SlurmCordon", "SlurmDrain", "SlurmRunning", "SlurmNotResponding")
 """Pod conditions by which SUNK shows the state of a Slurm node; none of them True means idle."""
 LOWER = "gres/gpu count reported lower than configured (0 < {count})"
@@ -111,14 +118,37 @@ def install_cluster(release: ChartRelease) -> None:
         name = f"slurm-{part}"
         body = workload_spec(name, {"app.kubernetes.io/component": part}, f"simulated/{part}", pod)
         body["template"]["spec"]["containers"][0]["name"] = "sshd" if part == "login" else "slurmctld"
+        body |= {"updateStrategy": {"type": release.value(f"{part}.updateStrategy", "RollingUpdate")}}
         release.put(STATEFUL_SETS, {"metadata": {"name": name}, "spec": body | {"replicas": replicas, "serviceName": name}})
+    _make_keys(release, pod)
     for part in ("rest", *(["syncer"] if release.value("syncer.enabled", True) else ())):
         name, labels = f"slurm-{part}", {"app.kubernetes.io/name": f"sunk-{part}"}
         body = {"replicas": 1} | workload_spec(name, labels, f"simulated/{part}", pod)
         release.put(DEPLOYMENTS, {"metadata": {"name": name}, "spec": body})
     for name, group in release.value("compute.nodes", {}).items():
         if group.get("enabled", False):
-            release.put(NODE_SETS, {"metadata": {"name": f"slurm-{name}"}, "spec": _node_set(release, name, group)})
+            meta = {
+                "name": f"slurm-{name}",
+                "annotations": {SHARING: (group.get("partitionConfig") or {}).get("OverSubscribe", "")},
+            }
+            release.put(NODE_SETS, {"metadata": meta, "spec": _node_set(release, name, group)})
+
+
+def _make_keys(release: ChartRelease, pod: Obj) -> None:
+    """Create or update the Job that makes Slurm's keys, whose template has the chart's version."""
+    job = workload_spec(KEY_JOB, {}, f"simulated/secret-job:{release.version}", pod | {"restartPolicy": "Never"})
+    spec = {"backoffLimit": 6, "template": job["template"]}
+    if release.world.fault("sunk_secret_job_hangs"):
+        old = workload_spec(KEY_JOB, {}, "simulated/secret-job:7.2.0", pod | {"restartPolicy": "Never"})
+        if release.world.read(JOBS, KEY_JOB, release.namespace) is None:
+            release.put(JOBS, {"metadata": {"name": KEY_JOB}, "spec": spec | {"template": old["template"]}})
+    release.put(JOBS, {"metadata": {"name": KEY_JOB}, "spec": spec})
+
+
+@pod_program("app", "slurm-secret-job")
+def secret_job(world: World, _pod: Obj, _node: str) -> Behaviour:
+    """Play the Job that makes keys: it ends, or waits for slurmctld for ever."""
+    return LongRunning() if world.fault("sunk_secret_job_hangs") else Exit(seconds=40)
 
 
 def _node_set(release: ChartRelease, name: str, group: Obj) -> Obj:
@@ -295,12 +325,17 @@ blocked_by(
 
 
 @container_command("gres")
-def resume(world: World, pod: Obj, _variables: Mapping[str, str]) -> PlayedOutput:
-    """Play the script that resumes nodes which were drained for their GPUs, and tells which still are."""
+def resume(world: World, pod: Obj, variables: Mapping[str, str]) -> PlayedOutput:
+    """Play the script that has slurmctld read topology.conf, resumes nodes drained for their GPUs, and tells which still are."""
     space = pod["metadata"]["namespace"]
     drained = [
         ref(slurmd).name for node_set in world.objects(NODE_SETS) for slurmd in _pods(world, node_set) if _reason(world, slurmd)
     ]
+    conf = world.find(CONFIG_MAPS, CONF, space)
+    # slurmctld reads topology.conf when it is told to
+    if conf is not None and variables.get("TOPOLOGY") and _answers(world, space):
+        read = (conf.get("data") or {}).get(topology_conf.KEY, "")
+        world.patch(CONFIG_MAPS, conf, {"metadata": {"annotations": {READ: read}}})
     if not _answers(world, space):
         return PlayedOutput(stderr="slurm_load_partitions: Unable to contact slurm controller (connect failure)\n", code=1)
     return PlayedOutput(stdout=f"still drained {' '.join(drained)}\n" if drained else "", seconds=240 if drained else 20)
@@ -335,9 +370,17 @@ def slurm_jobs(world: World, pod: Obj, variables: Mapping[str, str]) -> PlayedOu
     nodes = nodes_of(world, space)
     sets = {ref(node_set).name: node_set for node_set in world.objects(NODE_SETS)}
     members = {name.removeprefix("slurm-"): tuple(ref(pod).name for pod in _pods(world, item)) for name, item in sets.items()}
+    sharing = {name.removeprefix("slurm-"): annotations_of(item).get(SHARING, "") for name, item in sets.items()}
+    sharing = {name: rule for name, rule in sharing.items() if rule}
+    for node in nodes:
+        node.shared = node.name in slurm_job_check.shared_nodes(members, sharing)
     slurm = SimulatedSlurm(slurm_job_check.with_stale(world, nodes), members, world.now, slurm_job_check.faults(world))
+    conf = world.find(CONFIG_MAPS, CONF, space) or {"metadata": {}}
     around = SlurmSurroundings(
         accounting=_accounting(world, space),
+        topology=slurm_job_check.running_topology(world, topology_conf.leaves_of(annotations_of(conf).get(READ, ""))),
+        topology_file=slurm_job_check.topology_file(world, (conf.get("data") or {}).get(topology_conf.KEY, "")),
+        sharing=slurm_job_check.shown_sharing(world, sharing),
         qos=slurm_qos.known(world, space),
         home_shared=not world.fault("slurm_home_not_shared"),
         users=frozenset() if world.fault("slurm_user_unresolved") else frozenset({variables.get("USER_NAME", "")}),

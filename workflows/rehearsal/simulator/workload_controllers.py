@@ -6,7 +6,18 @@ import functools
 from collections.abc import Iterator
 
 from workflows.rehearsal.simulator import rke2_charts, simulated_pods
-from workflows.rehearsal.simulator.api_kinds import DAEMON_SETS, DEPLOYMENTS, NODES, PODS, STATEFUL_SETS, Obj, ObjectKind, Ref, ref
+from workflows.rehearsal.simulator.api_kinds import (
+    DAEMON_SETS,
+    DEPLOYMENTS,
+    NODES,
+    PODS,
+    STATEFUL_SETS,
+    Obj,
+    ObjectKind,
+    Ref,
+    labels_of,
+    ref,
+)
 from workflows.rehearsal.simulator.kubelets import START
 from workflows.rehearsal.simulator.scheduler import admits
 from workflows.rehearsal.simulator.simulated_pods import LongRunning, behaviour
@@ -46,14 +57,20 @@ def _look(world: World, kind: ObjectKind, workload: Obj) -> None:
         return
     owned = {pod["metadata"]["name"]: pod for pod in world.owned(PODS, workload["metadata"]["uid"])}
     wanted = dict(_wanted(kind, workload))
+    waits = (workload["spec"].get("updateStrategy") or {}).get("type") == "OnDelete"
     for name, pod in owned.items():
-        if name not in wanted or simulated_pods.finished(pod):
+        if name not in wanted or simulated_pods.finished(pod) or (_is_old(pod, wanted[name]) and not waits):
             world.delete(PODS, pod)
     for name, pod in wanted.items():
         if name not in owned:
             world.create_soon(PODS, pod)
             owned[name] = pod
     _report_workload(world, kind, workload, [pod for name, pod in owned.items() if name in wanted])
+
+
+def _is_old(pod: Obj, wanted: Obj) -> bool:
+    """Return True if a pod of a StatefulSet was made of another template than `wanted`."""
+    return bool(labels_of(pod).get(REVISION) != labels_of(wanted).get(REVISION))
 
 
 def _wanted(kind: ObjectKind, workload: Obj) -> Iterator[tuple[str, Obj]]:
@@ -63,6 +80,7 @@ def _wanted(kind: ObjectKind, workload: Obj) -> Iterator[tuple[str, Obj]]:
         if kind == STATEFUL_SETS:
             pod_name = f"{name}-{number}"
             labels = {"statefulset.kubernetes.io/pod-name": pod_name, "apps.kubernetes.io/pod-index": str(number)}
+            labels |= {REVISION: f"{name}-{_revision(workload)}"}
         else:
             revision = _revision(workload)
             pod_name, labels = f"{name}-{revision}-{simulated_pods.suffix(name, revision, number)}", {"pod-template-hash": revision}
@@ -82,7 +100,11 @@ def _report_workload(world: World, kind: ObjectKind, workload: Obj, owned: list[
         status["unavailableReplicas"] = replicas - ready or None
         status["conditions"] = _conditions(world, workload, ready >= replicas)
     else:
-        status |= {"currentReplicas": replicas or None, "currentRevision": "simulated", "updateRevision": "simulated"}
+        newest = f"{workload['metadata']['name']}-{_revision(workload)}"
+        revisions = [labels_of(pod).get(REVISION, newest) for pod in owned]
+        old = next((revision for revision in revisions if revision != newest), newest)
+        status["updatedReplicas"] = revisions.count(newest) or None
+        status |= {"currentReplicas": revisions.count(old) or None, "currentRevision": old, "updateRevision": newest}
     world.patch_soon(kind, workload, {"status": status}, status=True)
 
 

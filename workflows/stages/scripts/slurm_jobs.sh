@@ -1,8 +1,8 @@
 # Check `slurm-jobs`: joins the Slurm cluster as srun.sh does where SERVER is set, else runs in a login pod; submits the jobs of CHECKS, all
 # at once, and prints what Slurm shows of them and of its own settings. `restart` comes last: it ends slurmctld under a running job.
 # In: NODE_NAME, CHECKS (words of JobCheckName), SERVER (empty: in a login pod), ACCOUNTING (empty: none), GPUS, SECONDS_TO_RUN, MARKS (folder of
-# prolog and epilog), SHARED_HOME, LOGIN (host), USER_NAME, CONTAINER (image), REPORT (file of the report). Out: sections @ping @partitions @qos
-# @topology @topology_conf @jobs @sacct @answers @refusals @boots @left @sinfo @reasons @errors, packed as srun.sh does.
+# prolog and epilog), SHARED_HOME, LOGIN (host), USER_NAME, CONTAINER (image), REPORT (file of the report). Out: sections @ping @partitions
+# @sharing @qos @topology @topology_conf @jobs @sacct @answers @refusals @boots @left @sinfo @reasons @errors, packed as srun.sh does.
 end=$(( $(date +%s) + SECONDS_TO_RUN ))
 left() { now=$(date +%s); [ "$end" -gt "$now" ] && echo $((end - now)) || echo 1; }
 work=$(mktemp -d /tmp/slurm-jobs-XXXXXX)
@@ -50,8 +50,10 @@ if [ -n "$first" ]; then {
   marked=$(submit exclusive -N 1 -w "$first" -n 1 --exclusive --wrap 'sleep 3')
   submit exclusive -N 1 -w "$first" -n 1 --exclusive --wrap 'sleep 3'
   cpus=$(sinfo -h -N -n "${second:-$first}" -o %c | head -n 1 | tr -d +)
+  shared=$(submit shared -N 1 -w "${second:-$first}" -n "${cpus:-1}" --wrap 'sleep 5')
   submit shared -N 1 -w "${second:-$first}" -n "${cpus:-1}" --wrap 'sleep 5'
-  submit shared -N 1 -w "${second:-$first}" -n "${cpus:-1}" --wrap 'sleep 5'
+  ended_on=$first
+  [ -n "$marked" ] || [ -z "$shared" ] || { marked=$shared ended_on=${second:-$first}; }
   # more memory than the machine has, whatever its RealMemory says
   memory=$(on memory "$first" sed -n 's/^MemTotal: *\([0-9]*\) kB/\1/p' /proc/meminfo)
   submit memory -N 1 -w "$first" -n 1 --mem="$((${memory:-0} / 1024 + 1024))M" --wrap true
@@ -61,7 +63,7 @@ if [ -n "$first" ]; then {
   fi
   submit prolog -N 1 -w "$first" -n 1 --wrap "test -f $MARKS/prolog.\$SLURM_JOB_ID"
   waits='for second in 1 2 3 4 5 6 7 8 9 10; do test -f "$mark" && exit 0; sleep 1; done; exit 1'
-  [ -z "$marked" ] || submit epilog -N 1 -w "$first" -n 1 --dependency="afterany:$marked" --wrap "mark=$MARKS/epilog.$marked; $waits"
+  [ -z "$marked" ] || submit epilog -N 1 -w "$ended_on" -n 1 --dependency="afterany:$marked" --wrap "mark=$MARKS/epilog.$marked; $waits"
   if wants user; then
     su "$USER_NAME" -s /bin/sh -c "sbatch --parsable $(common user) -N 1 -n 1 --wrap true" >/dev/null 2>"$work/last" || refused user
   fi
@@ -102,12 +104,13 @@ if [ -n "${ACCOUNTING:-}" ]; then
   sacctmgr -n -P show qos format=name >"$work/qos" 2>>"$work/errors"
 fi
 scontrol show topology >"$work/topology" 2>/dev/null
+scontrol show partition -o 2>/dev/null | tr ' ' '\n' | grep -E '^(PartitionName|OverSubscribe)=' | paste -d ' ' - - >"$work/sharing"
 cat /run/slurm/conf/topology.* /etc/slurm/topology.* >"$work/topology_conf" 2>/dev/null
 while sinfo -h -t completing -o %N 2>/dev/null | grep -q . && [ "$(left)" -gt 5 ]; do sleep 1; done
 queued >"$work/left"
 sinfo -h -o '%T|%G|%N' >"$work/sinfo" 2>>"$work/errors"
 sinfo -h -R -o '%E|%N' >"$work/reasons" 2>>"$work/errors"
-for part in ping partitions qos topology topology_conf jobs sacct answers refusals boots waiting left sinfo reasons errors; do
+for part in ping partitions sharing qos topology topology_conf jobs sacct answers refusals boots waiting left sinfo reasons errors; do
   echo "@$part"; cat "$work/$part" 2>/dev/null
 done >"$work/all"
 cat "$work/all"

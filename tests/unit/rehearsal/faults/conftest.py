@@ -8,13 +8,13 @@ import pytest
 
 from tests.unit.rehearsal import asking
 from tests.unit.rehearsal.fault_sweep import FaultResult, rehearse_with_fault, sweep_faults
-from tests.unit.rehearsal.faults.specs import needed, spec_for
+from tests.unit.rehearsal.faults.specs import needed, spec_for, stage_needs
 from workflows import bringup
 from workflows.plan.compiler import compile_plan
 from workflows.rehearsal.faults import fault_registry
 from workflows.rehearsal.rehearsal_run import RehearsalOptions
 from workflows.render.bundle import render
-from workflows.stages import ORDER
+from workflows.stages import RUNNING_ORDER
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ def swept(tmp_path_factory: pytest.TempPathFactory) -> Sweeps:
     def run(needs: str, stages: tuple[str, ...]) -> Swept:
         if (needs, stages) not in done:
             wanted = [fault for fault in fault_registry.faults() if fault.stage in stages and needed(fault) == needs]
-            until = max((fault.stage for fault in wanted), key=ORDER.index)
+            until = max((fault.stage for fault in wanted), key=RUNNING_ORDER.index)
             spec, folder = spec_for(needs), tmp_path_factory.mktemp("sweep")
             catches, rows = {}, set()
             for catch in sweep_faults(spec, folder, RehearsalOptions(), [fault.name for fault in wanted], until):
@@ -54,7 +54,8 @@ def catch_of(swept: Sweeps) -> Callable[[str, tuple[str, ...]], FaultResult]:
     """A function that returns the result of a fault, or of `healthy STAGE`, from the sweep of some stages."""
 
     def find(name: str, stages: tuple[str, ...]) -> FaultResult:
-        needs = "" if name.startswith("healthy ") else needed(fault_registry.find_fault(name))
+        stage = name.removeprefix("healthy ")
+        needs = stage_needs(stage) if name != stage else needed(fault_registry.find_fault(name))
         return swept(needs, stages).catches[name]
 
     return find

@@ -8,9 +8,9 @@ import pytest
 from tests.unit.rehearsal.fault_sweep import FaultResult
 from tests.unit.rehearsal.faults.specs import needed
 from workflows.rehearsal.faults import fault_registry
-from workflows.stages import ORDER
+from workflows.stages import RUNNING_ORDER
 
-STAGES = ORDER[5:]
+STAGES = RUNNING_ORDER[5:]
 
 
 @pytest.mark.parametrize("name", [fault.name for fault in fault_registry.faults() if fault.stage in STAGES])

@@ -18,8 +18,9 @@ from steps.contract.gres_conf import GresConf
 from steps.contract.pod_script import PodScript
 from steps.contract.task import Task, Verb
 from steps.contract.verdict import Verdict
-from steps.runtime import gating, gres_settlement, pod_scripts, watching
+from steps.runtime import gating, gres_settlement, job_removal, pod_scripts, watching
 from steps.runtime.drain_round_trip import DrainPlan, RoundTrip, as_output
+from steps.runtime.job_removal import ReplacedJobs
 from steps.stages.shared.kube_reader import Scope
 from steps.verbs import job
 from tests.unit.rehearsal.simulator.harness import User
@@ -90,6 +91,8 @@ def _make(user: User, kube: Kube, task: Task) -> None:
     if script := task.arguments.get("pod_script"):
         with kubelets(user):
             pod_scripts.run(DirectTask(kube, VirtualClock(user)), msgspec.convert(script, PodScript))
+    if jobs := task.arguments.get("replaced_jobs"):
+        job_removal.remove(DirectTask(kube, VirtualClock(user)), msgspec.convert(jobs, ReplacedJobs))
     for manifest in job.fill(task.arguments.get("objects", []), NODES):
         kube.apply(manifest)
     labels = task.arguments.get("node_labels") or {}

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import Any
 
+import msgspec
 import pytest
 
 from tests.unit.rehearsal.simulator.harness import Make, User
@@ -12,6 +14,7 @@ from tests.unit.rehearsal.simulator.stage_runner import HOSTS, NODES, run, stage
 from workflows.rehearsal.faults import slurm as faults
 from workflows.rehearsal.faults.fault_registry import Fault
 from workflows.rehearsal.simulator import api_kinds, slurm_sunk
+from workflows.rehearsal.simulator.argo_cd_target import Rendered
 from workflows.rehearsal.simulator.chart_installers import ChartError, ChartRelease
 from workflows.rehearsal.simulator.slurm import ACCOUNTINGS, NODE_SETS
 from workflows.stages.stage import Stage
@@ -46,16 +49,17 @@ def accounted() -> Stage:
     further = {
         "accounting": {"host": "mariadb.slurm.svc", "password": {"file": "./db_password"}},
         "topology": "tree",
+        "partitions": [{"name": "train", "groups": "gpu", "default": True, "oversubscribe": "FORCE:2"}],
         "home": {"server": "10.10.0.5", "path": "/export/home"},
         **SCRIPTS,
     }
     return stage("slurm", hosts=HOSTS_ON_LEAVES, slurm={"kind": "slinky", **further}, approvals=[])
 
 
-def sunk() -> Stage:
+def sunk(version: str = "7.3.0") -> Stage:
     login = {"test_user": "alice"}
-    slurm = {"kind": "sunk", "repo": "oci://r.example.org/sunk", "version": "7.3.0", "login": login, **SCRIPTS}
-    return stage("slurm", slurm=slurm, approvals=[])
+    slurm = {"kind": "sunk", "repo": "oci://r.example.org/sunk", "version": version, "login": login, "topology": "tree", **SCRIPTS}
+    return stage("slurm", hosts=HOSTS_ON_LEAVES, slurm=slurm, approvals=[])
 
 
 def test_a_healthy_cluster_passes_every_gate_of_sunk(make: Make) -> None:
@@ -140,3 +144,44 @@ def test_sunks_chart_refuses_what_only_coreweave_has(make: Make, values: dict[st
     chart = {"metadata": {"name": "slurm", "namespace": "kube-system"}, "spec": {"repo": "https://r.example.org", "chart": "slurm"}}
     with pytest.raises(ChartError, match=message):
         slurm_sunk.install_cluster(ChartRelease(make().world, chart, values))
+
+
+def test_an_upgrade_replaces_the_secret_job_whose_template_is_immutable(make: Make) -> None:
+    user, whole = cluster(make), sunk()
+    names = [step.name for step in whole.steps]
+    run(user, replace(whole, steps=whole.steps[: names.index("control") + 1]))
+    newer = sunk(version="7.4.0")
+    configure = newer.steps[names.index("configure")]
+    left = replace(configure, task=msgspec.structs.replace(configure.task, arguments=_without_removal(configure.task.arguments)))
+    operator, control = newer.steps[: names.index("configure")], newer.steps[names.index("control")]
+    refused = run(user, replace(newer, steps=(*operator, left, control)))["control"]
+    assert 'cannot patch "slurm-secret-job" with kind Job' in refused.reason
+    newest = sunk(version="7.5.0")
+    assert run(user, replace(newest, steps=newest.steps[: names.index("control") + 1]))["control"].is_pass
+
+
+def _without_removal(arguments: dict[str, Any]) -> dict[str, Any]:
+    assert arguments["replaced_jobs"] == {"namespace": "tenant-slurm", "prefix": "slurm-secret-job"}
+    return {key: value for key, value in arguments.items() if key != "replaced_jobs"}
+
+
+@pytest.mark.parametrize("respected", [True, False])
+def test_argo_cd_leaves_a_job_whose_template_it_ignores(make: Make, respected: bool) -> None:
+    world = make().world
+    template = {"metadata": {"labels": {"app": "keys"}}, "spec": {"restartPolicy": "Never", "containers": [{"name": "keys"}]}}
+    chart = {"metadata": {"name": "slurm", "namespace": "argocd"}, "spec": {"targetNamespace": "default"}}
+    rule = {"group": "batch", "kind": "Job", "jqPathExpressions": [".spec.template"]}
+    app = {"ignoreDifferences": [rule], "syncPolicy": {"syncOptions": ["RespectIgnoreDifferences=true"] * respected}}
+    images = iter(("keys:7.3.0", "keys:7.4.0"))
+
+    def put() -> None:
+        container = {"name": "keys", "image": next(images)}
+        spec = {"template": template | {"spec": {"restartPolicy": "Never", "containers": [container]}}}
+        Rendered(world, chart, {}, app).put(api_kinds.JOBS, {"metadata": {"name": "keys"}, "spec": spec})
+
+    put()
+    if respected:
+        put()
+    else:
+        with pytest.raises(ChartError, match="field is immutable"):
+            put()
