@@ -11,6 +11,7 @@ import msgspec
 
 from steps.contract.operation import Operation, OperationKind
 from workflows.accept import scope
+from workflows.accept.levels import LEVELS
 from workflows.app import kubeconfigs
 from workflows.app.run_options import Pipeline, StartOptions, UsageError, Wish
 from workflows.app.runs import run_evidence, run_reports, run_start
@@ -93,6 +94,9 @@ def floor_lines(spec: ClusterSpec, today: datetime.date) -> list[str]:
     if accelerator is None:
         return []
     own_floors = {"validation.nccl.intra_node_floor_gb_s": (nccl.intra_node_floor_gb_s, "all_reduce", "")}
+    if LEVELS[spec.validation.level].measures_gpus:
+        own_floors["validation.gpu_floors.host_gb_s"] = (spec.validation.gpu_floors.host_gb_s, "host_copy", "")
+        own_floors["validation.gpu_floors.peer_gb_s"] = (spec.validation.gpu_floors.peer_gb_s, "peer_copy", "")
     if spec.fabric.kind != "none":
         own_floors["validation.ib_write_bw_floor_gbit_s"] = (
             spec.validation.ib_write_bw_floor_gbit_s,
