@@ -17,6 +17,7 @@ NCCL_INTRA, NCCL_INTER, DCGM, PORTS, GANG, SRUN, CUDA_IN_JOBS = (
     "srun on every node",
     "CUDA in Slurm's jobs",
 )
+GPU_SPEED, PCIE_LINKS = "speed of each GPU", "PCIe links of GPUs"
 BENCHMARKS, TRAINING = "benchmarks of storage and memory", "training on two nodes"
 SHARED_JOBS = "jobs that share a node, or have it alone"
 """Names of the tests, as reports print them; `on GROUP, …` follows if a test runs on other groups."""
@@ -95,6 +96,12 @@ def _of_validation(spec: ClusterSpec) -> Iterator[UntestedPart]:
         if level > 1 and spec.validation.level != "quick":
             reason = f"level 1 instead of {level}: with MIG no pod holds a whole GPU, which its hardware tests need"
             yield UntestedPart(_on(DCGM, cut, pools), path, reason)
+        if spec.validation.level != "quick":
+            yield UntestedPart(_on(GPU_SPEED, cut, pools), path, "a MIG instance is a part of a GPU, with no published figures")
+    joined_to_cpu = [pool for pool in pools if not pool.accelerator.expected_pcie_generation]
+    if joined_to_cpu:
+        path, reason = group_path(spec, joined_to_cpu[0], "accelerator.product"), "NVLink-C2C joins its GPUs to the CPU"
+        yield UntestedPart(_on(PCIE_LINKS, joined_to_cpu, pools), path, reason)
     single = [pool for pool in pools if pool not in cut and pool.accelerator.per_node < 2]
     if single:
         yield UntestedPart(
