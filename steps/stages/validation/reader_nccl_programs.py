@@ -98,7 +98,7 @@ def _programs(text: str, parts: Iterable[_Part]) -> Iterator[FabricProgram]:
 
 
 def _log(text: str, parts: list[_Part]) -> NcclLog:
-    """Return the log of all runs of a program of nccl-tests, with the ranks that the marks count; its table names the first only."""
+    """Return the log of all runs of a program of nccl-tests, with the ranks that the marks count: its table has only the first."""
     log = reader_nccl.read(text)
     runs = tuple(_whole(run, parts[number] if number < len(parts) else None) for number, run in enumerate(log.runs))
     return msgspec.structs.replace(log, runs=runs)

@@ -24,8 +24,8 @@ WITHOUT_GDR = 0.92
 """Share of the fabric's bandwidth without GPUDirect RDMA: above the example spec's floor, so only NCCL's log shows it."""
 
 GATHERED, EXCHANGED = 0.94, 0.9
-"""Share of a ring's bandwidth that all_gather reaches, and of the ports' rate that alltoall does; published ones lie between 0.5 and
-1 (`catalog/floors.yaml`, relative).
+"""Share of a ring's bandwidth that all_gather reaches, and of the ports' rate that alltoall does; published ones are 0.5 to 1
+(`catalog/floors.yaml`, relative).
 """
 
 
