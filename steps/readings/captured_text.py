@@ -1,6 +1,7 @@
 """Captured output as text that readers can use: without colours, carriage returns, and time stamps before every line."""
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator
 
 from msgspec import Struct
@@ -19,8 +20,27 @@ _PREFIXES = tuple(
         r"\[?\d\d:\d\d:\d\d(?:[.,]\d{1,9})?\]?[ \t](?!slurm(?:d|ctld|dbd|stepd)?:)",
         # a unit of rke2, a kernel or a Slurm daemon is a part of what its readers look for
         r"[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d [\w.-]+ (?!rke2|k3s|kernel|systemd|slurm|sh\[)[\w./@-]+(?:\[\d+\])?: ",
+        # what journalctl -o short-iso leaves after the time
+        r"[\w.-]+ (?!rke2|k3s|kernel|systemd|slurm|sh\[)[\w./@-]+\[\d+\]: ",
+        # mpirun and prterun with --tag-output and --timestamp-output, srun --label with padded numbers, mpiexec -l, a quoted mail
+        r"(?:[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d [\d:]{8} \d{4})?(?:\[[\w.@-]{0,100}\d,\d+\])?<std(?:out|err)>:? ?",
+        # labels before single words are those of `srun --label hostname`, which its rule reads
+        r" *\d{1,6}: (?=[ \t#]|\S+[ \t])",
+        r"\[\d{1,6}\] ",
+        r"> ?",
     )
 )
+_HOST = re.compile(r"^(?=[\w.-]*[A-Za-z])(?=[\w.-]*\d)(?P<host>[\w][\w.-]{0,99})(?P<mark>: | +\| )", re.MULTILINE)
+"""Prefix of pdsh and of docker compose: a host or a container, whose name has a number."""
+_MARKED = re.compile(
+    r"^(?P<prefix>[^\n#]{1,100}?)#[ \t]+(?:nThread \d|size[ \t]+count[ \t]|Rank[ \t]+\d|Out of bounds|Avg bus|OSU |Size[ \t])",
+    re.MULTILINE,
+)
+"""Lines of nccl-tests and OSU that begin with `#` in all releases: what stands before is a prefix."""
+MOST_PREFIXES = 3
+"""Most prefixes of a line, as those of a journal before those of mpirun."""
+MOST_HOSTS = 4096
+_BLANKS = r"[ \t]+"
 _SHARE = 0.6
 """Share of the lines that must have a prefix before it is removed: lines of other programs may stand between."""
 
@@ -37,7 +57,13 @@ class TextCleaner:
 
     def __init__(self, head: str) -> None:
         plain = _plain(head[:HEAD])
-        self._prefixes = [prefix for prefix in _PREFIXES if _is_everywhere(prefix, plain)][:1]
+        self._prefixes: list[re.Pattern[str]] = []
+        for _ in range(MOST_PREFIXES):
+            prefix = _prefix(plain)
+            if prefix is None:
+                break
+            self._prefixes.append(prefix)
+            plain = prefix.sub("", plain)
 
     def clean(self, text: str) -> str:
         """Return a part of the text, which consists of whole lines."""
@@ -67,6 +93,18 @@ LONGEST_LINE = 4 << 20
 """Longest line in characters that is kept whole."""
 
 
+def by_host(text: str) -> dict[str, str]:
+    """Return the lines of each host of an output of pdsh over several; empty if it is none."""
+    plain = _plain(text)
+    if not _names_hosts(plain[:HEAD]):
+        return {}
+    lines: dict[str, list[str]] = {}
+    for line in plain.splitlines(keepends=True):
+        if (match := _HOST.match(line)) and (match["host"] in lines or len(lines) < MOST_HOSTS):
+            lines.setdefault(match["host"], []).append(line[match.end() :])
+    return {host: "".join(own) for host, own in lines.items()} if len(lines) > 1 else {}
+
+
 def captured(raw: str) -> CapturedText:
     """Return the text of a whole captured output."""
     text = TextCleaner(raw).clean(raw)
@@ -91,6 +129,28 @@ def _plain(text: str) -> str:
     if "\x1b" in text:
         text = _ANSI.sub("", text)
     return text.replace("\r\n", "\n").replace("\r", "\n") if "\r" in text else text
+
+
+def _prefix(head: str) -> re.Pattern[str] | None:
+    """Return a prefix that most lines have; None if there is none."""
+    known = next((prefix for prefix in _PREFIXES if _is_everywhere(prefix, head)), None)
+    if known is not None:
+        return known
+    if _names_hosts(head):
+        return _HOST
+    marked = _MARKED.search(head)
+    if marked is None or not marked["prefix"].strip():
+        return None
+    # numbers of ranks, times and processes differ from line to line
+    words = (re.sub(r"\d+", r"\\d+", re.escape(word)) for word in marked["prefix"].split())
+    learned = re.compile(rf"^[ \t]*{_BLANKS.join(words)}[ \t]?", re.MULTILINE)
+    return learned if _is_everywhere(learned, head) else None
+
+
+def _names_hosts(head: str) -> bool:
+    """Return True if most lines begin with one of a few names of hosts: the keys of a document differ from line to line."""
+    hosts = Counter(match["host"] for match in _HOST.finditer(head))
+    return bool(hosts) and all(number > 1 for number in hosts.values()) and _is_everywhere(_HOST, head)
 
 
 def _is_everywhere(prefix: re.Pattern[str], head: str) -> bool:

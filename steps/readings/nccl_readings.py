@@ -152,6 +152,18 @@ def _mixture(seen: NcclTransport, site: SiteValues) -> Finding | None:
 
 def _of_network(seen: NcclTransport, site: SiteValues, figures: dict[str, Any]) -> ToolReading:
     """Return the reading of a log without a run, which can answer questions about the network alone."""
+    asked = {
+        "busbw_floor_gbps": site.busbw_floor_gbps,
+        "ranks": site.ranks,
+        "hosts": site.hosts,
+        "nodes": site.nodes,
+        "largest_bytes": site.largest_bytes,
+    }
+    unanswered = [name for name, value in asked.items() if value is not None]
+    if unanswered:
+        words = f"no row of a table of nccl-tests can be read, so nothing is known about {', '.join(unanswered)}"
+        step = "read the whole log: the test hung or was cut, or its lines have a prefix that is not known"
+        return undecided(TOOL, words, figures, expected="a table with a row per size", next_step=step)
     if site.mnnvl_expected:
         if seen.mnnvl is False:
             return failed(TOOL, FailureClass.DEPENDENCY, "MNNVL 0: no NVLink domain across nodes is used", figures)

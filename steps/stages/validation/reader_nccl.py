@@ -17,7 +17,7 @@ MAX_TEXT = 64 << 20
 LAST_CHARACTERS = 20_000
 """Characters at the end of a log in which its last words are looked for."""
 
-_TAG = r"(?:\[[\d,]+\]<std(?:out|err)>:? ?|\d+: )?"
+_TAG = r"(?:\[[\w.@-]{0,100}\d,\d+\]<std(?:out|err)>:? ?| {0,6}\d{1,7}: )?"
 _LINE = re.compile(
     rf"^{_TAG}[ \t]*(?:"
     r"(?P<row>\d+[ \t]+\d+[ \t]+[a-z]\w*[ \t]+[a-z]\w*[ \t].*)"

@@ -102,7 +102,59 @@ DCGM: tuple[Case, ...] = (
     ("JSON, one GPU missing in a test", results(memory="PPPPPPPP", diagnostic="PPPPPPP"), EIGHT, "inconclusive", "of GPU 7"),
 )
 
-CASES: tuple[Case, ...] = (*DCGM,)
+NETWORK = "".join(
+    f"gpu-{host}:10:10 [0] NCCL INFO Channel 0{host}/0 : 0[0] -> 8[0] [send] via NET/IB/0/GDRDMA\n" for host in range(2)
+)
+HEAD = """\
+# nThread 1 nGpus 1 minBytes 1073741824 maxBytes 8589934592 step: 2(factor) warmup iters: 5 iters: 20 agg iters: 1 validation: 1
+#  Rank  0 Group  0 Pid  1000 on gpu-0 device  0 [0000:1b:00] NVIDIA H200
+#  Rank  1 Group  0 Pid  1000 on gpu-1 device  0 [0000:1b:00] NVIDIA H200
+#       size         count      type   redop    root     time   algbw   busbw #wrong     time   algbw   busbw #wrong
+"""
+
+
+def nccl(busbw: float, wrong: int = 0, largest: int = 8 << 30) -> str:
+    """Return a log of nccl-tests on two ranks that ends at a size."""
+    rows = [
+        f"{size:12d} {size // 4:12d}  float  sum  -1  100.0  213.33  {busbw:6.2f}  {wrong}  100.0  213.33  {busbw:6.2f}  0"
+        for size in (1 << 30, 2 << 30, 4 << 30, 8 << 30)
+        if size <= largest
+    ]
+    bounds = f"# Out of bounds values : {wrong * len(rows)} {'FAILED' if wrong else 'OK'}"
+    end = [bounds, f"# Avg bus bandwidth    : {busbw}", "#"] if largest == 8 << 30 else []
+    return NETWORK + HEAD + "\n".join([*rows, *end]) + "\n"
+
+
+def prefixed(prefix: str, text: str) -> str:
+    """Return a text with a prefix before each line."""
+    return "".join(prefix + line for line in text.splitlines(keepends=True))
+
+
+TWO_NODES = ("busbw_floor_gbps=350", "ranks=2", "hosts=2", "rdma_expected=true")
+PREFIXES = {
+    "nothing": "",
+    "prterun --tag-output": "[prterun-gpu0-1234@1,3]<stdout>: ",
+    "mpirun with time and tag": "Mon Sep  1 10:00:00 2025[1,3]<stdout>:",
+    "srun --label, padded": " 0: ",
+    "pdsh": "gpu-0: ",
+    "journalctl -o short-iso": "2025-09-01T10:00:00+0000 login1 nccl[123]: ",
+    "docker compose": "nccl-1  | ",
+    "a quoted mail": "> ",
+    "mpiexec -l": "[0] ",
+    "syslog of RFC 5424": "<14>1 2025-09-01T10:00:00Z host app - - - ",
+    "klog": "I0901 10:00:00.000000       1 log.go:10] ",
+}
+NCCL: tuple[Case, ...] = (
+    *((f"fast, after {name}", prefixed(prefix, nccl(400)), TWO_NODES, "pass", "") for name, prefix in PREFIXES.items()),
+    *(
+        (f"wrong data, after {name}", prefixed(prefix, nccl(4, 7)), TWO_NODES, "fail", "data corr")
+        for name, prefix in PREFIXES.items()
+    ),
+    ("hung before the table", NETWORK, TWO_NODES, "inconclusive", "nothing is known about busbw_floor_gbps, ranks, hosts"),
+    ("only the network is in question", NETWORK, ("gdr_expected=true",), "pass", ""),
+)
+
+CASES: tuple[Case, ...] = (*DCGM, *NCCL)
 
 
 @pytest.mark.parametrize(("text", "stated", "verdict", "cause"), [case[1:] for case in CASES], ids=[case[0] for case in CASES])
