@@ -36,7 +36,9 @@ def read_tables(captured: CapturedText, site: SiteValues) -> ToolReading:
     tables = kubectl_tables.read(captured.text)
     pods = kubectl_tables.pods(captured.text)
     is_cut = bool(tables and tables[-1].is_cut) or not captured.ends_with_line
-    readings = [reader(table, captured, site) for table in tables if table.rows and (reader := _reader_of(table))]
+    readings: list[ToolReading] = [
+        reader(table, captured, site) for table in tables if table.rows and (reader := _reader_of(table))
+    ]
     if pods:
         readings.append(_of_pods(pods, is_cut=is_cut))
     if missing := next(_not_read(tables, pods), ""):

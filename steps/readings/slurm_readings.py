@@ -13,9 +13,10 @@ from steps.contract.verdict import CauseRank, FailureClass, Status
 from steps.readings.captured_text import CapturedText
 from steps.readings.gpu_readings import STATE_GPUS
 from steps.readings.site_values import SiteValues
-from steps.readings.tool_reading import ToolReading, failed, of_error, of_finding, passed, undecided
+from steps.readings.tool_reading import ReadingVerdict, ToolReading, failed, of_error, of_finding, passed, undecided
 from steps.stages.slurm import gate_states, reader, reader_slurm_errors
 from steps.stages.slurm.contract import SlurmNode
+from steps.stages.slurm.reader import SinfoTable
 
 SINFO, SCONTROL, REST, SLURMD, SACCT, SRUN, SLURM = "sinfo", "scontrol", "slurmrestd", "slurmd", "sacct", "srun", "slurm"
 _HEALTH, _RUNTIME = FailureClass.HEALTH, FailureClass.RUNTIME
@@ -40,7 +41,7 @@ _MARKS = {
 
 def is_sinfo(text: str) -> bool:
     """Return True for a table of sinfo, or its lines `%n,%T` or `%T|%G|%N`."""
-    return bool(reader.sinfo(text[:200_000])) and _SINFO_LINE.search(text) is not None
+    return _SINFO_LINE.search(text) is not None and reader.lists_nodes(text[:200_000])
 
 
 _SINFO_LINE = re.compile(
@@ -52,7 +53,10 @@ _SINFO_LINE = re.compile(
 
 def read_sinfo(captured: CapturedText, site: SiteValues) -> ToolReading:
     """Return the reading of sinfo, with the reasons of `sinfo -R` if they are in the text."""
-    nodes = reader.with_reasons(reader.sinfo(captured.text), reader.reasons(captured.text))
+    table = reader.sinfo_table(captured.text)
+    if table.is_cut:
+        return undecided(SINFO, f"the text lists more than {reader.MOST} hosts", {}, next_step="capture the output of one sinfo")
+    nodes = reader.with_reasons(table.nodes, reader.reasons(captured.text))
     figures: dict[str, Any] = {"nodes": len(nodes), "counts": dict(Counter(_word(node) for node in nodes))}
     for node in nodes:
         key = _key(node)
@@ -62,7 +66,24 @@ def read_sinfo(captured: CapturedText, site: SiteValues) -> ToolReading:
             figures[key].append(node.name)
     reasons = list(dict.fromkeys(node.reason for node in nodes if node.reason))
     figures |= {"reason": reasons[0] if len(reasons) == 1 else reasons} if reasons else {}
-    return _of_nodes(SINFO, nodes, figures, site)
+    return _of_table(table, _of_nodes(SINFO, nodes, figures, site))
+
+
+def _of_table(table: SinfoTable, reading: ToolReading) -> ToolReading:
+    """Return the reading of a table of sinfo by that of its nodes, and by its partitions and rows."""
+    if reading.verdict is ReadingVerdict.FAIL:
+        return reading
+    figures = reading.figures
+    if table.unavailable:
+        name, state = next(iter(table.unavailable.items()))
+        step = f"scontrol update PartitionName={name} State=UP, once it may take jobs"
+        return failed(SINFO, _HEALTH, f"partition {name} is {state}", figures, expected="partition up", next_step=step)
+    rows = [("cannot be read", row) for row in table.unread]
+    rows += [("names another number of nodes than it states", row) for row in table.unequal]
+    if rows and reading.is_pass:
+        words, row = rows[0]
+        return undecided(SINFO, f"a row {words}: {row}", figures, next_step="capture the whole output")
+    return reading
 
 
 def _is_usable(node: SlurmNode) -> bool:
@@ -223,26 +244,36 @@ def _whole(text: str | None) -> int | None:
     return int(text) if text and text.isdecimal() and len(text) < 16 else None
 
 
-_PARTITION_GRES = re.compile(r"^(?P<partition>[\w.*-]+)[ \t]+(?P<gres>gpu:[\w.:,()-]+)[ \t]*$", re.MULTILINE)
+_PARTITION_GRES = re.compile(r"^(?P<partition>[\w.*-]+)[ \t]+(?P<gres>gpu:[\w.:,()-]+|\(null\))[ \t]*$", re.MULTILINE)
 
 
 def is_partition_gres(text: str) -> bool:
     """Return True for lines of `sinfo -o '%P %G'` with GPUs."""
-    return _PARTITION_GRES.search(text) is not None
+    return any(line["gres"] != _NO_GRES for line in _PARTITION_GRES.finditer(text))
+
+
+_NO_GRES = "(null)"
 
 
 def read_partition_gres(captured: CapturedText, site: SiteValues) -> ToolReading:
     """Return the reading of `sinfo -o '%P %G'`: GPUs of the nodes of a partition."""
-    lines = list(_PARTITION_GRES.finditer(captured.text))
-    figures: dict[str, Any] = {"partition": lines[0]["partition"].rstrip("*"), "gres": lines[0]["gres"]}
+    lines = [(line["partition"].rstrip("*"), line["gres"]) for line in _PARTITION_GRES.finditer(captured.text)]
+    gpus = [line for line in lines if line[1] != _NO_GRES]
+    figures: dict[str, Any] = {"partition": gpus[0][0], "gres": gpus[0][1]}
     if len(lines) > 1:
-        figures["partitions"] = {line["partition"].rstrip("*"): line["gres"] for line in lines[:MOST_NAMES]}
+        by_partition: dict[str, list[str]] = {}
+        for partition, gres in lines[:MOST_NAMES]:
+            by_partition.setdefault(partition, []).append(gres)
+        figures["partitions"] = {partition: ", ".join(dict.fromkeys(words)) for partition, words in by_partition.items()}
     if site.expected_gpus is None:
         return undecided(SINFO, "no number of GPUs is stated", figures, next_step=STATE_GPUS)
-    wrong = next((line for line in lines if reader.gpus(line["gres"]) != site.expected_gpus), None)
-    if wrong is not None:
-        cause = f"partition {wrong['partition']} has {wrong['gres']} instead of {site.expected_gpus} GPUs"
+    with_gpus = {partition for partition, _ in gpus}
+    wrong = [line for line in lines if line[0] in with_gpus and reader.gpus(line[1]) != site.expected_gpus]
+    if wrong:
+        cause = f"partition {wrong[0][0]} has {wrong[0][1]} instead of {site.expected_gpus} GPUs"
         return failed(SINFO, FailureClass.HARDWARE, cause, figures)
+    if others := [partition for partition, _ in lines if partition not in with_gpus]:
+        return undecided(SINFO, f"partition {others[0]} has no GPUs", figures)
     return passed(SINFO, figures, f"{count(site.expected_gpus, 'GPU')} on the nodes of each partition")
 
 
@@ -285,7 +316,7 @@ def read_long_sinfo(captured: CapturedText, site: SiteValues) -> ToolReading:
     """Return the reading of `sinfo -N -l`, a line for each node and partition, or of the nodes and reasons of `sinfo -R`."""
     if header := _REASONS_HEADER.search(captured.text):
         rows = list(_REASONS_ROW.finditer(captured.text, header.end()))
-        names = [name for row in rows for name in reader.expand_hostlist(row["nodes"])]
+        names = [name for hosts in reader.expand_hostlists(row["nodes"] for row in rows) for name in hosts]
         figures: dict[str, Any] = {"nodes": len(names), "reason": [row["reason"].strip() for row in rows][:MOST_NAMES]}
         if not rows:
             return undecided(SINFO, "no node has a reason, which does not tell that any node is usable", figures)
@@ -293,11 +324,11 @@ def read_long_sinfo(captured: CapturedText, site: SiteValues) -> ToolReading:
         return failed(
             SINFO, _HEALTH, cause, figures, next_step="remove the cause, then `scontrol update nodename=NODE state=resume`"
         )
-    nodes: dict[str, SlurmNode] = {}
-    for row in _LONG_ROW.finditer(captured.text):
-        nodes.setdefault(row["node"], SlurmNode(name=row["node"], states=reader.states(row["state"])))
-    counts = Counter(_word(node) for node in nodes.values())
-    return _of_nodes(SINFO, tuple(nodes.values()), {"nodes": len(nodes), "counts": dict(counts)}, site)
+    rows = list(_LONG_ROW.finditer(captured.text))
+    listed = (SlurmNode(name=row["node"], states=reader.states(row["state"])) for row in rows)
+    nodes = reader.worst(listed)
+    counts = Counter(_word(node) for node in nodes)
+    return _of_nodes(SINFO, nodes, {"nodes": len(nodes), "counts": dict(counts)}, site)
 
 
 _JOB_STATE = re.compile(r"\bJobId=(?P<job>\d{1,12})\b[\s\S]{0,2000}?\bJobState=(?P<state>[A-Z_]+)(?: Reason=(?P<reason>\S+))?")
@@ -327,11 +358,11 @@ def read_job_record(captured: CapturedText, _: SiteValues) -> ToolReading:
 
 # ---- jobs ----------------------------------------------------------------------------------------------------------------------
 
-_SACCT = re.compile(r"^[ \t]*(?P<header>JobID(?:Raw)?[ \t|][^\n]*\bState\b[^\n]*)$", re.MULTILINE)
+_SACCT = re.compile(r"^(?P<header>[ \t]*JobID(?:Raw)?[ \t|][^\n]*\bState\b[^\n]*)$", re.MULTILINE)
 _GOING_ON = frozenset({"RUNNING", "PENDING", "COMPLETING", "SUSPENDED", "REQUEUED", "RESIZING", "CONFIGURING", "STAGE_OUT"})
 _ENDS_BADLY = frozenset(
     {"FAILED", "NODE_FAIL", "TIMEOUT", "OUT_OF_MEMORY", "CANCELLED", "CANCELLED+", "BOOT_FAIL", "DEADLINE", "PREEMPTED", "REVOKED",
-     "OUT_OF_ME+"}
+     "OUT_OF_ME+", "SPECIAL_EXIT"}
 )  # fmt: skip
 
 
@@ -347,7 +378,7 @@ def read_sacct(captured: CapturedText, _: SiteValues) -> ToolReading:
     rows = _accounted(header["header"], captured.text[header.end() :])
     states = Counter(state for _, state in rows)
     figures: dict[str, Any] = {"jobs": len(rows), "job_states": dict(states)}
-    bad = [(job, state) for job, state in rows if state in _ENDS_BADLY]
+    bad = [(job, state) for job, state in rows if _ended(state) in _ENDS_BADLY]
     if bad:
         job, state = bad[0]
         failure_class = FailureClass.HARDWARE if state in ("NODE_FAIL", "BOOT_FAIL") else _RUNTIME
@@ -359,8 +390,19 @@ def read_sacct(captured: CapturedText, _: SiteValues) -> ToolReading:
     return passed(SACCT, figures, f"{count(len(rows), 'job or step')} COMPLETED".replace("job or steps", "jobs and steps"))
 
 
+def _ended(state: str) -> str:
+    """Return a state in full: sacct cuts it to the width of its column and marks that by a plus sign."""
+    if not state.endswith("+") or len(state) < 6:
+        return state
+    return next((word for word in sorted(_ENDS_BADLY) if word.startswith(state[:-1])), state)
+
+
+_UNREAD = "that cannot be read"
+_STATE_WORD = re.compile(r"[A-Z][A-Z_]{3,}\+?")
+
+
 def _accounted(header: str, body: str) -> list[tuple[str, str]]:
-    """Return job and state of each row: columns between bars, or of the widths that a line of dashes marks."""
+    """Return job and state of each row: columns between bars, or of the widths that the header or a line of dashes marks."""
     rows: list[tuple[str, str]] = []
     lines = body.splitlines()
     if "|" in header:
@@ -368,21 +410,46 @@ def _accounted(header: str, body: str) -> list[tuple[str, str]]:
         index = names.index("State")
         for line in lines:
             cells = line.split("|")
-            if len(cells) > index and re.match(r"\s*\d", cells[0]):
-                rows.append((cells[0].strip(), cells[index].strip().split(" ")[0]))
+            if re.match(r"\s*\d", cells[0]):
+                words = cells[index].split() if len(cells) > index else []
+                rows.append((cells[0].strip(), words[0] if words else _UNREAD))
         return rows
-    known = (
-        r"\b(" + "|".join(sorted(map(re.escape, _GOING_ON | _ENDS_BADLY | {"COMPLETED"}), key=len, reverse=True)) + r")(?=\s|\+|$)"
-    )
-    for line in lines:
-        job, state = re.match(r"\s*(\d[\w.+\[\]-]*)", line), re.search(known, line)
-        if job and state:
-            rows.append((job[1], state[1]))
-    return rows
+    column = _state_column(header, next((line for line in lines if line.lstrip().startswith("--")), ""))
+    jobs = ((re.match(r"\s*(\d[\w.+\[\]-]*)(?=\s|$)", line), line) for line in lines)
+    return [(job[1], _state_of(line, column)) for job, line in jobs if job]
+
+
+def _state_column(header: str, dashes: str) -> tuple[int, int]:
+    """Return begin and end of the column of states. Columns are aligned to the right where no line of dashes tells their width."""
+    words = list(re.finditer(r"\S+", header))
+    index = [word[0] for word in words].index("State")
+    marks = list(re.finditer(r"-+", dashes))
+    if len(marks) == len(words):
+        return marks[index].span()
+    return words[index - 1].end(), words[index].end()
+
+
+def _state_of(line: str, column: tuple[int, int]) -> str:
+    """Return the state in a row by its place; where words are shifted, the only one that is a state."""
+    begin, end = column
+    is_apart = not line[end : end + 1].strip() and (not line[begin : begin + 1].strip() or not line[begin - 1 : begin].strip())
+    words = line[begin:end].split()
+    if not words or (is_apart and _STATE_WORD.fullmatch(words[0])):
+        return words[0] if words else _UNREAD
+    known = _GOING_ON | _ENDS_BADLY | {"COMPLETED"}
+    words = [word for word in line.split()[1:] if _ended(word) in known]
+    return words[0] if len(words) == 1 else _UNREAD
 
 
 _HOST_LINE = re.compile(r"^(?:\d+: )?(?=[\w.-]*[\d.-])[A-Za-z][\w-]{0,62}(?:\.[\w-]{1,63})*$")
 _SHARE = 0.5
+
+
+_FILE = re.compile(
+    r"\.(?:txt|md|rst|log|out|err|pdf|csv|json|ya?ml|toml|xml|html|py|sh|c|h|o|so|a|gz|xz|zst|zip|tar|tgz|sif|rpm|deb)$"
+)
+"""Ends of names of files, which a listing of a folder has."""
+_REFUSED = re.compile(r"\b(?:error|denied|refused|timed out|failed|unreachable|cannot|fatal|no route)\b|_failed\b", re.IGNORECASE)
 
 
 def is_hostnames(text: str) -> bool:
@@ -400,6 +467,13 @@ def read_hostnames(captured: CapturedText, site: SiteValues) -> ToolReading:
     figures: dict[str, Any] = {"hosts": len(hosts), "distinct": distinct}
     if site.nodes is None:
         return undecided(SRUN, f"{distinct} distinct hosts, and no number is stated", figures, next_step=STATE_NODES)
+    if error := next((line for line in lines if _REFUSED.search(line)), ""):
+        return undecided(SRUN, f"not only hosts answered: {error[:200]}", figures)
+    series = Counter(re.sub(r"\d+", "#", host.partition(".")[0]) for host in hosts)
+    # a list of any words has the form of host names: what speaks for hosts are numbered series
+    if any(_FILE.search(host) for host in hosts) or min(series.values()) < 2:
+        step = "compare them with the list of `scontrol show hostnames`"
+        return undecided(SRUN, f"{distinct} names that may be no hosts: they are no series", figures, next_step=step)
     if distinct < site.nodes <= len(hosts):
         return failed(SRUN, _RUNTIME, f"{len(hosts)} tasks on {distinct} of {site.nodes} hosts", figures)
     if distinct != site.nodes:

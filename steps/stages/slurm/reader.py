@@ -3,32 +3,59 @@
 Formats: https://slurm.schedmd.com/sinfo.html, https://slurm.schedmd.com/scontrol.html.
 """
 
+import itertools
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import pairwise
 from typing import Any
 
 import msgspec
+from msgspec import Struct
 
+from steps.stages.slurm import gate_states
 from steps.stages.slurm.contract import SlurmNode
 
 MOST = 100_000
-"""Most hosts of a list, more than any cluster has; a longer list is cut."""
-_PART = re.compile(r"(?P<before>[^\[\],\s]*)\[(?P<ranges>[\d,-]+)\](?P<after>[^\[\],\s]*)|(?P<plain>[^\[\],\s]+)")
+"""Most hosts of a text, more than any cluster has; longer lists are cut."""
+MOST_LISTED = 4 * MOST
+"""Most names in all host lists of a text: a node stands in the list of each of its partitions."""
+_PIECE = re.compile(r"(?:[^\[\],\s]+|\[[\d,-]+\])+")
+_BRACKET = re.compile(r"\[([\d,-]+)\]")
 
 
-def expand_hostlist(text: str) -> tuple[str, ...]:
-    """Return the hosts of a Slurm hostlist (`gpu[001-003]`) in its order; numbers keep their leading zeros."""
-    hosts: list[str] = []
-    for match in _PART.finditer(text):
-        if match["plain"]:
-            hosts.append(match["plain"])
-            continue
-        numbers = _numbers(match["ranges"], MOST - len(hosts))
-        hosts.extend(f"{match['before']}{number}{match['after'] or ''}" for number in numbers)
-        if len(hosts) >= MOST:
-            break
-    return tuple(hosts[:MOST])
+def expand_hostlist(text: str, most: int = MOST) -> tuple[str, ...]:
+    """Return the hosts of a Slurm hostlist (`gpu[001-003]`, `r[1-2]n[1-4]`) in its order, at most `most` of them.
+
+    Numbers keep their leading zeros.
+    """
+    names = itertools.chain.from_iterable(_expanded(match[0], most) for match in _PIECE.finditer(text))
+    return tuple(itertools.islice(names, most))
+
+
+def expand_hostlists(texts: Iterable[str]) -> Iterator[tuple[str, ...]]:
+    """Yield the hosts of each hostlist; once they have MOST_LISTED names together, further lists come out empty."""
+    left = MOST_LISTED
+    for text in texts:
+        hosts = expand_hostlist(text, min(left, MOST)) if left else ()
+        left -= len(hosts)
+        yield hosts
+
+
+def _expanded(piece: str, most: int) -> Iterator[str]:
+    """Yield the hosts of one name with ranges in brackets, the rightmost bracket running fastest."""
+    # in turn text and ranges
+    parts = _BRACKET.split(piece)
+    if any(next(_numbers(ranges, 1), None) is None for ranges in parts[1::2]):
+        return iter(())
+    return _joined("", parts, most)
+
+
+def _joined(before: str, parts: list[str], most: int) -> Iterator[str]:
+    if len(parts) == 1:
+        yield before + parts[0]
+        return
+    for number in _numbers(parts[1], most):
+        yield from _joined(before + parts[0] + number, parts[2:], most)
 
 
 def _numbers(ranges: str, most: int) -> Iterator[str]:
@@ -56,7 +83,12 @@ _MARKS = {
 """Marks that sinfo appends to a state, and Slurm's word for each."""
 _LONG = {"alloc": "allocated", "unk": "unknown", "drng": "draining", "comp": "completing", "mix": "mixed", "maint": "maintenance"}
 _STATE = r"(?P<state>[a-z_]+[*~#%!$@^-]*)"
-_SINFO = re.compile(rf"^\S+[ \t]+(?:up|down|drain|inact)[ \t]+\S+[ \t]+\d+[ \t]+{_STATE}[ \t]+(?P<nodes>\S+)", re.MULTILINE)
+_SINFO = re.compile(
+    rf"^(?P<partition>\S+)[ \t]+(?P<available>up|down|drain|inact)[ \t]+(?:\S+[ \t]+(?P<count>\d{{1,6}})[ \t]+"
+    rf"(?:{_STATE}[ \t]+(?P<nodes>\S+)|n/a\b)|(?P<unread>[^\n]*))",
+    re.MULTILINE,
+)
+"""A row of sinfo's own table; a partition without nodes has `0 n/a`."""
 _GROUP = re.compile(rf"^{_STATE}\|(?P<gres>[^|\n]*)\|(?P<nodes>\S+)[ \t]*$", re.MULTILINE)
 _PAIR = re.compile(rf"^(?P<nodes>[\w.-]+),{_STATE}[ \t]*$", re.MULTILINE)
 _HOSTS = r"[\w.-]+(?:\[[\d,-]+\])?(?:,[\w.-]+(?:\[[\d,-]+\])?)*"
@@ -82,25 +114,78 @@ def gpus(gres: str) -> int:
     return sum(_count(match) for match in _GRES.finditer(text))
 
 
+class SinfoTable(Struct, frozen=True, kw_only=True):
+    """What a text with output of sinfo shows.
+
+    `unavailable` maps partitions that take no jobs to their state. `unequal` are rows whose number of nodes is not that of their
+    names, `unread` rows that cannot be read. `is_cut`: the text lists more hosts than any cluster has, and none is read.
+    """
+
+    nodes: tuple[SlurmNode, ...] = ()
+    unavailable: dict[str, str] = {}
+    unequal: tuple[str, ...] = ()
+    unread: tuple[str, ...] = ()
+    is_cut: bool = False
+
+
 def sinfo(text: str) -> tuple[SlurmNode, ...]:
-    """Return the nodes in sinfo output: its own table, `%T|%G|%N`, or `%n,%T`. A node in two partitions counts once."""
+    """Return the nodes in sinfo output: its own table, `%T|%G|%N`, or `%n,%T`. A node that stands twice has its worst state."""
+    return sinfo_table(text).nodes
+
+
+def lists_nodes(text: str) -> bool:
+    """Return True if a text has a row with nodes that `sinfo` reads."""
+    return any(pattern.search(text) is not None for pattern in (_SINFO, _GROUP, _PAIR))
+
+
+def sinfo_table(text: str) -> SinfoTable:
+    """Return the nodes in sinfo output, and what of its rows speaks against them or cannot be read."""
     text = text[:MAX_TEXT]
+    table = list(_SINFO.finditer(text))
+    rows = [match for match in (*table, *_GROUP.finditer(text), *_PAIR.finditer(text)) if match["nodes"]]
+    lists = list(itertools.takewhile(lambda hosts: len(hosts) < MOST, expand_hostlists(match["nodes"] for match in rows)))
+    if len(lists) < len(rows) or sum(map(len, lists)) >= MOST_LISTED:
+        return SinfoTable(is_cut=True)
+    listed: list[SlurmNode] = []
+    unequal = []
+    for match, hosts in zip(rows, lists, strict=True):
+        known = match.groupdict()
+        gres = "" if known.get("gres") == "(null)" else known.get("gres") or ""
+        words, number = states(match["state"]), gpus(gres)
+        listed += [SlurmNode(name=name, states=words, gres=gres, gpus=number) for name in hosts]
+        if known.get("count") and int(match["count"]) != len(hosts):
+            unequal.append(match[0][:200])
+    return SinfoTable(
+        nodes=worst(listed),
+        unavailable={match["partition"].rstrip("*"): match["available"] for match in table if match["available"] != "up"},
+        unequal=tuple(unequal),
+        unread=tuple(match[0][:200] for match in table if match["unread"] is not None),
+    )
+
+
+def worst(listed: Iterable[SlurmNode]) -> tuple[SlurmNode, ...]:
+    """Return each node once, in its worst state: it stands in the lists of several partitions, or of several outputs."""
     nodes: dict[str, SlurmNode] = {}
-    for match in (*_SINFO.finditer(text), *_GROUP.finditer(text), *_PAIR.finditer(text)):
-        gres = match.groupdict().get("gres") or ""
-        gres = "" if gres == "(null)" else gres
-        for name in expand_hostlist(match["nodes"]):
-            nodes.setdefault(name, SlurmNode(name=name, states=states(match["state"]), gres=gres, gpus=gpus(gres)))
+    for node in listed:
+        known = nodes.setdefault(node.name, node)
+        if known.states != node.states and _badness(known.states) < _badness(node.states):
+            nodes[node.name] = node
     return tuple(nodes.values())
+
+
+def _badness(words: tuple[str, ...]) -> int:
+    """Return 0 for states in which a node takes jobs, 1 for a node that sleeps, 2 for any other."""
+    if gate_states.state(words) is None:
+        return 0
+    return 1 if gate_states.state(words, powered_down=True) is None else 2
 
 
 def reasons(text: str) -> dict[str, str]:
     """Return the reasons for which nodes are not usable, by node, from `sinfo -R` with `%E|%N` or in columns."""
     by_node: dict[str, str] = {}
-    for match in _REASON.finditer(text[:MAX_TEXT]):
-        if match["reason"].startswith(("REASON", "PARTITION")):
-            continue
-        for name in expand_hostlist(match["nodes"]):
+    rows = [match for match in _REASON.finditer(text[:MAX_TEXT]) if not match["reason"].startswith(("REASON", "PARTITION"))]
+    for match, hosts in zip(rows, expand_hostlists(match["nodes"] for match in rows), strict=True):
+        for name in hosts:
             by_node.setdefault(name, match["reason"].strip())
     return by_node
 

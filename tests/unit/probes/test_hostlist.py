@@ -2,7 +2,7 @@
 
 import pytest
 
-from steps.stages.slurm.reader import MOST, expand_hostlist
+from steps.stages.slurm.reader import MOST, MOST_LISTED, expand_hostlist, expand_hostlists
 
 
 @pytest.mark.parametrize(
@@ -13,6 +13,8 @@ from steps.stages.slurm.reader import MOST, expand_hostlist
         ("dgx[1,3-4],login1", ("dgx1", "dgx3", "dgx4", "login1")),
         ("r[1-2]n5-ib", ("r1n5-ib", "r2n5-ib")),
         ("c[09-11]", ("c09", "c10", "c11")),
+        ("r[1-2]n[08-09]", ("r1n08", "r1n09", "r2n08", "r2n09")),
+        ("r[1-2]n[3-1]", ()),
         ("x[3-1]", ()),
         ("x[a-b]", ("x", "a-b")),
         ("", ()),
@@ -24,3 +26,5 @@ def test_expand(text: str, hosts: tuple[str, ...]) -> None:
 
 def test_a_hostile_list_is_cut() -> None:
     assert len(expand_hostlist("x[1-999999999]," * 3)) == MOST
+    assert len(expand_hostlist("x[0-99999][0-99999][0-99999]")) == MOST
+    assert sum(map(len, expand_hostlists(f"x{number}[0-999999]" for number in range(300)))) == MOST_LISTED

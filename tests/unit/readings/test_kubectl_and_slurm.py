@@ -60,7 +60,8 @@ KUBECTL = (
     (EVENTS.splitlines(keepends=True)[0], (), "inconclusive", "has no rows"),
     ("NAME   STATUS   ROLES    AGE   VERSION\n", ("nodes=0",), "inconclusive", "has no rows"),
     (
-        "NAME   STATUS     ROLES    AGE   VERSION\nn1     NotReady   <none>   5d    v1.33.1\nn1     Ready      <none>   5d    v1.33.1\n",
+        "NAME   STATUS     ROLES    AGE   VERSION\n"
+        "n1     NotReady   <none>   5d    v1.33.1\nn1     Ready      <none>   5d    v1.33.1\n",
         ("nodes=1",),
         "fail",
         "node n1 NotReady",
@@ -68,7 +69,70 @@ KUBECTL = (
 )
 
 
-@pytest.mark.parametrize(("text", "stated", "verdict", "cause"), KUBECTL)
+SINFO = "PARTITION AVAIL  TIMELIMIT  NODES  STATE NODELIST\n"
+GRES = "PARTITION GRES\ngpu* gpu:h100:8(S:0-1)\n"
+ACCOUNTED = (
+    "JobID           JobName  Partition    Account  AllocCPUS      State ExitCode \n"
+    "------------ ---------- ---------- ---------- ---------- ---------- -------- \n"
+    "101         {name:>11}        gpu       acct          8 {state:>10}      0:0 \n"
+)
+SLURM = (
+    (SINFO + "gpu*         up   infinite      8   idle node[1-8]\n", ("nodes=8",), "pass", ""),
+    (SINFO + "gpu*         up   infinite      8   idle r[1-2]n[1-4]\n", ("nodes=8",), "pass", ""),
+    (
+        SINFO + "gpu*         up   infinite      8   idle node[1-8]\nold      up   infinite      0    n/a\n",
+        ("nodes=8",),
+        "pass",
+        "",
+    ),
+    (SINFO + "gpu*       down   infinite      8   idle node[1-8]\n", ("nodes=8",), "fail", "partition gpu is down"),
+    (SINFO + "gpu*      inact   infinite      8   idle node[1-8]\n", ("nodes=8",), "fail", "partition gpu is inact"),
+    (SINFO + "gpu*         up   infinite      9   idle node[1-8]\n", ("nodes=8",), "inconclusive", "another number"),
+    (
+        SINFO + "gpu*         up   infinite      8   idle node[1-8]\ngpu*  up   infinite  1  idle\n",
+        ("nodes=8",),
+        "inconclusive",
+        "read",
+    ),
+    (
+        f"{SINFO}gpu*         up   infinite      8   idle node[1-8]\n$ sinfo\n{SINFO}"
+        "gpu*         up   infinite      4   idle node[1-4]\ngpu*         up   infinite      4  down* node[5-8]\n",
+        ("nodes=8",),
+        "fail",
+        "down",
+    ),
+    (
+        "NODELIST   NODES PARTITION STATE \nnode1          1      gpu* idle  \nnode1          1       all drain \n",
+        ("nodes=1",),
+        "fail",
+        "node1 drain",
+    ),
+    (GRES, ("expected_gpus=8",), "pass", ""),
+    (GRES + "gpu* (null)\n", ("expected_gpus=8",), "fail", "partition gpu has (null)"),
+    (GRES + "cpu (null)\n", ("expected_gpus=8",), "inconclusive", "partition cpu has no GPUs"),
+    (ACCOUNTED.format(name="train", state="COMPLETED"), (), "pass", ""),
+    (ACCOUNTED.format(name="FAILED", state="COMPLETED"), (), "pass", ""),
+    (ACCOUNTED.format(name="COMPLETED", state="FAILED"), (), "fail", "job 101 FAILED"),
+    (ACCOUNTED.format(name="COMPLETED", state="FAILED").replace("-", ""), (), "fail", "job 101 FAILED"),
+    (ACCOUNTED.format(name="train", state="SPECIAL_E+"), (), "fail", "job 101 SPECIAL_E+"),
+    (ACCOUNTED.format(name="train", state="NEW_STATE"), (), "inconclusive", "NEW_STATE"),
+    (ACCOUNTED.format(name="COMPLETED", state=""), (), "inconclusive", "cannot be read"),
+    ("JobID|State|ExitCode\n7|COMPLETED|0:0\n8\n", (), "inconclusive", "cannot be read"),
+    ("gpu1\ngpu2\nhead1\nhead2\n", ("nodes=4",), "pass", ""),
+    ("0: alpha-1\n1: alpha-2\n", ("nodes=2",), "pass", ""),
+    ("libfoo-1.2\nREADME.md\nreport-1\nfoo.bar\n", ("nodes=4",), "inconclusive", "no series"),
+    ("run-1.log\nrun-2.log\n", ("nodes=2",), "inconclusive", "no series"),
+    ("n1\nn2\nn3\nn4\nPermission denied, please try again.\n", ("nodes=4",), "inconclusive", "not only hosts"),
+    (
+        SINFO + "".join(f"gpu* up infinite 1 idle n{line}[0-999999]\n" for line in range(300)),
+        ("nodes=3",),
+        "inconclusive",
+        "more than",
+    ),
+)
+
+
+@pytest.mark.parametrize(("text", "stated", "verdict", "cause"), [*KUBECTL, *SLURM])
 def test_reads(text: str, stated: tuple[str, ...], verdict: str, cause: str) -> None:
     reading = recognition.reading_of([text], site_values.parse(stated))
     assert (reading.verdict.value, cause in reading.cause) == (verdict, True), reading
