@@ -76,8 +76,8 @@ def dcgm(site: Site, after: tuple[str, ...], passed: tuple[str, ...]) -> Step:
         *([{"name": "COPIES", "value": "1"}] if speed else []),
     ]
     # the kernel's log holds Xids, and reading it takes CAP_SYSLOG
-    secured = {"securityContext": {"capabilities": {"add": ["SYSLOG"]}}}
-    container = manifest_objects.container(DCGM_IMAGE, manifest_objects.script("dcgm.sh"), env=env, **secured)
+    secured = {"capabilities": {"add": ["SYSLOG"]}}
+    container = manifest_objects.container(DCGM_IMAGE, manifest_objects.script("dcgm.sh"), env=env, securityContext=secured)
     pod = manifest_objects.gpu_pod(site, container, DCGM_CHECK)
     expectations = {**manifest_objects.gpu_counts(site), "level": level, "host": host_facts(spec)}
     expectations |= {"speed": gpu_floors(spec)} if speed else {}

@@ -134,7 +134,7 @@ def _in_nodes(
     log_of: Callable[[NcclPod], NcclLog | None],
 ) -> Measurement:
     logs = {check.pod.node: log for check in seen.pods if check.pod.node and (log := log_of(check))}
-    least = {name: (_least(logs[name]),) for name in want.nodes if name in logs}
+    least: dict[str, tuple[float | None, ...]] = {name: (_least(logs[name]),) for name in want.nodes if name in logs}
     return Measurement(quantity=quantity, unit="GB/s", floor=floor, values=least)
 
 

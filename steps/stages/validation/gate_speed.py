@@ -39,7 +39,7 @@ QUANTITIES = (
         "GEMM",
         "TFLOPS",
         "dcgmproftester",
-        lambda speed: tuple(figures and figures.median for figures in speed.gemm),
+        lambda speed: tuple(figures.median if figures else None for figures in speed.gemm),
         lambda want: want.gemm,
         "compare clocks, power and temperature of this GPU with the others (nvidia-smi dmon); run dcgmi diag -r 3 on the node",
     ),
