@@ -82,7 +82,9 @@ def build(site: Site) -> Stage | None:
             ),
         ]
     steps += _corrected_and_proven(site, releases, cluster, control, steps[-1].name)
-    steps.append(manifest_objects.judge(site, STAGE, gates, members=node_selector(site)))
+    judge = manifest_objects.judge(site, STAGE, gates, members=node_selector(site))
+    # the last task may list sessions, which is no gate of its own
+    steps.append(replace(judge, after=tuple(dict.fromkeys((*judge.after, steps[-1].name)))))
     return Stage(
         id=STAGE,
         title="Slurm on Kubernetes",

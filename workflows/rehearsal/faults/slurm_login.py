@@ -6,7 +6,7 @@ FAULTS = (
     Fault(
         name="slurm_login_stuck",
         gate="slurm_login/pods",
-        summary="A finalizer of a backup controller that is gone keeps the old login pod, although it was deleted.",
+        summary="A finalizer of a backup controller that is gone keeps the old login pod of a user, although it was deleted.",
         caught_by="slurm-login-0 has another revision than the StatefulSet's newest.",
         cause="slurm-login-0 is of the old revision",
         false_green="The API server accepted the deletion, and the old pod still takes logins.",

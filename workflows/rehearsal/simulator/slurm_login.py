@@ -38,7 +38,7 @@ class LoginPods:
             if RESTARTED not in (meta.get("annotations") or {}):
                 if world.fault("slurm_login_stuck"):
                     for pod in pods:
-                        world.patch(PODS, pod, {"metadata": {"finalizers": [HELD]}})
+                        world.patch(PODS, pod, {"metadata": {"finalizers": [HELD], "annotations": {SESSIONS: "alice pts/0"}}})
                 change = {"spec": {"template": {"metadata": {"annotations": {RESTARTED: world.stamp()}}}}}
                 world.patch(STATEFUL_SETS, ref(stateful_set), change)
 
