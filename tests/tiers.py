@@ -60,6 +60,11 @@ def _slurm() -> str:
     return _prepared("tests/slurm/slurm.py", "install")
 
 
+def _mpi() -> str:
+    """Install Debian's OpenMPI, sshd and the tools that disturb links."""
+    return _prepared("tests/mpi/mpi.py", "install")
+
+
 _INSTALLING = threading.Lock()
 """Debian's package manager serves one at a time."""
 
@@ -98,9 +103,11 @@ CLUSTER = Tier("cluster", ("tests/cluster",), 800, _cluster, TWO)
 BOOT = Tier("boot", ("tests/boot",), 1400, _boot, TWO)
 STACK = Tier("stack", ("tests/stack",), 400, _stack)
 """In one process: all its tests share the packages of one build, which uses both cores by itself."""
-SLURM = Tier("slurm", ("tests/slurm",), 150, _slurm, ("--tx", MACHINES[1].replace("2*", "1*"), *TWO[2:]), long_arguments=())
-"""In one process on a machine of its own, since all its tests share one cluster."""
-TIERS = (FAST, STACK, SLURM, BOOT, HOSTS, CLUSTER)
+MACHINE = ("--tx", MACHINES[1].replace("2*", "1*"), *TWO[2:])
+"""One process on a machine of its own, for tests that share one cluster."""
+SLURM = Tier("slurm", ("tests/slurm",), 150, _slurm, MACHINE, long_arguments=())
+MPI = Tier("mpi", ("tests/mpi",), 120, _mpi, MACHINE, long_arguments=())
+TIERS = (FAST, STACK, SLURM, MPI, BOOT, HOSTS, CLUSTER)
 """All tiers in running order: first those that need no parts of a real Kubernetes, which are built meanwhile if not cached.
 
 Budgets are seconds on two busy cores with warm caches, as measured: all tiers use both cores whole, so only less work makes them

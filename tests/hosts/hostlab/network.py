@@ -2,6 +2,7 @@
 
 import json
 import subprocess
+from collections.abc import Sequence
 
 BRIDGE = "br-bringup"
 PREFIX = "bringup-"
@@ -24,18 +25,18 @@ def up(names: list[str]) -> None:
     for name in names:
         lines += [f"netns add {namespace(name)}", f"link add vb-{name} type veth peer name eth0 netns {namespace(name)}"]
         lines += [f"link set vb-{name} master {BRIDGE} up"]
-    _batch(lines)
+    batch(lines)
     for number, name in enumerate(names):
         lines = [f"addr add {address(number)}/16 dev eth0", "link set eth0 up", "link set lo up"]
         # RKE2 wants a default route. This one leads nowhere: two narrower ones refuse at once what it would take. A machine that
         # forwards nothing lets every look-up of a name wait, and sudo with it.
         lines += [f"route add default via {GATEWAY}", *(f"route add unreachable {half}/1" for half in ("0.0.0.0", "128.0.0.0"))]
-        _batch(lines, "-n", namespace(name))
+        batch(lines, "-n", namespace(name))
 
 
 def link(name: str, state: str) -> None:
     """Set one host's cable `up` or `down`."""
-    _batch([f"link set vb-{name} {state}"])
+    batch([f"link set vb-{name} {state}"])
 
 
 def processes(name: str) -> list[int]:
@@ -58,7 +59,8 @@ def down(names: list[str]) -> None:
     subprocess.run(["ip", "-force", "-batch", "-"], input=script, text=True, capture_output=True, check=False)
 
 
-def _batch(lines: list[str], *options: str) -> None:
+def batch(lines: Sequence[str], *options: str) -> None:
+    """Run commands of `ip`, one a line, such as in another namespace (`-n`). Raises RuntimeError with its first error."""
     done = subprocess.run(
         ["ip", *options, "-batch", "-"], input="\n".join(lines) + "\n", text=True, capture_output=True, check=False
     )

@@ -1,0 +1,1 @@
+"""Launcher of hosts with a fabric of two leaf switches, and of real MPI programs on them."""
