@@ -7,7 +7,7 @@ from msgspec import Struct
 
 
 class GpuState(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What `nvidia-smi` shows of a GPU under load, without the figures that differ between equal GPUs.
+    """A GPU under load as `nvidia-smi` shows it, without the figures that differ between equal GPUs.
 
     `performance` is its performance state (`P0` under load). `uncorrectable` counts ECC errors since the driver was loaded,
     `lifetime` those ever seen. `throttle` has the active clock event reasons. `links` and `links_down` count NVLinks.
