@@ -227,7 +227,10 @@ def read_overview(captured: CapturedText, site: SiteValues) -> ToolReading:
 
 def is_list(text: str) -> bool:
     """Return True for `nvidia-smi -L`."""
-    return re.search(r"^GPU \d+: [^\n]*\(UUID: GPU-", text, re.MULTILINE) is not None
+    return _LISTED.search(text) is not None and not is_nvlink_status(text)
+
+
+_LISTED = re.compile(r"^GPU \d+: [^\n]*\(UUID: GPU-", re.MULTILINE)
 
 
 def read_list(captured: CapturedText, site: SiteValues) -> ToolReading:
@@ -241,7 +244,7 @@ def read_list(captured: CapturedText, site: SiteValues) -> ToolReading:
 
 def is_nvlink_status(text: str) -> bool:
     """Return True for `nvidia-smi nvlink --status`."""
-    return is_list(text) and re.search(r"^[ \t]+Link \d+: ", text, re.MULTILINE) is not None
+    return _LISTED.search(text) is not None and re.search(r"^[ \t]+Link \d+: ", text, re.MULTILINE) is not None
 
 
 def read_nvlink_status(captured: CapturedText, site: SiteValues) -> ToolReading:

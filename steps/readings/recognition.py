@@ -3,6 +3,7 @@
 No file name, path or digest has a part in it. Tools are tried in the order of TABLE: the first that recognises a text reads it.
 """
 
+import re
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
 from typing import Any
@@ -29,7 +30,7 @@ from steps.readings import (
 )
 from steps.readings.captured_text import CapturedText, TextCleaner
 from steps.readings.site_values import SiteValues
-from steps.readings.tool_reading import ReadingVerdict, ToolReading, undecided
+from steps.readings.tool_reading import ReadingVerdict, ToolReading, in_one_file, undecided, worst
 
 LARGEST_TEXT = 64 << 20
 """Most characters of an output that is no log of NCCL; those are read in parts and may be longer."""
@@ -155,7 +156,9 @@ def reading_of(parts: Iterable[str], site: SiteValues) -> ToolReading:
     beginning = "".join(head)
     cleaner = TextCleaner(beginning)
     if len(beginning) >= captured_text.HEAD and nccl_readings.recognises(cleaner.clean(beginning[: captured_text.HEAD])):
-        return nccl_readings.read(map(cleaner.clean, chain([beginning], lines)), site)
+        others = _OtherLines(site)
+        reading = nccl_readings.read(map(others.feed, map(cleaner.clean, chain([beginning], lines))), site)
+        return in_one_file(reading, others.readings())
     text = _collected(beginning, lines)
     if text is None:
         words = f"the output has more than {LARGEST_TEXT >> 20} MiB and is no log of NCCL"
@@ -179,16 +182,96 @@ def _reading_of_text(raw: str, site: SiteValues) -> ToolReading:
     if raw.count("\0") or raw.count(MARK) > MOST_UNREADABLE * len(raw):
         return _unknown("the file is no text", "name the file with the captured output")
     captured = captured_text.captured(raw)
-    documents = object_documents.parse(captured.text)
-    document_rule = next((rule for rule in DOCUMENTS if documents and rule.recognises(documents)), None)
+    hosts = {} if _is_of_all_hosts(captured.text[:PART]) else captured_text.by_host(raw)
+    if hosts:
+        readings = {host: _reading_of_text(text, site) for host, text in hosts.items()}
+        if not all(reading.verdict is ReadingVerdict.UNKNOWN_INPUT for reading in readings.values()):
+            return worst(readings)
+    parsed = object_documents.parse(captured.text)
+    document_rule = next((rule for rule in DOCUMENTS if parsed.values and rule.recognises(parsed.values)), None)
     if document_rule is not None:
         ends_itself = document_rule.ends_itself or captured.text.lstrip()[:1] in "{["
-        return _guarded(document_rule.read(captured, documents, site), captured, ends_itself=ends_itself)
+        reading = _guarded(document_rule.read(captured, parsed.values, site), captured, ends_itself=ends_itself)
+        if parsed.broken and reading.is_pass:
+            reading = undecided(reading.tool, "a part of the JSON cannot be read: it may be cut", reading.figures)
+        return in_one_file(reading, _others(parsed.rest, None, site))
     captured = CapturedText(captured_text.with_bounded_lines(captured.text), captured.ends_with_line)
     rule = _rule_of(captured.text[:PART]) or (_rule_of(captured.text[-PART:]) if len(captured.text) > PART else None)
     if rule is None:
         return _unknown("no tool is recognised by this text", "`bringup read --help` lists the tools; capture the whole output")
-    return _guarded(rule.read(captured, site), captured, ends_itself=rule.ends_itself)
+    reading = _guarded(rule.read(captured, site), captured, ends_itself=rule.ends_itself)
+    if reading.is_pass and object_documents.holds_objects(captured.text):
+        reading = undecided(reading.tool, "the file also holds an object in JSON or YAML, which was not read", reading.figures)
+    return in_one_file(reading, _others(captured.text, rule, site))
+
+
+def _is_of_all_hosts(head: str) -> bool:
+    """Return True for a log of one program on several hosts, which is read as a whole."""
+    return any(
+        recognises(head) for recognises in (nccl_readings.recognises, mpi_readings.recognises_osu, mpi_readings.recognises_mpi)
+    )
+
+
+_FRAME = re.compile(r"^-{20,}[ \t]*$", re.MULTILINE)
+
+
+def _others(text: str, first: ToolRule | None, site: SiteValues) -> list[ToolReading]:
+    """Return the readings of the tools, other than the first, whose output is in a text as well."""
+    if first is not None and first.tool == fabric_readings.PERFTEST:
+        # perftest draws the same lines as mpirun does around its messages
+        text = _FRAME.sub("", text)
+    known = (*NOT_BESIDE, *MESSAGES) if first in MESSAGES else (*NOT_BESIDE, first)
+    rules = [rule for rule in TABLE if rule not in known]
+    readings: list[ToolReading] = []
+    for start in range(0, len(text), OTHERS):
+        captured = CapturedText(text[start : start + OTHERS], ends_with_line=True)
+        for rule in rules:
+            reading = rule.read(captured, site) if rule.recognises(captured.text) else None
+            # messages without a known error are no output of their own: a word of theirs stands in other outputs as well
+            if reading is not None and (rule not in MESSAGES or reading.verdict is ReadingVerdict.FAIL):
+                readings.append(reading)
+    return readings
+
+
+OTHERS = 4 << 20
+"""Characters in which outputs of further tools are looked for at a time."""
+NOT_BESIDE = tuple(rule for rule in TABLE if rule.read is spack_readings.read_broken_environment)
+"""Rules that recognise a text by what it is not."""
+MESSAGES = tuple(
+    rule
+    for rule in TABLE
+    if rule.tool in (_SLURM.SLURM, mpi_readings.MPI, _CONTROLLER.ERRORS, kernel_readings.KERNEL, kernel_readings.FABRIC_MANAGER)
+    or rule.tool in (_CONTROLLER.ARGO_CD, _CONTROLLER.GPU_OPERATOR, _CONTROLLER.HELM, _SETUP.RKE2)
+)
+"""Rules for messages of programs, which several of them may recognise; the first of TABLE is the most specific."""
+
+
+class _OtherLines:
+    """The lines of a long log that NCCL did not print, in which other tools' outputs are looked for."""
+
+    def __init__(self, site: SiteValues) -> None:
+        self._site, self._text, self._size = site, list[str](), 0
+        self._readings: list[ToolReading] = []
+
+    def feed(self, part: str) -> str:
+        """Take one part of the log and return it."""
+        lines = [line for line in part.split("\n") if " NCCL INFO " not in line]
+        self._text.append("\n".join(lines))
+        self._size += len(self._text[-1])
+        if self._size > OTHERS:
+            self._look()
+        return part
+
+    def _look(self) -> None:
+        nccl = next(rule for rule in TABLE if rule.tool == nccl_readings.TOOL)
+        text = captured_text.with_bounded_lines("".join(self._text))
+        self._readings += _others(text, nccl, self._site)
+        self._text, self._size = [], 0
+
+    def readings(self) -> list[ToolReading]:
+        """Return the readings of the other tools."""
+        self._look()
+        return self._readings
 
 
 def _rule_of(text: str) -> ToolRule | None:

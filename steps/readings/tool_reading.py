@@ -1,6 +1,6 @@
 """The reading of one captured output: verdict, failure class, cause and figures."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from typing import Any
 
@@ -81,6 +81,30 @@ def undecided(tool: str, cause: str, figures: Mapping[str, Any], *, expected: st
         next_step=next_step,
         figures=dict(figures),
     )
+
+
+_ORDER = (ReadingVerdict.FAIL, ReadingVerdict.INCONCLUSIVE, ReadingVerdict.UNKNOWN_INPUT, ReadingVerdict.PASS)
+
+
+def in_one_file(first: ToolReading, others: Iterable[ToolReading]) -> ToolReading:
+    """Return the reading of a file in which outputs of further tools stand beside the first one: the worst of them."""
+    if first.verdict is ReadingVerdict.FAIL:
+        return first
+    bad = min(others, key=lambda reading: _ORDER.index(reading.verdict), default=first)
+    if _ORDER.index(bad.verdict) >= _ORDER.index(first.verdict):
+        return first
+    before = f"{first.tool}: {first.verdict.value}{f', {first.cause}' if first.cause else ''}"
+    words = f"the file also holds output of {bad.tool}: {bad.cause}" if bad.verdict is ReadingVerdict.INCONCLUSIVE else bad.cause
+    return msgspec.structs.replace(bad, cause=words, detail=f"{bad.detail or bad.cause}; before it {before}")
+
+
+def worst(readings: Mapping[str, ToolReading]) -> ToolReading:
+    """Return the worst of the readings of several hosts, with the host's name before its cause."""
+    host = min(readings, key=lambda name: _ORDER.index(readings[name].verdict))
+    reading = readings[host]
+    figures = {**reading.figures, "read_hosts": len(readings)}
+    cause = f"{host}: {reading.cause}" if reading.cause else ""
+    return msgspec.structs.replace(reading, cause=cause, figures=figures)
 
 
 def of_finding(tool: str, finding: Finding, figures: Mapping[str, Any], cause: str = "") -> ToolReading:

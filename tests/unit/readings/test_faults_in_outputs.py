@@ -154,7 +154,69 @@ NCCL: tuple[Case, ...] = (
     ("only the network is in question", NETWORK, ("gdr_expected=true",), "pass", ""),
 )
 
-CASES: tuple[Case, ...] = (*DCGM, *NCCL)
+GPUS = "".join(f"GPU {gpu}: NVIDIA H100 80GB HBM3 (UUID: GPU-{gpu}aaaaaaa-bbbb-cccc-dddd-eeeeeeeeeeee)\n" for gpu in range(8))
+XID = "[ 1234.567890] NVRM: Xid (PCI:0000:1b:00): 79, pid=123, GPU has fallen off the bus.\n"
+DRAINED = "PARTITION AVAIL  TIMELIMIT  NODES  STATE NODELIST\ngpu*         up   infinite      2  drain gpu[0-1]\n"
+RUNNING = {
+    "apiVersion": "v1",
+    "kind": "Pod",
+    "metadata": {"name": "a"},
+    "status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]},
+}
+FAILED = {**RUNNING, "status": {"phase": "Failed", "reason": "OOMKilled"}}
+FAILED_YAML = "apiVersion: v1\nkind: Pod\nmetadata:\n  name: b\nstatus:\n  phase: Failed\n"
+RUNNING_YAML = """\
+apiVersion: v1
+kind: Pod
+metadata:
+  name: a
+status:
+  phase: Running
+  conditions:
+  - type: Ready
+    status: 'True'
+"""
+MPIRUN = "mpirun noticed that process rank 3 with PID 0 on node gpu-1 exited on signal 9 (Killed)."
+TWO_HOSTS = prefixed("gpu-0: ", GPUS) + prefixed("gpu-1: ", "".join(GPUS.splitlines(keepends=True)[:7]))
+SEVERAL: tuple[Case, ...] = (
+    ("a drained partition behind a good test", nccl(400) + DRAINED, TWO_NODES, "fail", "drain"),
+    ("a drained partition behind a test without a floor", nccl(400) + DRAINED, (), "fail", "drain"),
+    ("a failed diagnostic behind a good test", nccl(400) + diagnostic("memory | Fail - GPU: 3"), TWO_NODES, "fail", "memory"),
+    ("Xid 79 behind a list of GPUs", GPUS + XID, EIGHT, "fail", "Xid 79"),
+    ("Xid 79 before a list of GPUs", XID + GPUS, EIGHT, "fail", "Xid 79"),
+    ("two hosts, each with eight GPUs", prefixed("gpu-0: ", GPUS) + prefixed("gpu-1: ", GPUS), EIGHT, "pass", ""),
+    ("two hosts, one with seven GPUs", TWO_HOSTS, EIGHT, "fail", "gpu-1: 7 GPUs"),
+    ("a failed pod over several lines", f"{json.dumps(RUNNING)}\n{json.dumps(FAILED, indent=1)}\n", (), "fail", "pod Failed"),
+    ("two dumps of several lines", f"{json.dumps(RUNNING, indent=1)}\n{json.dumps(FAILED, indent=1)}\n", (), "fail", "pod Failed"),
+    ("a cut object behind another", f"{json.dumps(RUNNING)}\n{json.dumps(FAILED)[:-10]}\n", (), "inconclusive", "cannot be read"),
+    ("two dumps of YAML without a separator", RUNNING_YAML + FAILED_YAML, (), "fail", "pod Failed"),
+    (
+        "two commands",
+        f"$ kubectl get pod a -o yaml\n{RUNNING_YAML}$ kubectl get pod b -o yaml\n{FAILED_YAML}",
+        (),
+        "fail",
+        "pod Failed",
+    ),
+    ("a table behind an object", json.dumps(RUNNING) + "\n" + DRAINED, ("nodes=2",), "fail", "drain"),
+    ("an object behind a list", GPUS + FAILED_YAML, EIGHT, "inconclusive", "was not read"),
+    ("a killed rank behind the table", f"{nccl(400)}{'-' * 74}\n{MPIRUN}\n{'-' * 74}\n", TWO_NODES, "fail", "signal 9"),
+    (
+        "a crashed task behind the table",
+        nccl(400) + "srun: error: gpu-1: task 3: Segmentation fault (core dumped)\n",
+        TWO_NODES,
+        "fail",
+        "gpu-1",
+    ),
+    (
+        "a job that was cancelled behind the table",
+        nccl(400) + "slurmstepd: error: *** STEP 12.0 ON gpu-0 CANCELLED AT 2025-01-01T00:00:00 DUE TO TIME LIMIT ***\n",
+        TWO_NODES,
+        "fail",
+        "TIME LIMIT",
+    ),
+)
+
+CASES: tuple[Case, ...] = (*DCGM, *NCCL, *SEVERAL)
 
 
 @pytest.mark.parametrize(("text", "stated", "verdict", "cause"), [case[1:] for case in CASES], ids=[case[0] for case in CASES])
