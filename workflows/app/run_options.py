@@ -123,13 +123,15 @@ class Pipeline:
     """The functions of one pipeline, such as cluster bring-up; `manifests.PIPELINES` has its render function under `kind`.
 
     `read` finds and loads the spec that an argument names, `plan` plans it. `ended` maps a run's name and exit code to the
-    command's exit code. A loaded spec of any pipeline has name, owner, revision, approvals, schedule and secrets.
+    command's exit code. A loaded spec of any pipeline has name, owner, revision, approvals, schedule and secrets. With `forks`
+    the embedded engine forks steps from one process that has imported them, which pays for many short steps.
     """
 
     kind: str
     read: Callable[[str], tuple[Path, Any]]
     plan: Callable[[Path, Any, Wish], Plan]
     ended: Callable[[str, int], int] = lambda _, code: code
+    forks: bool = False
 
     def plan_of(self, source: str, only: tuple[str, ...], until: str, operation: Operation = BRINGUP) -> Plan:
         """Return the plan of the spec that `source` names.

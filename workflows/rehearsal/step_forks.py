@@ -1,4 +1,4 @@
-"""Starts the steps of a rehearsal as forks of one process that has imported them, at a quarter of the cost of new processes."""
+"""Starts the steps of a run as forks of one process that has imported them, at a quarter of the cost of new processes."""
 
 import os
 import socket
@@ -12,6 +12,7 @@ from typing import IO
 import msgspec
 
 from steps.contract.fork_request import LARGEST, ForkRequest
+from workflows.engines.local import process_control
 from workflows.engines.local.executor import ChildProcess, start_process
 from workflows.engines.local.run_settings import default_environment
 
@@ -53,7 +54,7 @@ class StepForks:
         if tuple(words[1:3]) != STEP or not words[0].startswith("python") or len(request) > LARGEST:
             return start_process(words, environment, folder, out, err)
         with self._lock:
-            self._server = self._server or self._serving()
+            self._server = self._server or self._serving(environment.get(process_control.MARK, ""))
             process, connection = self._server
             try:
                 socket.send_fds(connection, [request], [out.fileno(), err.fileno()])
@@ -71,12 +72,16 @@ class StepForks:
             connection.close()
             process.wait()
 
-    def _serving(self) -> tuple[subprocess.Popen[bytes], socket.socket]:
+    def _serving(self, mark: str) -> tuple[subprocess.Popen[bytes], socket.socket]:
+        """Start the fork server with the token in `mark` of a step, which the kernel shows as the mark of every fork.
+
+        The next engine thereby finds a step that was forked and not yet recorded when this one was killed.
+        """
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs, self._log.open("wb") as log:
             process = subprocess.Popen(
                 [sys.executable, "-P", "-m", "steps.fork_server", str(theirs.fileno())],
-                env=default_environment(),
+                env={**default_environment(), process_control.MARK: mark.partition("/")[0]},
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

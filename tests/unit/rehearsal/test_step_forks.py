@@ -1,4 +1,4 @@
-"""Forked steps of a rehearsal are processes like started ones: each with a session, folder, environment, output and exit code."""
+"""Forked steps are processes like started ones: each with a session, folder, environment, output and exit code."""
 
 import os
 import signal
@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from steps.contract import paths
+from workflows.engines.local import process_control
 from workflows.engines.local.process_control import Subreaper
 from workflows.engines.local.run_settings import default_environment
 from workflows.rehearsal.step_forks import ForkedStep, StepForks
@@ -68,3 +70,15 @@ def test_a_fork_server_that_has_ended_is_named(forks: StepForks, tmp_path: Path)
     os.kill(forks.server, signal.SIGKILL)
     with (tmp_path / "out").open("wb") as out, pytest.raises(OSError, match="fork server"):
         forks.start(HELP, default_environment(), tmp_path, out, out)
+
+
+def test_the_next_engine_finds_a_fork_that_nobody_recorded(forks: StepForks, tmp_path: Path) -> None:
+    """The step waits for its task file, a FIFO that the test opens at the end."""
+    os.mkfifo(tmp_path / "task")
+    folders = {paths.variable(name): str(tmp_path) for name in paths.FOLDERS} | {paths.RUN: "run"}
+    environment = {**default_environment(), **folders, process_control.MARK: "token/run-open"}
+    with (tmp_path / "out").open("wb") as out:
+        step = forks.start(("python3", "-m", "steps", "open", "--task", str(tmp_path / "task")), environment, tmp_path, out, out)
+        assert step.pid in set(process_control.find_marked_processes("token"))
+        (tmp_path / "task").write_bytes(b"no task")
+        assert step.wait() == 64

@@ -42,4 +42,4 @@ def _plan(path: Path, spec: FactorySpec, wish: Wish) -> Plan:
     return plan_of(path, spec, wish.until)
 
 
-FACTORY = Pipeline(KIND, read, _plan)
+FACTORY = Pipeline(KIND, read, _plan, forks=True)

@@ -23,11 +23,13 @@ from workflows.app.specs import manifests, revisions, sources
 from workflows.engines import approval_announcer, launch, locks, open_approvals, run_inputs
 from workflows.engines.argo.workflow_objects import CLUSTER
 from workflows.engines.folders import RunFolder, StateFolder, new_run_name, result_paths
+from workflows.engines.local.executor import StartProcess, start_process
 from workflows.engines.local.result import NodeNews, Observer, RunNodeStatus, RunResult, read_status
 from workflows.plan import show
 from workflows.plan.compiler import compile_plan
 from workflows.plan.model import Plan
 from workflows.rehearsal.restart import refuse_resuming, restart_command
+from workflows.rehearsal.step_forks import StepForks
 from workflows.render.bundle import Bundle
 from workflows.spec import ClusterSpec
 
@@ -76,9 +78,24 @@ def start(screen: Screen, spec: str, wish: Wish, pipeline: Pipeline, begun: Call
         superseded_builds.end_here(screen, home, bundle)
     begun(folder.name)
     view = new_view(screen, folder, plan)
-    with run_inputs.inputs_removed_if_busy(folder), announced(screen, folder) as announcing, view:
-        result = launch.start(folder, {}, announcing(view.observe), wish.reuse)
+    with (
+        run_inputs.inputs_removed_if_busy(folder),
+        announced(screen, folder) as announcing,
+        view,
+        _starting(folder, pipeline) as spawn,
+    ):
+        result = launch.start(folder, {}, announcing(view.observe), wish.reuse, spawn)
     return folder.name, conclude(screen, folder, result)
+
+
+@contextmanager
+def _starting(folder: RunFolder, pipeline: Pipeline) -> Iterator[StartProcess]:
+    """Yield the function that starts the steps of a run: as new processes, or as forks for a pipeline that wants these."""
+    if not pipeline.forks:
+        yield start_process
+        return
+    with closing(StepForks(folder.inputs / "forks.log")) as forks:
+        yield forks.start
 
 
 def check_reuse(screen: Screen, home: StateFolder, plan: Plan, earlier: str) -> None:
