@@ -76,6 +76,7 @@ LONG = (
     "1 2 float sum " * 8000,
     " Link 0: " * 9000,
     "level=info msg=" * 6000,
+    (" " * 3990 + "1 2 3\n") * 100,
 )
 LIMIT = 3.0
 
