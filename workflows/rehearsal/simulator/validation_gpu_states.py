@@ -7,6 +7,7 @@ https://github.com/NVIDIA/nvbandwidth README.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator, Sequence
 
 from msgspec import Struct
@@ -110,7 +111,13 @@ def query(world: World, node: str, own: Sequence[SimulatedGpu]) -> Iterator[str]
         yield from _section(hardware, gpu, round(4 * world.chance(f"validation/temperature/{node}/{gpu.index}")))
 
 
-def _section(hardware: HardwareProfile, gpu: SimulatedGpu, warmer: int) -> Iterator[str]:
+@functools.lru_cache(maxsize=4096)
+def _section(hardware: HardwareProfile, gpu: SimulatedGpu, warmer: int) -> tuple[str, ...]:
+    """Return the section of one GPU. GPUs of a large fleet are in few states, and their pods' programs are asked several times."""
+    return tuple(_section_lines(hardware, gpu, warmer))
+
+
+def _section_lines(hardware: HardwareProfile, gpu: SimulatedGpu, warmer: int) -> Iterator[str]:
     def row(depth: int, name: str, value: object = None) -> str:
         head = f"{' ' * 4 * depth}{name}"
         return head if value is None else f"{head:<42}: {value}"
