@@ -31,7 +31,6 @@ _HCA = re.compile(r"Got completion [^\n]*?\bhca ([\w.-]{1,40})")
 _NUMBERS = re.compile(r" \((?:vendor error|sequence number) \d+\)$")
 """End of a cause that names one occurrence, not what happened."""
 _OLD_COLUMN = re.compile(r"\bredop\b(?:[ \t]+root)?[ \t]+time[ \t]+algbw[ \t]+busbw[ \t]+error\b")
-_ELISION = re.compile(r"^[^\n]{0,24}(?:\.\.\.|…)[ \t]*$", re.MULTILINE)
 _OPERATIONS = {
     "ALLREDUCE": "all_reduce",
     "ALLGATHER": "all_gather",
@@ -89,7 +88,13 @@ class _Extras:
             self.figures["wrong_column"] = "error (floating point), not #wrong"
         # NCCL itself ends several of its lines with three dots
         if not self.is_excerpt and ("...\n" in text or "…\n" in text or text.endswith(("...", "…"))):
-            self.is_excerpt = _ELISION.search(text) is not None
+            self.is_excerpt = any(map(_is_elision, text.split("\n")))
+
+
+def _is_elision(line: str) -> bool:
+    """Return True for a short line that ends in three dots, with which people mark what they left out."""
+    words = line.rstrip(" \t")
+    return len(words) < 28 and words.endswith(("...", "…"))
 
 
 def _judge(log: NcclLog, extras: _Extras, site: SiteValues, *, is_whole: bool) -> ToolReading:

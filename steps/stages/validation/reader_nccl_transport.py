@@ -1,6 +1,7 @@
 """Parses a log of NCCL_DEBUG=INFO for the network used, its adapters, and GPUDirect RDMA (NVIDIA/nccl src/transport/net.cc)."""
 
 import re
+from collections import Counter
 from typing import Any
 
 from steps.contract.nccl import NcclTransport
@@ -16,7 +17,11 @@ _MNNVL = re.compile(r"MNNVL ([01])\b")
 _CLIQUE = re.compile(r"cliqueSize (\d{1,9})")
 _COMM = re.compile(r"comm 0x[0-9a-f]+ rank \d+ n[rR]anks (\d{1,9})(?: nNodes (\d{1,9}))?")
 _VERSION = re.compile(r"NCCL version (\S+)")
-
+_RARE = (
+    "GPU Direct RDMA", "Using ", "Connected all rings", "MNNVL ", "cliqueSize ", "comm 0x", "No device found", "libibverbs",
+    "NCCL version ",
+)  # fmt: skip
+"""Words without which a part of a log tells of channels alone."""
 
 MOST_NAMES = 10_000
 """Most adapters and networks that are remembered."""
@@ -45,13 +50,19 @@ class TransportSearch:
 
     def feed(self, text: str) -> None:
         """Read one part of the log."""
-        for kind, gdr, repeats in _CHANNEL.findall(text):
-            count = 1 + int(repeats or 0)
+        # most lines of a log are channels, of few kinds
+        for (kind, gdr, repeats), lines in Counter(_CHANNEL.findall(text)).items():
+            count = lines * (1 + int(repeats or 0))
             self._kinds[kind] = None
             self._channels += count
             if kind.lower() != "socket":
                 self._rdma += count
                 self._gdr += count if gdr else 0
+        if any(word in text for word in _RARE):
+            self._feed_rare(text)
+
+    def _feed_rare(self, text: str) -> None:
+        """Read a part that has lines about something else than channels."""
         self._states.update(dict.fromkeys((name, state) for state, name in _GDR.findall(text)))
         self._adapters.update(dict.fromkeys(pair for line in _USING.findall(text) for pair in _ADAPTER.findall(line)))
         self._networks.update(dict.fromkeys(_NETWORK.findall(text)))
