@@ -4,9 +4,10 @@ import contextlib
 
 import pytest
 from mpilab import fabric, mpi_rounds
-from mpilab.cluster import MpiCluster
-from mpilab.mpi_rounds import Measure
+from mpilab.cluster import FOLDER, MpiCluster
+from mpilab.mpi_rounds import Measure, MpiRounds
 
+from steps.localise.contract import FabricTest
 from tests.bench.fabric_faults import named
 
 LOSS = 0.3
@@ -46,10 +47,24 @@ def test_a_slow_trunk_is_named_as_the_path_between_its_leaves(cluster: MpiCluste
         assert suspects(cluster, "bandwidth") == {("path", *fabric.LEAVES)}
 
 
-def test_a_delayed_pair_is_named_by_its_latency_while_its_bandwidth_is_right(cluster: MpiCluster) -> None:
+def test_a_delayed_pair_is_named_by_its_latency(cluster: MpiCluster) -> None:
     first, second = cluster.hosts[2], cluster.hosts[3]
     with cluster.delayed(first, second, DELAY_SECONDS):
         assert suspects(cluster, "latency") == {("pair", first.name, second.name)}
+
+
+def test_a_launch_that_fails_gives_no_result(cluster: MpiCluster) -> None:
+    """The program is missing on one host: its test is unknown, neither passed nor failed."""
+    first, second, third, bare = cluster.hosts[:4]
+    bare.run("mv", f"{FOLDER}/osu_bibw", f"{FOLDER}/moved")
+    try:
+        runner = MpiRounds(cluster, "bandwidth")
+        pairs = ((first.name, second.name), (third.name, bare.name))
+        outcomes = runner.run([FabricTest(id=f"1.{number}", kind="pair", nodes=pair) for number, pair in enumerate(pairs)])
+    finally:
+        bare.run("mv", f"{FOLDER}/moved", f"{FOLDER}/osu_bibw")
+    assert [outcome.result for outcome in outcomes] == ["pass", "unknown"], runner.problems
+    assert "osu_bibw" in runner.problems[0]
 
 
 def test_a_slow_host_and_a_lossy_pair_are_both_named(cluster: MpiCluster) -> None:

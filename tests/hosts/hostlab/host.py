@@ -15,7 +15,7 @@ import uuid
 from dataclasses import dataclass
 from pathlib import Path
 
-from hostlab import network
+from hostlab import debian, network
 
 ENTER = Path(__file__).with_name("enter.sh")
 NAMESPACES = ["--mount", "--pid", "--uts", "--ipc", "--cgroup"]
@@ -88,13 +88,14 @@ class Host:
 
 def prepare(host: Host, authorized_keys: str) -> str:
     """Write the host's own files into its overlay; returns its public host key."""
-    for part in ("upper/etc/ssh", "work", "root"):
+    for part in ("upper/etc/ssh/sshd_config.d", "work", "root"):
         (host.folder / part).mkdir(parents=True)
     etc = host.folder / "upper/etc"
     (etc / "hostname").write_text("unnamed\n")
     (etc / "hosts").write_text("127.0.0.1 localhost\n")
     (etc / "machine-id").write_text(uuid.uuid4().hex + "\n")
     (etc / "ssh/authorized_keys").write_text(authorized_keys)
+    (etc / "ssh/sshd_config.d/hosts.conf").write_text(debian.SSHD)  # roots that debian builds have it, others not
     key = etc / "ssh/ssh_host_ed25519_key"
     subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", host.name, "-f", str(key)], check=True)
     return " ".join(key.with_suffix(".pub").read_text().split()[:2])

@@ -5,15 +5,13 @@ import os
 import shutil
 import subprocess
 import sys
-import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from hostlab import debian, lab, network
-from hostlab import host as ssh_hosts
+from hostlab import lab, network
 from hostlab.host import Host
 from hostlab.lab import Lab
 from hostlab.waiting import until
@@ -83,9 +81,15 @@ class MpiCluster:
         ranks = ",".join(addresses[name] for name in names)
         words = ["mpirun", "-np", str(len(names)), "--host", ranks, "--map-by", "node", "--wdir", "/tmp"]
         words += ["--timeout", str(LAUNCH_SECONDS), f"{FOLDER}/{program}", *options]
-        done = subprocess.run(words, env=self._environment(), capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
+        command = f"$ {' '.join(words)}\n"
+        try:
+            done = subprocess.run(
+                words, env=self._environment(), capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=2 * LAUNCH_SECONDS
+            )
+        except subprocess.TimeoutExpired:
+            return Launch(command, "mpirun does not end")
         problem = "" if done.returncode == 0 else f"mpirun ended with {done.returncode}: {done.stderr.strip()[-600:]}"
-        return Launch(f"$ {' '.join(words)}\n{done.stdout}", problem)
+        return Launch(command + done.stdout, problem)
 
     @contextlib.contextmanager
     def slow(self, host: Host) -> Iterator[None]:
@@ -172,16 +176,14 @@ class MpiCluster:
             f" for name in all {fabric.DEVICE}; do echo 0 > {settings}/conf/$name/rp_filter; done;"
             # kernels from 6.15 on: TCP tries again each second, where it would wait for minutes after some losses in a row
             f" if [ -e {settings}/tcp_rto_max_ms ]; then echo 1000 > {settings}/tcp_rto_max_ms; fi;"
-            " cat > /etc/ssh/sshd_config.d/hosts.conf; kill -HUP 1"
         )
-        host.run("sh", "-ec", script, text=debian.SSHD)
+        host.run("sh", "-ec", script)
 
     @contextlib.contextmanager
     def connections(self) -> Iterator[None]:
         """Keep an SSH connection to each host, in which mpirun's sessions run."""
         with contextlib.ExitStack() as stack:
             for host in self.hosts:
-                ssh_hosts.answers(host, time.monotonic() + START_SECONDS)
                 words = ["ssh", "-F", f"{self.lab.folder}/ssh_config", "-M", "-N", host.address]
                 connection = stack.enter_context(subprocess.Popen(words, stdin=subprocess.DEVNULL))
                 stack.callback(connection.terminate)
