@@ -30,7 +30,7 @@ _WATCHDOG = re.compile(r"timeout: WorkNCCL\(SeqNum=(\d{1,18}), OpType=(\w{1,40})
 _HCA = re.compile(r"Got completion [^\n]*?\bhca ([\w.-]{1,40})")
 _NUMBERS = re.compile(r" \((?:vendor error|sequence number) \d+\)$")
 """End of a cause that names one occurrence, not what happened."""
-_OLD_COLUMN = re.compile(r"\bredop\b(?:[ \t]+root)?[ \t]+time[ \t]+algbw[ \t]+busbw[ \t]+error\b")
+_OLD_COLUMN = re.compile(r"redop\b(?:[ \t]+root)?[ \t]+time[ \t]+algbw[ \t]+busbw[ \t]+error\b")
 _OPERATIONS = {
     "ALLREDUCE": "all_reduce",
     "ALLGATHER": "all_gather",
