@@ -66,13 +66,12 @@ def bandwidth_by_size(title: str, curves: Sequence[Curve], *, floor: float | Non
     top = max([value for curve in shown for _, value in curve.points] + ([floor] if floor is not None else []))
     axes = _Axes(math.log2(min(sizes)), math.log2(max(sizes)), top)
     marks = [(exponent, _bytes(2**exponent)) for exponent in _spread(math.log2(min(sizes)), math.log2(max(sizes)))]
-    parts, names = [*axes.frame(marks, "message size", unit)], list[str]()
-    for number, curve in enumerate(shown):
-        points = sorted((math.log2(size), value) for size, value in curve.points if size > 0)
-        colour, dash = COLOURS["soft" if curve.peer else "plain"], DASHES[number % len(DASHES)]
-        parts += axes.curve(points, colour, dash, curve.name)
-        names += axes.legend(colour, dash, curve.name, number)
-    parts += names
+    parts, lines = [*axes.frame(marks, "message size", unit)], list[tuple[str, str, str]]()
+    every = [sorted((math.log2(size), value) for size, value in curve.points if size > 0) for curve in shown]
+    for number, (curve, points) in enumerate(zip(shown, every, strict=True)):
+        lines.append((COLOURS["soft" if curve.peer else "plain"], DASHES[number % len(DASHES)], curve.name))
+        parts += axes.curve(points, *lines[-1])
+    parts += axes.legend(lines, itertools.chain(*every))
     if floor is not None:
         parts += axes.level(floor, f"floor {floor:g} {unit}")
     best = "; ".join(f"{curve.name}: {max(value for _, value in curve.points):g} {unit} at most" for curve in shown)
@@ -88,14 +87,16 @@ def scaling(title: str, points: Sequence[tuple[int, float]], *, floor: float | N
     axes = _Axes(logs[0][0], logs[-1][0], max([value for _, value in rows] + ([floor] if floor is not None else [])))
     marks = [(math.log2(nodes), str(nodes)) for nodes in dict.fromkeys(nodes for nodes, _ in rows)]
     parts = [*axes.frame(marks[:: max(1, len(marks) // 10)], "nodes", unit)]
-    parts += [*axes.curve(logs, COLOURS["plain"], "", "measured"), *axes.legend(COLOURS["plain"], "", "measured", 0)]
+    lines = [(COLOURS["plain"], "", "measured")]
+    parts += axes.curve(logs, *lines[0])
     words = "Too few sizes for a fit."
     if len(dict.fromkeys(nodes for nodes, _ in rows)) > 1:
         slope, start = statistics.linear_regression([x for x, _ in logs], [y for _, y in logs])
         fitted = [(x, start + slope * x) for x, _ in logs]
         words = f"Fit: {start:.4g} {slope:+.4g} × log2(nodes) {unit}; largest residual {_residual(logs, fitted):.3g} {unit}."
-        parts += axes.curve([fitted[0], fitted[-1]], COLOURS["soft"], DASHES[1], "fit")
-        parts += axes.legend(COLOURS["soft"], DASHES[1], "fit", 1)
+        lines.append((COLOURS["soft"], DASHES[1], "fit"))
+        parts += axes.curve([fitted[0], fitted[-1]], *lines[1])
+    parts += axes.legend(lines, logs)
     if floor is not None:
         parts += axes.level(floor, f"floor {floor:g} {unit}")
     ends = ", ".join(f"{value:g} {unit} at {nodes} nodes" for nodes, value in (rows[0], rows[-1]))
@@ -280,11 +281,15 @@ class _Axes:
         if not dash:
             yield from (_circle(self.x(x), self.y(y), colour, f"{name}: {y:g}") for x, y in points)
 
-    def legend(self, colour: str, dash: str, name: str, number: int) -> Iterator[str]:
-        """Yield a curve's stroke with its name, at a height of its own in the lower right; all curves are drawn before."""
-        height = HEIGHT - BOTTOM - 12 - number * 16
-        yield _line(WIDTH - 200, height, WIDTH - 176, height, colour, dash)
-        yield _text(WIDTH - 170, height + 4, name[:26], above=True)
+    def legend(self, lines: Sequence[tuple[str, str, str]], points: Iterable[tuple[float, float]]) -> Iterator[str]:
+        """Yield the stroke and name of each curve (colour, dash, name), on the right where the curves' points leave most room."""
+        heights = [self.y(y) for x, y in points if self.x(x) >= WIDTH - 220]
+        upper, lower = max(itertools.pairwise(sorted([TOP, HEIGHT - BOTTOM, *heights])), key=lambda pair: pair[1] - pair[0])
+        bottom = min((upper + lower) / 2 + len(lines) * 8, lower - 12)
+        for number, (colour, dash, name) in enumerate(lines):
+            height = bottom - number * 16
+            yield _line(WIDTH - 200, height, WIDTH - 176, height, colour, dash)
+            yield _text(WIDTH - 170, height + 4, name[:26], above=True)
 
     def level(self, value: float, label: str) -> Iterator[str]:
         """Yield a horizontal line with its label."""
