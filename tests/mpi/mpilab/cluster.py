@@ -1,7 +1,6 @@
 """Eight hosts with sshd on a fabric of two leaf switches, MPI programs on them by mpirun and SSH, and the faults of the fabric."""
 
 import contextlib
-import os
 import shutil
 import subprocess
 import sys
@@ -23,7 +22,9 @@ FOLDER: Final = "/usr/local/bin"
 START_SECONDS: Final = 60.0
 """Time for sshd, an SSH connection or the relay to be there: far below a second on an idle machine."""
 LAUNCH_SECONDS: Final = 60
-"""Limit of one launch: two seconds at most on an idle machine, even on a disturbed link."""
+"""Limit of one launch: half a second on an idle machine, and a few seconds on a disturbed link."""
+PATH: Final = "/usr/sbin:/usr/bin:/sbin:/bin"
+"""Debian's OpenMPI on both sides, whatever else this machine's users have."""
 _DELAYED: Final = "delay0"
 _RELAY: Final = Path(__file__).with_name("delay_relay.py")
 _SSH: Final = """\
@@ -145,7 +146,7 @@ class MpiCluster:
 
     def _environment(self) -> dict[str, str]:
         settings = _MCA | {"plm_rsh_agent": f"ssh -F {self.lab.folder}/ssh_config"}
-        own = {"PATH": os.environ["PATH"], "HOME": str(self.lab.folder), "TMPDIR": str(self.lab.folder)}
+        own = {"PATH": PATH, "HOME": str(self.lab.folder), "TMPDIR": str(self.lab.folder)}
         own |= {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
         return own | {f"OMPI_MCA_{name}": value for name, value in settings.items()}
 
@@ -156,7 +157,8 @@ class MpiCluster:
         fabric.up(self.hosts)
         binary = self.lab.folder / "osu_programs"
         source = Path(__file__).with_name("osu_programs.c")
-        subprocess.run(["mpicc", "-O1", "-Wall", "-Werror", "-o", str(binary), str(source)], check=True, stdin=subprocess.DEVNULL)
+        words = ["mpicc", "-O1", "-Wall", "-Werror", "-o", str(binary), str(source)]
+        subprocess.run(words, check=True, stdin=subprocess.DEVNULL, env=self._environment())
         text = _SSH.format(key=self.lab.key, known_hosts=self.lab.known_hosts, folder=self.lab.folder)
         (self.lab.folder / "ssh_config").write_text(text)
         with ThreadPoolExecutor(len(self.hosts)) as pool:
