@@ -30,9 +30,10 @@ class NcclRow(Struct, frozen=True, kw_only=True, omit_defaults=True):
     @property
     def least(self) -> float | None:
         """Return the lower bandwidth of the sides that were printed."""
-        if self.out_of_place is None or self.in_place is None:
-            return self.in_place if self.out_of_place is None else self.out_of_place
-        return min(self.out_of_place, self.in_place)
+        first, second = self.out_of_place, self.in_place
+        if first is None or second is None:
+            return second if first is None else first
+        return first if first < second else second
 
     @property
     def speed(self) -> float:
@@ -89,7 +90,10 @@ class NcclRun(Struct, frozen=True, kw_only=True, omit_defaults=True):
     @property
     def wrong_sides(self) -> int:
         """Return the number of sides of rows with wrong elements."""
-        return sum((row.wrong_out_of_place > 0) + (row.wrong_in_place > 0) for row in self.rows)
+        sides = 0
+        for row in self.rows:  # a generator would take most of the time in which a gate judges 30,000 runs
+            sides += (row.wrong_out_of_place > 0) + (row.wrong_in_place > 0)
+        return sides
 
     @property
     def unchecked_sides(self) -> int:
@@ -99,7 +103,10 @@ class NcclRun(Struct, frozen=True, kw_only=True, omit_defaults=True):
     @property
     def checked(self) -> bool:
         """Return True if every row was checked on at least one side (all-to-all checks only one)."""
-        return bool(self.rows) and all(row.checked for row in self.rows)
+        for row in self.rows:
+            if not row.checked:
+                return False
+        return bool(self.rows)
 
 
 class NcclTransport(Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -108,42 +108,57 @@ def _rows(
 def intra(seen: IntraObservation, want: IntraExpectation) -> Verdict:
     """Check that each node's GPUs form one communicator and reach the floor at the largest size, in every run."""
 
+    wants = _Wants(want)
+    least: dict[str, tuple[float | None, ...]] = {}
+    over_adapters: dict[str, tuple[float | None, ...]] = {}
+
     def judged(name: str, pod: NcclPod) -> NodeVerdict:
-        own = msgspec.structs.replace(want.want, ranks=want.others.get(name, want.gpus), hosts=1)
-        finding = gate_nccl.judged(pod.exits, pod.log, own) or _over_adapters(pod, want.fabric, own.ranks)
-        return node_verdict(name, finding, _speed(pod.log))
+        inside, fabric = wants.of_node(name)
+        finding = gate_nccl.judged(pod.exits, pod.log, inside) or _over_adapters(pod, fabric)
+        speeds = gate_nccl.bandwidths(pod.log.runs) if pod.log else []
+        least[name] = (min(speeds),) if speeds else (None,)
+        if fabric is not None:
+            over_adapters[name] = (_least(pod.fabric_log) if pod.fabric_log else None,)
+        return node_verdict(name, finding, _range(speeds))
 
     rows = _rows(want.nodes, seen.pods, judged, "NCCL's log")
     floor = f" at {want.want.floor:g} GB/s or more" if want.want.floor else ""
     verdict = of_nodes(INTRA, rows, what=f"NCCL over {want.gpus} GPUs{floor}")
-    measured = [_in_nodes(seen, want, "NCCL bus bandwidth in a node, slowest run", want.want.floor, lambda check: check.log)]
+    quantity = "NCCL bus bandwidth in a node, slowest run"
+    measured = [Measurement(quantity=quantity, unit="GB/s", floor=want.want.floor, values=least)]
+    low = [*fleet_baseline.note(measured[0].least, "NCCL inside nodes", "GB/s")]
     if want.fabric is not None:
         quantity = "bus bandwidth of NCCL over a node's adapters alone, slowest run"
-        measured.append(_in_nodes(seen, want, quantity, want.fabric.floor, lambda check: check.fabric_log))
-    low = [*fleet_baseline.note(measured[0].least, "NCCL inside nodes", "GB/s")]
-    for row in measured[1:]:
-        low += fleet_baseline.note(row.least, "NCCL over the adapters alone", "GB/s")
+        measured.append(Measurement(quantity=quantity, unit="GB/s", floor=want.fabric.floor, values=over_adapters))
+        low += fleet_baseline.note(measured[1].least, "NCCL over the adapters alone", "GB/s")
     return gate_checks.conclude(msgspec.structs.replace(verdict, measured=tuple(measured), notes=(*verdict.notes, *low)))
 
 
-def _in_nodes(
-    seen: IntraObservation,
-    want: IntraExpectation,
-    quantity: str,
-    floor: float | None,
-    log_of: Callable[[NcclPod], NcclLog | None],
-) -> Measurement:
-    logs = {check.pod.node: log for check in seen.pods if check.pod.node and (log := log_of(check))}
-    least: dict[str, tuple[float | None, ...]] = {name: (_least(logs[name]),) for name in want.nodes if name in logs}
-    return Measurement(quantity=quantity, unit="GB/s", floor=floor, values=least)
+class _Wants:
+    """The expectations of a fleet's nodes: those with equal numbers of GPUs share theirs."""
+
+    def __init__(self, want: IntraExpectation) -> None:
+        self._want = want
+        self._by_gpus: dict[int, tuple[NcclWant, NcclWant | None]] = {}
+
+    def of_node(self, name: str) -> tuple[NcclWant, NcclWant | None]:
+        """Return what is expected of a node's runs, and of those over its adapters alone, if any."""
+        gpus = self._want.others.get(name, self._want.gpus)
+        if gpus not in self._by_gpus:
+            fabric = self._want.fabric
+            own = msgspec.structs.replace(self._want.want, ranks=gpus, hosts=1)
+            self._by_gpus[gpus] = own, fabric and msgspec.structs.replace(fabric, ranks=gpus, hosts=1)
+        return self._by_gpus[gpus]
 
 
-def _over_adapters(pod: NcclPod, want: NcclWant | None, ranks: int) -> Finding | None:
+def _over_adapters(pod: NcclPod, want: NcclWant | None) -> Finding | None:
     """Return the problem of the runs over the node's adapters alone, which say nothing about NVLink."""
     if want is None:
         return None
-    own = msgspec.structs.replace(want, ranks=ranks, hosts=1)
-    finding = gate_nccl.judged(pod.fabric_exits, pod.fabric_log, own)
+    finding = gate_nccl.judged(pod.fabric_exits, pod.fabric_log, want)
+    if finding is None and pod.fabric_log is not None and not pod.fabric_log.transport.channels:
+        step = "see in the check's log whether NCCL_P2P_DISABLE and NCCL_SHM_DISABLE took effect"
+        finding = fail(FailureClass.RUNTIME, "no channel over the network is in the log", "channels via NET", step)
     return finding and msgspec.structs.replace(finding, seen=f"with P2P off, over the adapters alone: {finding.seen}")
 
 
@@ -152,7 +167,10 @@ def _least(log: NcclLog) -> float | None:
 
 
 def _speed(log: NcclLog | None) -> str:
-    speeds = gate_nccl.bandwidths(log.runs) if log else []
+    return _range(gate_nccl.bandwidths(log.runs) if log else [])
+
+
+def _range(speeds: Sequence[float]) -> str:
     return f"{min(speeds):g} to {max(speeds):g} GB/s" if speeds else ""
 
 

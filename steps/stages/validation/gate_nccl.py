@@ -29,8 +29,7 @@ def problem(log: NcclLog, want: NcclWant) -> Finding | None:
     if not log.runs:
         seen = f"the log holds no run of nccl-tests{_last_words(log)}"
         return unknown(FailureClass.RUNTIME, seen, "a table with a row per size", "read the log of the check")
-    judged = (_run(run, want) for run in log.runs)
-    finding = next((finding for finding in judged if finding), None)
+    finding = next((finding for run in log.runs if (finding := _run(run, want))), None)
     if finding is not None:
         words = ("".join(f"; {text}" for text in log.warnings[:MOST_WARNINGS])) + _last_words(log)
         return msgspec.structs.replace(finding, seen=finding.seen + words)
@@ -245,7 +244,8 @@ def _repeated(runs: tuple[NcclRun, ...], want: NcclWant) -> Finding | None:
             "read the end of the log: later runs did not start",
         )
     speeds = bandwidths(runs)
-    if not speeds or max(speeds) <= 0 or (max(speeds) - min(speeds)) / max(speeds) <= want.spread:
+    fastest = max(speeds, default=0.0)
+    if fastest <= 0 or (fastest - min(speeds)) / fastest <= want.spread:
         return None
     return fail(
         FailureClass.PERFORMANCE,
@@ -257,8 +257,7 @@ def _repeated(runs: tuple[NcclRun, ...], want: NcclWant) -> Finding | None:
 
 def bandwidths(runs: tuple[NcclRun, ...]) -> list[float]:
     """Return the bus bandwidth of each run at its largest size, in GB/s."""
-    largest = (run.largest for run in runs)
-    return [row.least for row in largest if row is not None and row.least is not None]
+    return [least for run in runs if (row := run.largest) is not None and (least := row.least) is not None]
 
 
 def size(count: int) -> str:
