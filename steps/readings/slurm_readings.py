@@ -14,6 +14,7 @@ from steps.readings.captured_text import CapturedText
 from steps.readings.gpu_readings import STATE_GPUS
 from steps.readings.site_values import SiteValues
 from steps.readings.tool_reading import ReadingVerdict, ToolReading, failed, of_error, of_finding, passed, undecided
+from steps.stages.shared import gate_slurm_states
 from steps.stages.slurm import gate_states, reader, reader_slurm_errors
 from steps.stages.slurm.contract import SlurmNode
 from steps.stages.slurm.reader import SinfoTable
@@ -87,7 +88,7 @@ def _of_table(table: SinfoTable, reading: ToolReading) -> ToolReading:
 
 
 def _is_usable(node: SlurmNode) -> bool:
-    return gate_states.state(node.states) is None
+    return gate_slurm_states.state(node.states) is None
 
 
 def _word(node: SlurmNode) -> str:
@@ -189,7 +190,7 @@ def _of_nodes(
 
 def _nodes_cause(bad: list[SlurmNode], total: int, site: SiteValues, *, upper: bool) -> str:
     """Return the cause of nodes that Slurm cannot use: by name if they are few, else the states by their numbers."""
-    by_gres = [node for node in bad if gate_states.state(node.states, powered_down=bool(site.powered_down_ok)) is None]
+    by_gres = [node for node in bad if gate_slurm_states.state(node.states, powered_down=bool(site.powered_down_ok)) is None]
     if len(by_gres) == len(bad):
         return ""
     words = {id(node): "+".join(node.states).upper() if upper else _word(node).rstrip("*") for node in bad}

@@ -11,8 +11,8 @@ from steps.stages.slurm_acceptance.contract import ControlObservation, SlurmSett
 
 LOG_TAIL: Final = 1 << 20
 """Bytes at the end of slurmctld's log that are read: some hours of a large cluster."""
-LARGEST_FILE: Final = 16 << 20
-"""Largest topology.conf that is read: 100,000 nodes on one line each have a tenth of it."""
+LARGEST_FILE: Final = 4 << 20
+"""Largest file with a topology that is read: 10,000 switches on one line each have a tenth of it."""
 
 
 class Survey:
@@ -42,14 +42,14 @@ def control() -> ControlObservation:
     available, _ = slurm_output.partitions(survey.text("scontrol", "--oneliner", "--all", "show", "partition"))
     nodes = slurm_output.nodes(survey.text("scontrol", "--oneliner", "--all", "show", "node"))
     settings = slurm_output.settings(config)
-    has_tree = settings.topology == "topology/tree"
     return ControlObservation(
         controllers=controllers,
         settings=settings,
         available=available,
         nodes=nodes,
-        topology=slurm_output.leaves(survey.text("scontrol", "show", "topology")) if has_tree else {},
-        topology_file=_topology_file(slurm_output.configuration_file(config)) if has_tree else None,
+        # without a topology this fails, and that is no error of the cluster
+        topology=slurm_output.leaves(slurm_tools.ask("scontrol", "show", "topology").out),
+        topology_file=_topology_file(slurm_output.configuration_file(config)),
         clusters=_clusters(survey, settings),
         causes=slurm_output.causes(_tail(slurm_output.log_file(config))),
         errors=tuple(survey.errors),
@@ -75,14 +75,14 @@ def _clusters(survey: Survey, known: SlurmSettings) -> tuple[str, ...]:
 
 
 def _topology_file(configuration: str) -> dict[str, tuple[str, ...]] | None:
-    path = Path(configuration).with_name("topology.conf") if configuration else None
-    if path is None:
-        return None
-    try:
-        with path.open(errors="replace") as file:
-            return slurm_output.leaves(file.read(LARGEST_FILE))
-    except OSError:
-        return None
+    """Return the topology that a file beside slurm.conf holds; None if there is none. Slurm prefers topology.yaml (25.05)."""
+    for name, read in (("topology.yaml", slurm_output.leaves_of_yaml), ("topology.conf", slurm_output.leaves)):
+        try:
+            with Path(configuration).with_name(name).open(errors="replace") as file:
+                return read(file.read(LARGEST_FILE))
+        except (OSError, ValueError):
+            continue
+    return None
 
 
 def _tail(name: str) -> str:

@@ -14,6 +14,7 @@ from steps.contract.verdict import ToolError
 from steps.runtime.context import Context
 from steps.slurmacceptance import control_survey, leftover_jobs, slurm_output
 from steps.slurmacceptance.task_scope import ScopeArguments
+from steps.stages.shared import gate_slurm_states
 from steps.stages.slurm.reader import expand_hostlist
 from steps.stages.slurm_acceptance.contract import BatchRecord, DrainTrip, JobsObservation, ScriptTrace
 
@@ -176,7 +177,8 @@ class JobChecks:
         for answer in (done, back):
             if answer.code:
                 self.errors.append(slurm_output.tool_error("scontrol update", answer.code, answer.err))
-        return DrainTrip(node=node, before=before, drained=drained, resumed=self._until(node, lambda states: states == ("idle",)))
+        resumed = self._until(node, lambda states: gate_slurm_states.state(states) is None)
+        return DrainTrip(node=node, before=before, drained=drained, resumed=resumed)
 
     def _until(self, node: str, holds: Callable[[tuple[str, ...]], bool]) -> tuple[str, ...]:
         clock = self._context.clock

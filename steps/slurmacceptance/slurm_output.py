@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterator
-from typing import Final
+from typing import Any, Final
 
 from steps.contract.verdict import CauseRank, FailureClass, ToolError
 from steps.readers import osu_table
@@ -14,7 +14,7 @@ ANSWER: Final = "bringup-node"
 _PING: Final = re.compile(r"Slurmctld\((?P<role>[\w/]+)\)(?: at (?P<host>[\w.-]+))? is (?P<state>UP|DOWN)")
 _SETTING: Final = re.compile(r"^(?P<key>[A-Za-z]\w*(?:\[\d+\])?)\s+= ?(?P<value>.*)$", re.MULTILINE)
 _TYPE: Final = re.compile(r"(?:^|,)gpu:(?P<type>[A-Za-z][^:,()]*)(?=[:,(]|$)")
-_SWITCH: Final = re.compile(r"^\s*SwitchName=(?P<name>[\w.-]+)(?P<rest>[^\n]*)", re.MULTILINE | re.IGNORECASE)
+_SWITCH: Final = re.compile(r"^\s*(?:SwitchName|BlockName)=(?P<name>[\w.-]+)(?P<rest>[^\n]*)", re.MULTILINE | re.IGNORECASE)
 _NODES: Final = re.compile(r"\bNodes=(?P<nodes>\S+)", re.IGNORECASE)
 _DECODE: Final = re.compile(r"Munge decode failed: (?P<kind>Invalid|Expired|Rewound) credential")
 _REJECTED: Final = re.compile(
@@ -115,13 +115,41 @@ def partitions(text: str) -> tuple[dict[str, str], dict[str, tuple[str, ...]]]:
 
 
 def leaves(text: str) -> dict[str, tuple[str, ...]]:
-    """Return leaf switch → nodes in `scontrol show topology` or topology.conf; switches of switches are left out."""
-    switches = {}
-    for match in _SWITCH.finditer(text):
-        listed = _NODES.search(match["rest"])
-        if listed and "switches=" not in match["rest"].lower():
-            switches[match["name"]] = tuple(sorted(reader.expand_hostlist(listed["nodes"])))
-    return switches
+    """Return leaf switch or block → nodes in `scontrol show topology` or topology.conf; switches of switches are left out."""
+    matches = ((match["name"], match["rest"]) for match in _SWITCH.finditer(text))
+    listed = [
+        (name, nodes["nodes"]) for name, rest in matches if "switches=" not in rest.lower() and (nodes := _NODES.search(rest))
+    ]
+    hosts = reader.expand_hostlists(nodes for _, nodes in listed)
+    return {name: tuple(sorted(names)) for (name, _), names in zip(listed, hosts, strict=True)}
+
+
+def leaves_of_yaml(text: str) -> dict[str, tuple[str, ...]]:
+    """Return leaf switch or block → nodes of the cluster's default topology in topology.yaml; empty if it has none.
+
+    Format: https://slurm.schedmd.com/topology.yaml.html.
+    """
+    import yaml  # 30 ms that clusters without such a file do not pay
+
+    try:
+        document = yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+    except (yaml.YAMLError, ValueError, RecursionError):
+        return {}
+    topologies = _maps(document)
+    default = next((row for row in topologies if row.get("cluster_default") is True), topologies[0] if topologies else {})
+    rows = [(row.get("switch"), row.get("nodes")) for row in _maps(_map(default.get("tree")).get("switches"))]
+    rows += [(row.get("block"), row.get("nodes")) for row in _maps(_map(default.get("block")).get("blocks"))]
+    listed = [(str(name), nodes) for name, nodes in rows if name and isinstance(nodes, str)]
+    hosts = reader.expand_hostlists(nodes for _, nodes in listed)
+    return {name: tuple(sorted(names)) for (name, _), names in zip(listed, hosts, strict=True)}
+
+
+def _map(value: object) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _maps(value: object) -> list[dict[str, Any]]:
+    return [row for row in value if isinstance(row, dict)] if isinstance(value, list) else []
 
 
 def causes(log: str) -> dict[str, ToolError]:

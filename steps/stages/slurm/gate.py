@@ -7,10 +7,10 @@ from collections.abc import Mapping
 
 from steps.contract.charts import ChartsExpectation, ChartsObservation
 from steps.contract.verdict import FailureClass, NodeVerdict, Verdict, of_nodes, passed
-from steps.stages.shared import gate_charts
+from steps.stages.shared import gate_charts, gate_slurm_states
 from steps.stages.shared.causes import RUNTIME_REASONS
 from steps.stages.shared.finding import Finding, fail, node_verdict, unknown
-from steps.stages.slurm import gate_drain, gate_placement, gate_scheduling, gate_srun, gate_states
+from steps.stages.slurm import gate_drain, gate_placement, gate_scheduling, gate_srun
 from steps.stages.slurm.contract import (
     ControlExpectation,
     ControlObservation,
@@ -188,7 +188,7 @@ def _registered(pod: SlurmPod | None, want: NodesExpectation) -> Finding | None:
     if not pod.states:
         step = "read slurmd's log: it must reach slurmctld and pass authentication (SUNK: the syncer's log too)"
         return unknown(FailureClass.HEALTH, "slurmd runs, but Slurm does not know the node", "a condition with its state", step)
-    finding = gate_states.state(pod.states, pod.reason)
+    finding = gate_slurm_states.state(pod.states, pod.reason)
     if finding and "lower than configured" in pod.reason:
         step = "compare nvidia-smi -L on the node with the NodeSet's Gres"
         return fail(FailureClass.HARDWARE, finding.seen, finding.expected, step)

@@ -6,10 +6,9 @@ from itertools import pairwise
 from steps.contract import host_ranges
 from steps.contract.host_ranges import fold
 from steps.contract.verdict import FailureClass, Verdict, passed
-from steps.stages.shared import gate_checks
+from steps.stages.shared import gate_checks, gate_slurm_states
 from steps.stages.shared.causes import RUNTIME_REASONS
 from steps.stages.shared.finding import Finding, fail, unknown
-from steps.stages.slurm import gate_states
 from steps.stages.slurm.contract import (
     JobCheckName,
     JobsReport,
@@ -298,7 +297,7 @@ def _after(seen: SchedulingObservation, report: JobsReport, want: SchedulingExpe
         step = "scancel them; a job that stays CG waits for its node's epilog"
         yield fail(FailureClass.HEALTH, f"jobs of the check are still in the queue: {names}", "an empty queue", step)
     for node in report.nodes:
-        finding = gate_states.state(node.states, node.reason) if seen.node_of.get(node.name) in want.nodes else None
+        finding = gate_slurm_states.state(node.states, node.reason) if seen.node_of.get(node.name) in want.nodes else None
         if finding:
             state = f"after the jobs, {node.name} is in {finding.seen}"
             yield fail(finding.failure_class, state, finding.expected, finding.next_step)

@@ -1,14 +1,9 @@
 """Decides if Slurm can use a node, from the states and the Gres (its number of GPUs) that Slurm reports."""
 
 from steps.contract.verdict import FailureClass
-from steps.stages.shared.finding import Finding, fail, unknown
+from steps.stages.shared.finding import Finding, fail
+from steps.stages.shared.gate_slurm_states import state
 from steps.stages.slurm.contract import SlurmNode
-
-USABLE = frozenset({"idle", "allocated", "mixed", "completing"})
-"""Base states in which a node runs or takes jobs."""
-
-HARMLESS = frozenset({"completing", "planned", "undrain", "dynamic_norm", "cloud", "reservation", "reserved"})
-"""Additional state words of Slurm that do not keep jobs away from a node."""
 
 
 def problem(node: SlurmNode, gpus: int = 0, *, powered_down: bool = False) -> Finding | None:
@@ -22,21 +17,3 @@ def problem(node: SlurmNode, gpus: int = 0, *, powered_down: bool = False) -> Fi
         return finding
     step = "compare slurmd -C on the node with the NodeSet's Gres and gres.conf, then restart slurmd"
     return fail(FailureClass.HARDWARE, f"Slurm's Gres is {node.gres or 'empty'}", f"{gpus} GPUs", step)
-
-
-def state(states: tuple[str, ...], reason: str = "", *, powered_down: bool = False) -> Finding | None:
-    """Return the finding that says why a node in these states takes no jobs; None if it takes them. `reason` is Slurm's own reason.
-
-    `powered_down`: a sleeping node counts as usable.
-    """
-    if not states:
-        step = "check that its slurmd reached slurmctld"
-        return unknown(FailureClass.HEALTH, "Slurm tells no state of the node", "a state", step)
-    asleep = {"powered_down"} if powered_down else set()
-    odd = [word for word in states if word not in USABLE | HARMLESS | asleep]
-    if not odd and any(word in USABLE for word in states):
-        return None
-    why = f" ({reason})" if reason else ""
-    resume = "remove the cause, then `scontrol update nodename=NODE state=resume`"
-    step = resume if reason else "read slurmd's log on the node"
-    return fail(FailureClass.HEALTH, f"Slurm state {'+'.join(states)}{why}", "idle, allocated or mixed", step)

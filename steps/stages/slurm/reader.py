@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from steps.stages.slurm import gate_states
+from steps.stages.shared import gate_slurm_states
 from steps.stages.slurm.contract import SlurmNode
 
 MOST = 100_000
@@ -175,9 +175,9 @@ def worst(listed: Iterable[SlurmNode]) -> tuple[SlurmNode, ...]:
 
 def _badness(words: tuple[str, ...]) -> int:
     """Return 0 for states in which a node takes jobs, 1 for a node that sleeps, 2 for any other."""
-    if gate_states.state(words) is None:
+    if gate_slurm_states.state(words) is None:
         return 0
-    return 1 if gate_states.state(words, powered_down=True) is None else 2
+    return 1 if gate_slurm_states.state(words, powered_down=True) is None else 2
 
 
 def reasons(text: str) -> dict[str, str]:

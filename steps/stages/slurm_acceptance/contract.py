@@ -51,8 +51,9 @@ class SlurmSettings(Struct, frozen=True, kw_only=True, omit_defaults=True):
 class ControlObservation(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Observation of gate slurm_acceptance/control.
 
-    `available` maps partitions to their state (`UP`). `topology` maps leaf switches to nodes as slurmctld uses them,
-    `topology_file` the same of topology.conf on the login node, None if that cannot be read. `clusters` are known to slurmdbd.
+    `available` maps partitions to their state (`UP`), that of the default one also by an empty name. `topology` maps leaf switches
+    or blocks to nodes as slurmctld uses them, `topology_file` the same of topology.yaml or topology.conf on the login node, None if
+    neither can be read. `clusters` are known to slurmdbd.
     `causes` maps nodes to a cause that slurmctld's log gives, where the login node may read it. `errors` are those of the tools.
     """
 

@@ -5,6 +5,7 @@ from typing import Final
 
 from steps.contract.host_ranges import fold
 from steps.contract.verdict import FailureClass, Verdict, by_cause, of_nodes
+from steps.stages.shared import gate_slurm_states
 from steps.stages.shared.finding import Finding, fail, node_verdict, unknown
 from steps.stages.slurm_acceptance import gate_bandwidth, gate_slurm_jobs
 from steps.stages.slurm_acceptance.contract import (
@@ -18,7 +19,7 @@ from steps.stages.slurm_acceptance.contract import (
 )
 
 CONTROL, JOBS, BANDWIDTH = "slurm_acceptance/control", "slurm_acceptance/jobs", "slurm_acceptance/bandwidth"
-_USABLE: Final = frozenset({"idle", "allocated", "mixed", "completing"})
+_ASLEEP: Final = frozenset({"powered_down", "powering_up", "powering_down", "power_down"})
 _INPUT, _HEALTH, _DEPENDENCY = FailureClass.INPUT, FailureClass.HEALTH, FailureClass.DEPENDENCY
 _ONE_FILE: Final = "distribute one slurm.conf to all nodes (or configless), then `scontrol reconfigure`"
 _NO_TREE: Final = ("topology/none", "topology/default", "topology/flat")
@@ -32,8 +33,8 @@ def control(seen: ControlObservation, want: ControlExpectation) -> Verdict:
         return finding.verdict(CONTROL)
     settings = seen.settings
     notes = [f"Slurm {settings.version}, cluster {settings.cluster}"]
-    if settings.topology in _NO_TREE:
-        notes.append(f"{settings.topology}: no topology.conf to compare")
+    if _is_flat(seen):
+        notes.append(f"{settings.topology}: no topology to compare")
     verdict = of_nodes(CONTROL, rows, what="usable, with their GRES", notes=notes)
     if not verdict.is_pass:
         return verdict
@@ -84,11 +85,7 @@ def _of_tools(seen: ControlObservation) -> Iterator[Finding]:
 def _late(seen: ControlObservation, want: ControlExpectation) -> Iterator[Finding]:
     """Yield the problems of a cluster whose nodes are all usable."""
     settings = seen.settings
-    if want.partition:
-        state = seen.available.get(want.partition, "")
-        if state != "UP":
-            step = f"scontrol update PartitionName={want.partition} State=UP, once it may take jobs"
-            yield fail(_HEALTH, f"partition {want.partition} is {state or 'unknown'}", "partition UP", step)
+    yield from _partition(seen, want)
     if not settings.cluster or not settings.version:
         yield unknown(_DEPENDENCY, "`scontrol show config` names no cluster or version", "both", "run it on this login node")
     if settings.matches is None:
@@ -100,21 +97,38 @@ def _late(seen: ControlObservation, want: ControlExpectation) -> Iterator[Findin
     yield from _accounting(seen)
 
 
+def _partition(seen: ControlObservation, want: ControlExpectation) -> Iterator[Finding]:
+    """Yield that the partition of the jobs takes none; without a name they go to Slurm's default one."""
+    state = seen.available.get(want.partition, "")
+    if not state and not want.partition:
+        yield fail(_INPUT, "Slurm has no default partition", "a partition for the jobs", "name one with --partition")
+    elif state != "UP":
+        name = want.partition or "(Slurm's default)"
+        step = f"scontrol update PartitionName={want.partition or 'NAME'} State=UP, once it may take jobs"
+        yield fail(_HEALTH, f"partition {name} is {state or 'unknown'}", "partition UP", step)
+
+
+def _is_flat(seen: ControlObservation) -> bool:
+    # with topology.yaml slurmctld may use a topology whatever TopologyPlugin says
+    return seen.settings.topology in _NO_TREE and not seen.topology
+
+
 def _topology(seen: ControlObservation) -> Iterator[Finding]:
     plugin, file = seen.settings.topology, seen.topology_file
     if not plugin:
         yield unknown(_INPUT, "the topology plugin is unknown", "TopologyPlugin in `scontrol show config`", "run it here")
-    if plugin in (*_NO_TREE, ""):
+    if not plugin or _is_flat(seen):
         return
     if not file:
-        step = "run on a node that has topology.conf"
-        yield unknown(_INPUT, "topology.conf cannot be read here", "the file beside slurm.conf", step)
+        step = "run on a node that has topology.yaml or topology.conf"
+        yield unknown(_INPUT, "no topology can be read here", "topology.yaml or topology.conf beside slurm.conf", step)
         return
-    for switch in sorted({*file, *seen.topology}):
-        here, there = set(file.get(switch, ())), set(seen.topology.get(switch, ()))
+    kind = "block" if plugin == "topology/block" else "switch"
+    for name in sorted({*file, *seen.topology}):
+        here, there = set(file.get(name, ())), set(seen.topology.get(name, ()))
         if here != there:
-            seen_text = f"switch {switch} has {fold(there) or 'no node'} in slurmctld, {fold(here) or 'no node'} in topology.conf"
-            yield fail(_INPUT, seen_text, "one topology", "distribute topology.conf and restart slurmctld")
+            seen_text = f"{kind} {name} has {fold(there) or 'no node'} in slurmctld, {fold(here) or 'no node'} in the file here"
+            yield fail(_INPUT, seen_text, "one topology", "distribute the file with the topology and restart slurmctld")
 
 
 def _accounting(seen: ControlObservation) -> Iterator[Finding]:
@@ -131,10 +145,9 @@ def _node(node: ListedNode | None, seen: ControlObservation, want: ControlExpect
     if node is None:
         step = "name nodes of this cluster with --nodes, or add it to slurm.conf"
         return fail(_INPUT, "Slurm knows no such node", "a node of the cluster", step)
-    bad = [state for state in node.states if state not in _USABLE]
     if not node.states:
         return unknown(_HEALTH, "its state is unknown", "idle or allocated", "scontrol show node")
-    if bad:
+    if gate_slurm_states.state(node.states) is not None:
         return _unusable(node, seen)
     if not node.version or not node.memory:
         return unknown(_HEALTH, "neither its version nor its memory is known", "both", "scontrol show node")
@@ -147,6 +160,9 @@ def _node(node: ListedNode | None, seen: ControlObservation, want: ControlExpect
 def _unusable(node: ListedNode, seen: ControlObservation) -> Finding:
     """Return the finding about a node that takes no jobs, by Slurm's own reason; if that is silence, by the controller's log."""
     state = "+".join(node.states)
+    if gate_slurm_states.state(tuple(word for word in node.states if word not in _ASLEEP)) is None:
+        step = f"scontrol update NodeName={node.name} State=POWER_UP, and wait until it is idle"
+        return unknown(_HEALTH, f"{state}: it sleeps, and nothing proves that it wakes", "idle or allocated", step)
     cause = seen.causes.get(node.name)
     if cause is not None and (not node.reason or _word(node.reason) == "not responding"):
         step = cause.next_step or "correct it on the node, and restart slurmd there"

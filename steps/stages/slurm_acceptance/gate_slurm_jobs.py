@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from steps.contract.verdict import FailureClass, by_cause
+from steps.stages.shared import gate_slurm_states
 from steps.stages.shared.finding import Finding, fail, unknown
 from steps.stages.slurm_acceptance.contract import BatchRecord, JobsExpectation, JobsObservation, NodeAnswer
 
@@ -123,9 +124,9 @@ def _trip(seen: JobsObservation) -> Iterator[Finding]:
     elif not {"drain", "drained"} & set(trip.drained):
         text = f"{trip.node} is {'+'.join(trip.drained) or 'unknown'} after a drain"
         yield fail(_HEALTH, text, "drain", "scontrol update NodeName=… State=DRAIN by hand, as this user")
-    elif trip.resumed[:1] != ("idle",) or set(trip.resumed) - {"idle"}:
+    elif gate_slurm_states.state(trip.resumed) is not None:
         text = f"{trip.node} is {'+'.join(trip.resumed) or 'unknown'} after a resume"
-        yield fail(_HEALTH, text, "idle", f"scontrol update NodeName={trip.node} State=RESUME")
+        yield fail(_HEALTH, text, "idle or allocated", f"scontrol update NodeName={trip.node} State=RESUME")
 
 
 def notes(seen: JobsObservation, want: JobsExpectation) -> list[str]:
