@@ -183,8 +183,8 @@ def dcgm(seen: DcgmObservation, want: DcgmExpectation) -> Verdict:
     rows = _rows(want.nodes, seen.pods, judge.node, "the result of dcgmi diag")
     parts = [*(["host facts"] if want.host else []), f"DCGM level {want.level}", *(["speed"] if want.speed else [])]
     verdict = of_nodes(DCGM, rows, what=f"{', '.join(parts)} on {want.gpus} GPUs")
-    verdict = msgspec.structs.replace(verdict, measured=judge.measured, notes=(*verdict.notes, *judge.notes))
-    return gate_checks.conclude(verdict)
+    notes = (*verdict.notes, *judge.notes)
+    return gate_checks.conclude(msgspec.structs.replace(verdict, measured=judge.measured, notes=notes, versions=judge.in_use))
 
 
 # ---- NCCL over all nodes -------------------------------------------------------------------------------------------------------

@@ -7,7 +7,10 @@ import functools
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
+from msgspec import Struct
+
 from steps.contract.fleet_facts import FleetFact
+from steps.contract.measurements import Versions, versions
 from steps.contract.node_health import GpuGroup, GpuState, HostWant, NodeFacts
 from steps.contract.plain_text import count
 from steps.contract.verdict import FailureClass, Status
@@ -190,11 +193,12 @@ def _same_bus(first: str, second: str) -> bool:
 # ---- the fleet -----------------------------------------------------------------------------------------------------------------
 
 
-class FleetComparison(NamedTuple):
-    """Findings on nodes whose driver or firmware is not that of the others, and notes on differences that are allowed."""
+class FleetComparison(Struct, frozen=True):
+    """Findings on nodes whose driver or firmware is not that of the others, notes on allowed differences, and what is in use."""
 
-    findings: dict[str, Finding]
-    notes: tuple[str, ...]
+    findings: dict[str, Finding] = {}
+    notes: tuple[str, ...] = ()
+    in_use: Versions = {}
 
 
 def compare(fleet: Mapping[str, NodeFacts], may_differ: Mapping[str, str]) -> FleetComparison:
@@ -210,7 +214,8 @@ def compare(fleet: Mapping[str, NodeFacts], may_differ: Mapping[str, str]) -> Fl
         comparison = gate_alike.compare(fact, by_node, may_differ)
         findings = comparison.findings | findings
         notes += [comparison.note] if comparison.note else []
-    return FleetComparison(findings, tuple(notes))
+    shown = {gate_alike.LABELS[fact]: values[fact] for fact in (FleetFact.DRIVER, FleetFact.VBIOS)}
+    return FleetComparison(findings, tuple(notes), versions(shown))
 
 
 def _vbios(groups: Iterable[GpuGroup]) -> str:

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from steps.contract.measurements import Measurement
+from steps.contract.measurements import Measurement, Versions
 from steps.contract.node_health import HostWant, NodeFacts
 from steps.contract.plain_text import count
 from steps.contract.verdict import FailureClass, NodeVerdict, Status
@@ -27,6 +27,7 @@ class NodeJudge(NamedTuple):
     measured: tuple[Measurement, ...]
     notes: tuple[str, ...]
     speeds: Mapping[str, str]
+    in_use: Versions
 
     def node(self, name: str, check: DcgmPod) -> NodeVerdict:
         """Return the verdict on one node: what its GPUs report of themselves first, then DCGM, the fleet, and the speed."""
@@ -44,14 +45,16 @@ def prepare(seen: DcgmObservation, want: DcgmExpectation) -> NodeJudge:
     """Return the judge of a fleet, which compares the nodes that reported."""
     reported = {check.pod.node: check for check in seen.pods if check.pod.node and check.pod.report}
     facts = {node: check.facts for node, check in reported.items() if check.facts is not None}
-    alike = gate_host.compare(facts, want.may_differ) if want.host else gate_host.FleetComparison({}, ())
+    alike = gate_host.compare(facts, want.may_differ) if want.host else gate_host.FleetComparison()
     notes = _unread(facts, want.host) if want.host else []
     notes += _hot({node: fact.temperature for node, fact in facts.items() if fact.temperature is not None})
     notes += fleet_baseline.note({node: fact.clock for node, fact in facts.items() if fact.clock is not None}, "SM clock", "MHz")
     speeds = {node: check.speed for node, check in reported.items() if check.speed is not None}
     counts = {node: want.others.get(node, want.gpus) for node in speeds}
     speed = gate_speed.judge(speeds, want.speed, counts) if want.speed else gate_speed.SpeedVerdict({}, (), (), {})
-    return NodeJudge(want, alike.findings, speed.findings, speed.measured, (*alike.notes, *notes, *speed.notes), speed.summaries)
+    return NodeJudge(
+        want, alike.findings, speed.findings, speed.measured, (*alike.notes, *notes, *speed.notes), speed.summaries, alike.in_use
+    )
 
 
 def _unread(facts: Mapping[str, NodeFacts], want: HostWant) -> list[str]:

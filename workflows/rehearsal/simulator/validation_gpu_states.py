@@ -169,7 +169,7 @@ def links(hardware: HardwareProfile, own: Sequence[SimulatedGpu]) -> Iterator[st
 def adapters(world: World, node: str) -> Iterator[str]:
     """Yield device, board and firmware of each RDMA device, as `dcgm.sh` reads them in /sys/class/infiniband."""
     hardware = world.hardware(node)
-    yield from (f"mlx5_{number} MT_0000000838 {hardware.nic_firmware}" for number in range(hardware.nics))
+    yield from (f"mlx5_{number} {hardware.pci_nic} {hardware.nic_firmware}" for number in range(hardware.nics))
 
 
 def gemm(world: World, node: str, own: Sequence[SimulatedGpu]) -> Iterator[str]:
