@@ -16,7 +16,7 @@ from steps.localise.fault_sets import FaultSets, part_catalog
 from steps.localise.partners import Usage, matching, scatter
 from steps.localise.residual import SCALE
 from steps.localise.standing import SILENT, unheard_nodes
-from steps.localise.trials import IndexedFabric, members, trials
+from steps.localise.trials import IndexedFabric, members, passing_nodes, trials
 
 LARGEST = 16
 """Largest fabric whose sets of faults are compared."""
@@ -32,6 +32,8 @@ LIKELY = 0.05
 """Probability from which a part is a suspect in the purpose of a round, and its nodes are tested first."""
 DOUBTED = 0.2
 """Probability from which a node may be bad and stays out of groups: groups of bad nodes always fail and tell little."""
+MOST_TOLD = 3
+"""So many nodes that fail now and then are named in the reason."""
 Observable = tuple[Kind, int]
 """Kind and mask of nodes of a test; for kind `rail`, all rails of two nodes."""
 
@@ -53,19 +55,21 @@ class ExactLocalisation:
             for pair in {test.nodes for test in part.tests if len(test.nodes) == 2}:
                 self.usage.add(*(self.fabric.index[name] for name in pair))
         self.unheard = frozenset(unheard)
-        self.vain = self._without_result()
+        self.unanswered = self._without_result()
+        groups = any(trial.kind == "group" for trial in self.trials)
+        vain = (test for test, count in self.unanswered.items() if count >= SILENT and (test[1] or not groups))
+        self.vain = frozenset(vain)
         self.doubt = self.policy.alpha / NAMED_AT_MOST
 
-    def _without_result(self) -> frozenset[Observable]:
-        """Return the tests that gave no result so often that they are not tried again; mask 0 means all groups."""
-        vain, answered = Counter[Observable](), False
+    def _without_result(self) -> Counter[Observable]:
+        """Return how often each test gave no result; mask 0 means all groups. After `SILENT` times it is not tried again."""
+        unanswered = Counter[Observable]()
         for part in self.history.rounds:
             known = {outcome.test for outcome in part.outcomes if outcome.result != "unknown"}
-            answered = answered or any(test.kind == "group" and test.id in known for test in part.tests)
             silent = [test for test in part.tests if test.id not in known]
-            vain.update({(test.kind, self._mask([self.fabric.index[name] for name in test.nodes])) for test in silent})
-            vain.update({(test.kind, 0) for test in silent if test.kind == "group"})
-        return frozenset(test for test, count in vain.items() if count >= SILENT and (test[1] or not answered))
+            unanswered.update({(test.kind, self._mask([self.fabric.index[name] for name in test.nodes])) for test in silent})
+            unanswered.update({(test.kind, 0) for test in silent if test.kind == "group"})
+        return unanswered
 
     # ---- what is decided -----------------------------------------------------------------------------------------------------
 
@@ -132,10 +136,26 @@ class ExactLocalisation:
 
     # ---- which tests tell most -----------------------------------------------------------------------------------------------
 
-    @cached_property
+    @property
     def weighed(self) -> list[tuple[tuple[int, ...], float]]:
-        """Return the sets of faults that carry most weight."""
-        return list(self.beliefs.states.items())[:MOST_STATES]
+        """Return the sets of faults that carry most weight; one with intermittent faults twice: as if all show, and none."""
+        return self._rows[0]
+
+    @cached_property
+    def _rows(self) -> tuple[list[tuple[tuple[int, ...], float]], list[tuple[int, float]]]:
+        """Return the weighed sets, and by place the entropy by which the two rows of one set differ."""
+        rows: list[tuple[tuple[int, ...], float]] = []
+        chances: list[tuple[int, float]] = []
+        for state, share in itertools.islice(self.beliefs.states.items(), MOST_STATES):
+            shown = self.catalog.parts[state[-1]].share if state else 1.0
+            if shown == 1.0:
+                rows.append((state, share))
+                continue
+            chance = -shown * math.log(shown) - (1 - shown) * math.log(1 - shown)
+            chances.append((len(rows), share * chance))
+            rows.append((state, share * shown))
+            rows.append((tuple(index for index in state if index < self.catalog.lasting), share * (1 - shown)))
+        return rows, chances
 
     @cached_property
     def pairs(self) -> list[int]:
@@ -172,13 +192,17 @@ class ExactLocalisation:
         shares: dict[object, float] = {}
         for signature, (_, share) in zip(signatures, self.weighed, strict=True):
             shares[signature] = shares.get(signature, 0.0) + share
-        return -math.fsum(share * math.log(share) for share in shares.values() if share > 0)
+        # an outcome that one set leaves to chance tells nothing about which set is there
+        chance = sum(chance for place, chance in self._rows[1] if signatures[place] != signatures[place + 1])
+        return -math.fsum(share * math.log(share) for share in shares.values() if share > 0) - chance
 
     def _best_tests(self) -> list[Observable]:
         """Return the disjoint tests that together tell most: pairs and rails alone, or beside groups."""
         plans = [self._filled([])]
         if not plans[0]:
             plans = [self._filled([], len(self.pairs))]
+        if not plans[0]:
+            plans = [self._filled([], len(self.pairs), again=True)]
         groups = sorted(((self._told(plan), place, plan) for place, plan in enumerate(self._group_plans())), reverse=True)
         plans += [self._filled(plan) for gain, _, plan in groups[:2] if gain > LEAST_GAIN]
         return max(plans, key=self._told)
@@ -188,8 +212,12 @@ class ExactLocalisation:
             return 0.0
         return self._entropy(list(zip(*(self._codes(test) for test in plan), strict=True)))
 
-    def _filled(self, groups: list[Observable], most: int = 2 * MOST_PAIRS) -> list[Observable]:
-        """Return groups with the pairs and rails of the other nodes that tell most in addition, among so many pairs."""
+    def _filled(self, groups: list[Observable], most: int = 2 * MOST_PAIRS, again: bool = False) -> list[Observable]:
+        """Return groups with the pairs and rails of the other nodes that tell most in addition, among so many pairs.
+
+        Pairs that gave no result are tried `again` only if no others tell more: the silent one of the two would keep its partner
+        untested.
+        """
         plan, busy = list(groups), 0
         signatures: list[object] = [0] * len(self.weighed)
         for test in groups:
@@ -198,7 +226,7 @@ class ExactLocalisation:
         known = self._entropy(signatures)
         kinds: tuple[Kind, ...] = ("pair", "rail") if self.catalog.rails else ("pair",)
         options = [((kind, mask), self._coded(kind, mask)) for mask in self.pairs[:most] if not mask & busy for kind in kinds]
-        options = [option for option in options if option[0] not in self.vain]
+        options = [option for option in options if option[0] not in (self.vain if again else self.unanswered)]
         while options:
             gains = [self._entropy([*zip(signatures, codes, strict=True)]) for _, codes in options]
             # rounded, so that pairs that tell as much are taken in the order of their use
@@ -260,9 +288,12 @@ class ExactLocalisation:
         suspects = tuple(self._suspects())
         blamed = {node for suspect in suspects if suspect.kind in ("node", "rail") for node in suspect.nodes}
         undecided = tuple(self.fabric.names[node] for node in self._undecided() if self.fabric.names[node] not in blamed)
+        # nobody clears a node by a test that failed: two nodes of one bad pair are named by the pair, and known no better
+        passing = passing_nodes(self.trials)
+        cleared = {name for node, name in enumerate(self.fabric.names) if passing >> node & 1} - blamed - {*undecided}
         return FaultDiagnosis(
             suspects=suspects,
-            cleared=tuple(name for name in self.fabric.names if name not in blamed and name not in undecided),
+            cleared=tuple(name for name in self.fabric.names if name in cleared),
             undecided=undecided,
             rounds=len(self.history.rounds),
             tests=sum(len(part.tests) for part in self.history.rounds),
@@ -275,8 +306,13 @@ class ExactLocalisation:
 
     def _open_end(self, suspects: Sequence[Suspect], undecided: Sequence[str]) -> str:
         """Return what a finished localisation leaves open; empty if nothing."""
+        names = self.fabric.names
         if len(self.catalog.nodes) == 2 and any(suspect.kind == "pair" for suspect in suspects):
             return "two nodes cannot tell which of them, or what is between them, is bad: test each with a third node"
+        unsteady = [(names[node], *counts) for node, counts in self.unsteady.items() if names[node] in undecided]
+        texts = [f"{node} fails {fails} of {tests} of its tests" for node, fails, tests in unsteady if fails < tests]
+        if texts:
+            return f"{'; '.join(texts[:MOST_TOLD])}, and no named part explains it"
         if self.silent and len(undecided) == len(self.silent):
             return f"{len(undecided)} nodes gave too few or contradictory results"
         if not self.is_decided or undecided:
@@ -285,15 +321,29 @@ class ExactLocalisation:
 
     def _undecided(self) -> list[int]:
         """Return the nodes that gave no results, or that a part may concern which is neither named nor cleared."""
-        nodes = set(self.silent)
+        nodes = set(self.silent) | set(self.unsteady)
         for variable, share in self.beliefs.marginals.items():
             own = variable[0] in (NODE, RAIL)
             if variable not in self.named and share > (self.policy.beta if own else LIKELY):
                 nodes.update(members(self._touch(variable)))
-        tested = 0
-        for trial in self.trials:
-            tested |= trial.mask
-        return sorted(nodes | {node for node in self.catalog.nodes if not tested >> node & 1})
+        known = passing_nodes(self.trials)
+        for variable in self.named:
+            known |= self._touch(variable) if variable[0] == PAIR else 0
+        return sorted(nodes | {node for node in self.catalog.nodes if not known >> node & 1})
+
+    @cached_property
+    def unsteady(self) -> dict[int, tuple[int, int]]:
+        """Return failed tests and all tests of the nodes that failed twice without a named part: they are never cleared."""
+        explained = 0
+        for part, bits in zip(self.beliefs.parts, self.beliefs.fails, strict=True):
+            if part.variable in self.named or (part.variable[0] == RAIL and (NODE, part.variable[1]) in self.named):
+                explained |= bits
+        bad = Counter[int]()
+        for place, trial in enumerate(self.beliefs.trials):
+            if trial.failed and not explained >> place & 1:
+                bad.update(trial.nodes)
+        tests = Counter(node for trial in self.beliefs.trials for node in trial.nodes)
+        return {node: (count, tests[node]) for node, count in sorted(bad.items()) if count > 1}
 
     def _suspects(self) -> Iterator[Suspect]:
         """Yield the named parts: nodes and rails in fleet order, then pairs, paths and the size that fails."""

@@ -44,6 +44,10 @@ MOST_EXCHANGED = 4
 """In sets of more parts, only one is replaced by two others at a time."""
 IMPROVEMENTS = 30
 """The search for the most probable set ends after so many steps."""
+INTERMITTENT = 0.05
+"""A part that fails now and then is so much rarer than one that always fails."""
+SOMETIMES, OFTEN = 0.3, 0.6
+"""Shares of its tests that an intermittent part fails. Rare failures are looked for once a part has failed twice."""
 States = dict[tuple[int, ...], float]
 
 
@@ -51,6 +55,7 @@ class FaultyPart(Struct, frozen=True, kw_only=True):
     """A part that may be bad, in one way of being bad: `rails` has the bit of each rail whose own test fails.
 
     `whole` is true if tests over all rails at once fail too. `least` is the size of groups that fail for faults of scale.
+    `share` is the probability that a test which uses the part fails: 1 for lasting faults.
     """
 
     variable: Variable
@@ -58,6 +63,7 @@ class FaultyPart(Struct, frozen=True, kw_only=True):
     rails: int = 0
     whole: bool = True
     least: int = 0
+    share: float = 1.0
 
 
 class PartCatalog:
@@ -71,6 +77,8 @@ class PartCatalog:
         self.every_rail = (1 << self.rails) - 1
         self.share = min(policy.expected / fabric.size, 0.25)
         self.parts = [*self._two()] if len(self.nodes) == 2 and "pair" in self.kinds else [*self._all()]
+        self.lasting = len(self.parts)
+        self.parts += [*self._intermittent()]
         self.single = {leaf: mask.bit_length() - 1 for leaf, mask in enumerate(self.leaves) if mask.bit_count() == 1}
         self._priors: dict[tuple[int, ...], float] = {}
         self._outcomes: dict[tuple[str, int], dict[int, int]] = {}
@@ -125,6 +133,15 @@ class PartCatalog:
             yield from self._ways((PATH, *path), min(PATH_FAULTS / len(paths), 0.1))
         for least in range(3, size + 1) if "scale" in self.kinds else ():
             yield FaultyPart(variable=SCALE, prior=math.log(SCALE_FAULTS / (size - 2)), least=least)
+
+    def _intermittent(self) -> Iterator[FaultyPart]:
+        """Yield each node, rail, pair and path as one that fails a share of its tests, which looks like noise at first."""
+        whole = {part.variable: part for part in reversed(self.parts) if not part.least}
+        for variable, part in sorted(whole.items()):
+            rails = part.rails if variable[0] == RAIL else self.every_rail
+            for share in (SOMETIMES, OFTEN):
+                prior = part.prior + math.log(INTERMITTENT)
+                yield FaultyPart(variable=variable, prior=prior, rails=rails, share=share)
 
     def is_path(self, ends: Sequence[int], covered: int) -> bool:
         """Return True if tests can tell a path from its nodes, when those of the mask `covered` show nothing.
@@ -200,7 +217,7 @@ class PartCatalog:
 
     def covered(self, state: Iterable[int]) -> set[int]:
         """Return the nodes that make every test over all their rails fail: nothing else shows on them."""
-        parts = (self.parts[index] for index in state)
+        parts = (self.parts[index] for index in state if index < self.lasting)
         return {part.variable[1] for part in parts if part.variable[0] == NODE or (part.variable[0] == RAIL and part.whole)}
 
 
@@ -212,15 +229,18 @@ class FaultSets:
         self.trials = [trial for trial in shown if not trial.mask & ~_mask(catalog.nodes)]
         self.observed = sum(1 << place for place, trial in enumerate(self.trials) if trial.failed)
         self.fails = self._failing()
-        self.suspects = [index for index, fails in enumerate(self.fails) if fails & self.observed]
+        self.suspects = [index for index in range(catalog.lasting) if self.fails[index] & self.observed]
         self.rate = policy.noise or EXACT
         self.weight = weight(self.rate)
         self._latest: tuple[object, States] = (None, {})
         # from no fault, and from all nodes that never passed: one change at a time does not lead from a bad path to a bad leaf
         self.starts = [(), self._never_passed()]
+        self.loose: list[int] = []
         self._improve()
+        self._look_for_intermittent()
         if policy.noise:
-            wrong = (self._predicted(self.best) ^ self.observed).bit_count()
+            loose = self._predicted(index for index in self.best if index >= self.catalog.lasting)
+            wrong = ((self._predicted(self.best) ^ self.observed) & ~loose).bit_count()
             rate = (TESTS_OF_PRIOR * policy.noise + wrong) / (TESTS_OF_PRIOR + len(self.trials))
             self.rate = min(max(rate, policy.noise / 2), MOST_NOISE)
             self.weight = weight(self.rate)
@@ -230,6 +250,18 @@ class FaultSets:
     def _improve(self) -> None:
         self.starts = list(dict.fromkeys(self._most_probable(start) for start in self.starts))
         self.best = max(self.starts, key=self.score)
+
+    def _look_for_intermittent(self) -> None:
+        """Take parts into account that fail now and then, if lasting faults alone need wrong results to explain the history."""
+        if self._predicted(self.best) == self.observed and not self.policy.noise:
+            return
+        for index in range(self.catalog.lasting, len(self.parts)):
+            fails = (self.fails[index] & self.observed).bit_count()
+            if fails >= self._fewest(index) and self.fails[index] & ~self.observed:
+                self.loose.append(index)
+        if self.loose:
+            self.suspects += self.loose
+            self._improve()
 
     def _never_passed(self) -> tuple[int, ...]:
         """Return the nodes as bad parts of which two tests failed and none passed."""
@@ -262,11 +294,36 @@ class FaultSets:
     def score(self, state: tuple[int, ...]) -> float:
         """Return the log of the probability of a set of faults, up to a constant; minus infinity if it is impossible."""
         prior = self.catalog.prior(state)
-        return prior - self.weight * (self._predicted(state) ^ self.observed).bit_count() if prior > -math.inf else prior
+        if prior == -math.inf:
+            return prior
+        fails, lasting, loose = 0, self.catalog.lasting, state[:0]
+        for place, index in enumerate(state):
+            if index >= lasting:
+                loose = state[place:]
+                break
+            fails |= self.fails[index]
+        score = prior - self.weight * (fails ^ self.observed).bit_count()
+        for index in loose:
+            score += self._gain(index, fails)
+            fails |= self.fails[index]
+        return score
+
+    def _fewest(self, index: int) -> int:
+        """Return the number of failed tests from which an intermittent part is possible: the rest is noise, or not to be seen."""
+        return 1 if self.parts[index].share == OFTEN else 2
+
+    def _gain(self, index: int, explained: int) -> float:
+        """Return how much an intermittent part adds to the score, by the tests that other parts do not make fail."""
+        tests = self.fails[index] & ~explained
+        failed = (tests & self.observed).bit_count()
+        if failed < self._fewest(index):
+            return -math.inf
+        fail, succeed = _gains(self.parts[index].share, self.rate)
+        return failed * fail + (tests.bit_count() - failed) * succeed
 
     def _near(self, state: tuple[int, ...], wide: bool) -> Iterator[tuple[int, ...]]:
         """Yield the sets that differ by one part; if `wide`, also those with two others in addition or in place of up to two."""
-        yield from ((*state, index) for index in range(len(self.parts)) if index not in state)
+        yield from ((*state, index) for index in (*range(self.catalog.lasting), *self.loose) if index not in state)
         for place in range(len(state)):
             rest = state[:place] + state[place + 1 :]
             yield rest
@@ -280,7 +337,7 @@ class FaultSets:
             yield from ((*rest, *two) for two in itertools.combinations(close, 2))
 
     def _scored(self, state: tuple[int, ...], wide: bool) -> States:
-        key = (state, wide, self.weight)
+        key = (state, wide, self.weight, len(self.loose))
         if self._latest[0] == key:
             return self._latest[1]
         near = {tuple(sorted(other)) for other in self._near(state, wide)} | {state}
@@ -332,6 +389,16 @@ class FaultSets:
         whole = math.fsum(shares.values())
         likely = [least for least, share in shares.items() if share > doubt * whole]
         return min(likely, default=3) - 1, max(likely, default=3)
+
+
+@lru_cache(maxsize=64)
+def _gains(share: float, rate: float) -> tuple[float, float]:
+    """Return what a failed and a passed test add to the score of a part that fails a share of its tests.
+
+    Without the part, a failed test counts as a wrong result and a passed one as a right result.
+    """
+    fails = share * (1 - rate) + (1 - share) * rate
+    return math.log(fails / rate), math.log((1 - fails) / (1 - rate))
 
 
 def _mask(nodes: Iterable[int]) -> int:

@@ -1,7 +1,7 @@
 """Trials of a history: its outcomes joined to their tests, by index of node and leaf, after the history was checked."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from steps.localise.contract import (
@@ -118,6 +118,14 @@ def trials(history: History, fabric: IndexedFabric) -> list[Trial]:
         tests = _tests(part, fabric)
         shown += _shown(part, tests, number)
     return shown
+
+
+def passing_nodes(shown: Iterable[Trial]) -> int:
+    """Return the mask of the nodes that passed at least one test."""
+    mask = 0
+    for trial in shown:
+        mask |= 0 if trial.failed else trial.mask
+    return mask
 
 
 def _shown(part: Round, tests: dict[str, tuple[FabricTest, tuple[int, ...], int]], number: int) -> Iterator[Trial]:
