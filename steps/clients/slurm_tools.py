@@ -31,6 +31,13 @@ class AcceptanceJob(Struct, frozen=True, kw_only=True):
     alive: bool
 
 
+class CommentedProcess(Struct, frozen=True, kw_only=True):
+    """Process that a comment names, and its run. `alive`: it runs, or runs perhaps on another login node."""
+
+    run: str
+    alive: bool
+
+
 class JobPlace(Struct, frozen=True, kw_only=True):
     """Place of a run's jobs: partition and account (empty: the user's defaults), their working directory, and limits.
 
@@ -75,10 +82,16 @@ def queued() -> tuple[AcceptanceJob, ...] | None:
     jobs = []
     for line in done.out.splitlines():
         job, _, text = line.strip().partition("|")
-        match = _COMMENT.fullmatch(text.strip())
-        if match is not None and re.fullmatch(r"[\d_\[\]%+-]+", job):
-            jobs.append(AcceptanceJob(id=job, run=match["run"], alive=_is_alive(match)))
+        process_of_job = owner(text)
+        if process_of_job is not None and re.fullmatch(r"[\d_\[\]%+-]+", job):
+            jobs.append(AcceptanceJob(id=job, run=process_of_job.run, alive=process_of_job.alive))
     return tuple(jobs)
+
+
+def owner(text: str) -> CommentedProcess | None:
+    """Return the process that a comment names; None for a text that is no comment of ours."""
+    match = _COMMENT.fullmatch(text.strip())
+    return None if match is None else CommentedProcess(run=match["run"], alive=_is_alive(match))
 
 
 def cancel(jobs: tuple[str, ...]) -> Done:

@@ -1,10 +1,13 @@
 """Arguments of the tasks of an acceptance, and the place where their jobs run."""
 
+import itertools
+import shutil
 from pathlib import Path
 from typing import Final, Literal
 
 from msgspec import Struct
 
+from steps.clients import slurm_tools
 from steps.clients.slurm_tools import JobPlace
 from steps.errors import BadTask
 from steps.runtime.context import Context
@@ -12,6 +15,9 @@ from steps.runtime.context import Context
 Scripts = Literal["marks", "waived", "unstated"]
 FOLDER: Final = ".bringup-accept"
 """Folder in the user's home on the shared file system, with a folder for each run that goes with the run's last task."""
+OWNER: Final = ".bringup-owner"
+"""File in a run's folder with the comment of its jobs: the run and its process. Without it a folder is nobody's to remove."""
+MOST_FOLDERS: Final = 10_000
 
 
 class ScopeArguments(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -42,13 +48,43 @@ class ScopeArguments(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 def folder(context: Context, scope: ScopeArguments) -> Path:
     """Return this run's folder on the shared file system, made if it is missing. Raises BadTask if it cannot be made."""
-    parent = Path(scope.shared) if scope.shared else Path.home() / FOLDER
-    path = parent / context.environment.run
+    path = _parent(scope) / context.environment.run
     try:
         path.mkdir(parents=True, exist_ok=True)
+        (path / OWNER).write_text(slurm_tools.comment(context.environment.run))
     except OSError as error:
         raise BadTask(f"cannot make {path}: {error.strerror}", hint="name a folder that all nodes mount with --shared") from error
     return path
+
+
+def remove_abandoned(context: Context, scope: ScopeArguments) -> None:
+    """Remove folders of runs whose process on this node is gone; of another node's nobody here can tell."""
+    try:
+        folders = list(itertools.islice(_parent(scope).iterdir(), MOST_FOLDERS))
+    except OSError:
+        return
+    for path in folders:
+        if _is_abandoned(path):
+            shutil.rmtree(path, ignore_errors=True)
+            context.did(f"removed {path}, which an interrupted acceptance had left")
+
+
+def _is_abandoned(path: Path) -> bool:
+    if path.is_symlink():
+        return False
+    try:
+        with (path / OWNER).open(errors="replace") as file:
+            owner = slurm_tools.owner(file.read(_LONGEST_OWNER))
+    except OSError:
+        return False
+    return owner is not None and owner.run == path.name and not owner.alive
+
+
+_LONGEST_OWNER: Final = 1000
+
+
+def _parent(scope: ScopeArguments) -> Path:
+    return Path(scope.shared) if scope.shared else Path.home() / FOLDER
 
 
 def place(context: Context, scope: ScopeArguments) -> JobPlace:

@@ -25,6 +25,7 @@ def build(context: Context) -> ExitCode:
     scope = context.arguments(ScopeArguments)
     nodes = context.expected_nodes("all")
     leftover_jobs.clear(context, resume=scope.allow_drain)
+    task_scope.remove_abandoned(context, scope)
     gate = gating.find(scope.gate)
     seen = _seen(context, scope, nodes)
     verdict = gate.decide(seen, gate.expect(context.task.expectations, nodes))

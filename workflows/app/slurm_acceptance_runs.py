@@ -81,7 +81,7 @@ def site_of(request: SlurmRequest) -> SlurmLoginSite:
     If no controller answers, the nodes are those that were named: the run's first gate says what is down.
     """
     _check(request)
-    named = _named(request.nodes)
+    named, program = _named(request.nodes), _program(request.bandwidth_command)
     config = slurm_tools.ask("scontrol", "show", "config")
     cluster = slurm_output.settings(config.out).cluster
     gpus = _GPUS.fullmatch(request.gpus_per_node) if request.gpus_per_node else None
@@ -98,7 +98,7 @@ def site_of(request: SlurmRequest) -> SlurmLoginSite:
         marks=request.script_marks,
         waived=request.waive_scripts,
         allow_drain=request.allow_drain,
-        program=tuple(shlex.split(request.bandwidth_command)),
+        program=program,
         mpi=request.mpi,
     )
 
@@ -121,6 +121,14 @@ def _check(request: SlurmRequest) -> None:
         raise UsageError("--script-marks asks for a proof that --waive-scripts leaves out: give one of them")
     if len(request.bandwidth_command) > 1024 or not request.bandwidth_command.isprintable():
         raise UsageError("--bandwidth-command: a program with arguments in at most 1,024 characters is expected")
+
+
+def _program(command: str) -> tuple[str, ...]:
+    """Return a command in words, which no shell reads. Raises UsageError for a quotation that has no end."""
+    try:
+        return tuple(shlex.split(command))
+    except ValueError as error:
+        raise UsageError(f"--bandwidth-command {command!r} cannot be split into words: {error}") from None
 
 
 def _named(ranges: Sequence[str]) -> tuple[str, ...]:

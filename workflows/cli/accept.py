@@ -1,5 +1,6 @@
 """Command accept: measure a cluster that is already there, and say in one sentence whether it is accepted."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -9,6 +10,9 @@ import typer
 
 from workflows.cli import completion, output
 from workflows.cli.options import RunOptions, Spec, placed
+
+NO_REUSE = "none"
+"""Value of `--reuse` that reuses no earlier run."""
 
 
 class AcceptanceLevel(StrEnum):
@@ -88,6 +92,7 @@ def register(app: typer.Typer) -> None:
 
 
 def accept(
+    context: typer.Context,
     spec: Spec = "cluster.yaml",
     level: Annotated[
         AcceptanceLevel | None,
@@ -109,7 +114,7 @@ def accept(
     ] = None,
     reuse: Annotated[
         str, typer.Option("--reuse", help="Reuse what this earlier run proved and still holds.", autocompletion=completion.runs)
-    ] = "none",
+    ] = NO_REUSE,
     *,
     place: AcceptOptions,
 ) -> int:
@@ -119,8 +124,11 @@ def accept(
     pair or path at fault and its measurements. `bringup plan SPEC --operation accept` shows what it will do.
     """
     if place.slurm:
-        if form:
-            raise typer.BadParameter("--report clustermax is about a cluster with Kubernetes: leave it out with --slurm")
+        # a spec has a default, so its value does not tell if somebody typed it
+        source = context.get_parameter_source("spec")
+        typed = spec if source is not None and source.name == "COMMANDLINE" else ""
+        refused = {"SPEC": typed, "--report": form, "--kubeconfig": kubeconfig, "--reuse": reuse if reuse != NO_REUSE else ""}
+        _refuse_for_slurm(refused)
         return _from_login_node(level, nodes, place)
     from workflows.app import acceptance
 
@@ -133,6 +141,12 @@ def accept(
         form=form.value if form else "",
     )
     return acceptance.accept(output, request, place)
+
+
+def _refuse_for_slurm(choices: Mapping[str, object]) -> None:
+    """Raise BadParameter if one of these choices has a value: they are about a cluster with Kubernetes."""
+    if listed := ", ".join(name for name, value in choices.items() if value):
+        raise typer.BadParameter(f"--slurm accepts a cluster without Kubernetes and without a spec: leave out {listed}")
 
 
 def _from_login_node(level: AcceptanceLevel | None, nodes: list[str] | None, place: AcceptOptions) -> int:

@@ -32,6 +32,10 @@ SPACE = "'Up/../x' cannot be a namespace"
         (("schedule", "suspend", "../../etc"), f"{NAME} cluster"),
         (("render", "single-node", "--gitops", ".", "--image", "x", "--pipeline", "nosuch"), "leave out --image, --pipeline"),
         (("render", "single-node", "--gitops", ".", "--namespace", "n"), "leave out --namespace"),
+        (("accept", "cluster.yaml", "--slurm"), "without a spec: leave out SPEC"),
+        (("accept", "--slurm", "--kubeconfig", "k", "--reuse", "r"), "leave out --kubeconfig, --reuse"),
+        (("accept", "--slurm", "--report", "clustermax"), "leave out --report"),
+        (("accept", "--floor", "1"), "--floor: only with --slurm"),
     ],
 )
 def test_what_means_nothing_is_refused(

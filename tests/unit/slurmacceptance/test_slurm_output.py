@@ -144,3 +144,27 @@ def test_matchings_use_every_pair_once(count: int) -> None:
     assert all(len({node for pair in row for node in pair}) == 2 * len(row) for row in rows)
     used = [frozenset(pair) for row in rows for pair in row]
     assert sorted(map(sorted, used)) == sorted(map(sorted, itertools.combinations(names, 2)))
+
+
+BLOCKS = "BlockName=b1 BlockIndex=0 Nodes=gpu[01-02] BlockSize=2\nBlockName=b2 BlockIndex=1 Nodes=gpu03 BlockSize=2\n"
+TREE = """\
+- topology: tree
+  cluster_default: {tree}
+  tree:
+    switches:
+    - switch: top
+      children: s1
+    - switch: s1
+      nodes: n[1-2]
+"""
+FLAT = "- topology: flat\n  cluster_default: {flat}\n  flat: true\n"
+BLOCK_YAML = "- topology: b\n  block:\n    block_sizes: [2]\n    blocks:\n    - block: b1\n      nodes: gpu[01-02]\n"
+
+
+def test_blocks_and_leaf_switches_are_read_from_either_file() -> None:
+    assert slurm_output.leaves(BLOCKS) == {"b1": ("gpu01", "gpu02"), "b2": ("gpu03",)}
+    assert slurm_output.leaves("SwitchName=top Switches=s1\nSwitchName=s1 Nodes=n[1-2]\n") == {"s1": ("n1", "n2")}
+    both = TREE.format(tree="false") + FLAT.format(flat="true")
+    assert slurm_output.leaves_of_yaml(TREE.format(tree="true") + FLAT.format(flat="false")) == {"s1": ("n1", "n2")}
+    assert (slurm_output.leaves_of_yaml(both), slurm_output.leaves_of_yaml(BLOCK_YAML)) == ({}, {"b1": ("gpu01", "gpu02")})
+    assert [slurm_output.leaves_of_yaml(text) for text in ("{", "1", "- - x", "- tree: {switches: [1]}")] == [{}, {}, {}, {}]

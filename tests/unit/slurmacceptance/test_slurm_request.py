@@ -19,6 +19,7 @@ from workflows.stages.slurm_login_site import SlurmLoginSite
         ({"floor": 1.0, "script_marks": "/a", "waive_scripts": True}, "--script-marks asks for a proof"),
         ({"floor": 1.0, "nodes": ["gpu[9-1]"]}, "--nodes"),
         ({"floor": 1.0, "bandwidth_command": "a\x1bb"}, "--bandwidth-command"),
+        ({"floor": 1.0, "bandwidth_command": "foo 'bar"}, "cannot be split into words: No closing quotation"),
     ],
 )
 def test_a_choice_that_cannot_be_right_is_refused(request_options: dict[str, object], sentence: str) -> None:
