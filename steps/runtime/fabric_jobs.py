@@ -15,7 +15,7 @@ from steps.clients.kube.api import ApiError
 from steps.contract.checks import CHECK_LABEL, CHECK_NAMESPACE, CheckPod
 from steps.contract.host_ranges import fold
 from steps.errors import Temporary
-from steps.localise.contract import FabricTest, Outcome
+from steps.localise.contract import MOST_MEETINGS, FabricTest, Outcome
 from steps.runtime import target
 from steps.runtime.context import Context
 from steps.stages.shared import probe_checks
@@ -24,6 +24,7 @@ from steps.stages.validation.contract import LocaliseExpectation
 from steps.stages.validation.gate_fabric import FabricReading
 
 LOG_LINES = 20_000
+_POD_GROUP = "scheduling.k8s.io/group-name"
 _KINDS = (
     f"/apis/batch/v1/namespaces/{CHECK_NAMESPACE}/jobs",
     f"/apis/kubeflow.org/v2beta1/namespaces/{CHECK_NAMESPACE}/mpijobs",
@@ -45,7 +46,7 @@ class FabricTemplates(Struct, frozen=True, kw_only=True):
 class _PlannedJob(Struct, frozen=True):
     """An object to create, with the tests that it serves; several tests of rails between the same nodes share one.
 
-    A test of a group has two of them: an indexed Job in which every two nodes meet, and a `collective`, the MPIJob over all.
+    A test of a group has two of them: an indexed Job in which each node meets others, and a `collective`, the MPIJob over all.
     """
 
     name: str
@@ -126,7 +127,10 @@ class FabricJobs:
             template = self._group if job.collective else self._templates.pair
             self._context.kube.create(fill(template, _markers(job)))
         pods = self._ended_pods(wave)
-        readings = [reading for job in wave for reading in self._read(job, pods)]
+        by_job: dict[str, list[CheckPod]] = {}
+        for pod in pods:
+            by_job.setdefault(_job_of(pod.name, self._templates.check), []).append(pod)
+        readings = [reading for job in wave for reading in self._read(job, by_job.get(job.name, []))]
         bad = [reading.outcome.test for reading in readings if reading.outcome.result == "fail"]
         self._context.say(f"{len(readings)} tests on {sum(len(job.nodes) for job in wave)} nodes: {len(bad)} below the floor")
         self.clean()
@@ -145,8 +149,7 @@ class FabricJobs:
             clock.pause(pause, deadline)
             pause = min(pause * timeouts.POLL_FACTOR, timeouts.POLL_MAX)
 
-    def _read(self, job: _PlannedJob, pods: Iterable[CheckPod]) -> Iterator[FabricReading]:
-        own = [pod for pod in pods if pod.name.startswith(f"{job.name}-")]
+    def _read(self, job: _PlannedJob, own: Sequence[CheckPod]) -> Iterator[FabricReading]:
         want = self._want
         for test in job.tests:
             if not job.collective:
@@ -160,10 +163,15 @@ class FabricJobs:
             yield gate_fabric.read_group(test, reader_nccl.read(text) if text else None, workers, want=whole)
 
 
+def _job_of(pod: str, check: str) -> str:
+    """Return the name of a pod's Job, `CHECK-NUMBER`, with which the names of its pods begin."""
+    return f"{check}-{pod.removeprefix(f'{check}-').partition('-')[0]}"
+
+
 def group_template(objects: Iterable[dict[str, Any]], check: str) -> dict[str, Any]:
     """Return the template of an MPIJob over a group, made from the one over all nodes: one run, at the largest size alone.
 
-    No programs follow it.
+    No programs follow it. Kubernetes' own scheduler places it, since the PodGroup for Volcano is that of all nodes.
     """
     job = next(manifest for manifest in objects if manifest["kind"] == "MPIJob")
     old, name = str(job["metadata"]["labels"][CHECK_LABEL]), str(job["metadata"]["name"])
@@ -172,6 +180,9 @@ def group_template(objects: Iterable[dict[str, Any]], check: str) -> dict[str, A
     values = {entry["name"]: entry.get("value") for entry in launcher["env"]}
     fixed = {"RUNS": "1", "FIRST": values.get("LAST"), "PROGRAMS": ""}
     launcher["env"] = [{**entry, "value": fixed[entry["name"]]} if entry["name"] in fixed else entry for entry in launcher["env"]]
+    workers = renamed["spec"]["mpiReplicaSpecs"]["Worker"]["template"]
+    if workers["metadata"].get("annotations", {}).pop(_POD_GROUP, ""):
+        workers["spec"].pop("schedulerName", None)
     return dict(renamed)
 
 
@@ -199,7 +210,7 @@ def _markers(job: _PlannedJob) -> dict[str, Any]:
 
 def _seconds(job: _PlannedJob) -> float:
     """Return the limit for one job in seconds: in a larger group more nodes meet one after the other."""
-    return timeouts.FABRIC_ROUND + timeouts.FABRIC_STEP * len(job.nodes)
+    return timeouts.FABRIC_ROUND + timeouts.FABRIC_STEP * min(len(job.nodes), MOST_MEETINGS)
 
 
 def _waves(jobs: Iterable[_PlannedJob]) -> list[list[_PlannedJob]]:

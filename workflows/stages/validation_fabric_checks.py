@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from steps.contract.task import Verb
+from steps.localise.contract import MOST_MEETINGS
 from workflows.accept.levels import FULL, QUICK, STANDARD
 from workflows.spec import floor_table
 from workflows.spec.cluster_spec import ClusterSpec, collective_floor, has_gpu_cluster, ib_write_bw_floor
@@ -40,6 +41,43 @@ https://github.com/coreweave/nccl-tests): between two nodes NCCL's trees exceed 
 def checks(site: Site) -> tuple[CheckMaker, ...]:
     """Return the makers of the site's tasks, in running order."""
     return (functional, *((localise,) if site.spec.fabric.kind != "none" else ()))
+
+
+GROUP_NAME = "scheduling.k8s.io/group-name"
+"""Annotation by which Volcano finds the PodGroup of a pod (https://github.com/volcano-sh/volcano)."""
+
+
+def _gang_scheduler(site: Site) -> str:
+    """Return the gang scheduler that places the workers, `volcano` or `kai`; empty for Kubernetes' own.
+
+    With DRA it is Kubernetes' own, because Volcano places claims of devices only behind a feature gate.
+    """
+    spec = site.spec
+    planned = "gang" in spec.enabled_stages() and spec.scheduler.gang != "none"
+    return spec.scheduler.gang if planned and not has_gpu_cluster(spec) else ""
+
+
+def _pod_group(site: Site) -> list[Object]:
+    """Return the PodGroup of the workers for Volcano: all of them start, or none; KAI's pod-grouper makes one by itself."""
+    if _gang_scheduler(site) != "volcano":
+        return []
+    meta = {**manifest_objects.check_metadata(STAGE, INTER_CHECK), "name": JOB}
+    group = {"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "PodGroup", "metadata": meta}
+    return [{**group, "spec": {"minMember": manifest_objects.COUNT, "queue": "default"}}]
+
+
+def _as_gang(site: Site, template: Object) -> Object:
+    """Return the workers' pod template as the gang scheduler places it."""
+    meta = template["metadata"]
+    match _gang_scheduler(site):
+        case "volcano":
+            meta = {**meta, "annotations": {**meta.get("annotations", {}), GROUP_NAME: JOB}}
+            return {"metadata": meta, "spec": {**template["spec"], "schedulerName": "volcano"}}
+        case "kai":
+            # its pod-grouper counts the launcher only once it is there (pkg/podgrouper of NVIDIA/KAI-Scheduler, mpi-grouper.go)
+            meta = {**meta, "labels": {**meta["labels"], "kai.scheduler/queue": "default-queue"}}
+            return {"metadata": meta, "spec": {**template["spec"], "schedulerName": "kai-scheduler"}}
+    return template
 
 
 def network_annotations(site: Site) -> Object:
@@ -94,7 +132,7 @@ def mpi_job(site: Site, seconds: int) -> Object:
                 "Worker": {
                     "replicas": manifest_objects.COUNT,
                     "restartPolicy": "Never",
-                    "template": {"metadata": meta, "spec": workers},
+                    "template": _as_gang(site, {"metadata": meta, "spec": workers}),
                 },
             },
         },
@@ -140,23 +178,23 @@ def functional(site: Site, after: tuple[str, ...], passed: tuple[str, ...]) -> S
         spread=SPREAD_INTER,
         **({"rdma": True, "gdr": True, "hcas": spec.fabric.nics_per_node} if rdma else {}),
     )
-    jobs = Rule(
-        groups=("kubeflow.org",),
-        resources=("mpijobs",),
-        verbs=("get", "create", "delete"),
-        namespaces=(manifest_objects.CHECK_NAMESPACE,),
+    verbs, space = ("get", "create", "delete"), (manifest_objects.CHECK_NAMESPACE,)
+    group = _pod_group(site)
+    rules = (
+        Rule(groups=("kubeflow.org",), resources=("mpijobs",), verbs=verbs, namespaces=space),
+        *((Rule(groups=("scheduling.volcano.sh",), resources=("podgroups",), verbs=verbs, namespaces=space),) if group else ()),
     )
     return validation_tasks.check(
         site,
         "functional",
         FUNCTIONAL,
         INTER_CHECK,
-        [mpi_job(site, seconds)],
+        [*group, mpi_job(site, seconds)],
         after=after,
         passed=passed,
         seconds=seconds,
         expectations={"gpus": validation_tasks.slots(site), "want": result, **_programs_wanted(site)},
-        rules=(jobs,),
+        rules=rules,
         least=2,
     )
 
@@ -220,11 +258,11 @@ def _fabric_meta(site: Site) -> Object:
 
 
 def _pair_job(site: Site) -> Object:
-    """Return the template of the Job in which every two of its nodes measure all rails in both directions."""
+    """Return the template of the Job in which pairs of its nodes measure all rails in both directions."""
     spec, fabric = site.spec, site.spec.fabric
     ids = (*fabric.device_ids, VIRTUAL_FUNCTION) if fabric.mode == "sriov" else fabric.device_ids
     settings = {"COUNT": "@count_text", "JOB": "@name", "SERVICE": FABRIC_CHECK, "TEST_NODES": "@node_names", "TESTED": "@rails"}
-    settings |= {"DEVICE_IDS": " ".join(ids), "LINK": _LINK[fabric.kind], "MEMORY": "cuda"}
+    settings |= {"STEPS": str(MOST_MEETINGS), "DEVICE_IDS": " ".join(ids), "LINK": _LINK[fabric.kind], "MEMORY": "cuda"}
     settings |= {"RAILS": " ".join(fabric.rails)} if fabric.rails else {}
     settings |= {} if fabric.attachments_are_allocated else {"NUMBERS": "name"}
     env = [manifest_objects.node_name(), *({"name": name, "value": value} for name, value in settings.items())]

@@ -91,6 +91,30 @@ def test_groups_run_the_mpi_job_over_all_nodes_once_and_under_the_label_of_the_r
     assert launcher["metadata"]["labels"]["bringup/check"] == "fabric"
 
 
+@pytest.mark.parametrize(
+    ("over", "name", "kinds"),
+    [
+        ({}, "volcano", ["PodGroup", "MPIJob"]),
+        ({"scheduler": {"gang": "kai"}}, "kai-scheduler", ["MPIJob"]),
+        (NO_SLURM | DRA, None, ["ResourceClaimTemplate", "MPIJob"]),
+    ],
+)
+def test_workers_start_as_a_gang(over: dict[str, Any], name: str | None, kinds: list[str]) -> None:
+    step = next(step for step in built(**over).steps if step.name == "functional")
+    objects = step.task.arguments["objects"]
+    assert [manifest["kind"] for manifest in objects[1:]] == kinds
+    workers = objects[-1]["spec"]["mpiReplicaSpecs"]["Worker"]["template"]
+    assert workers["spec"].get("schedulerName") == name
+    may = {resource for rule in step.rules for resource in rule.resources}
+    assert ("podgroups" in may) == ("PodGroup" in kinds)
+    if "PodGroup" in kinds:
+        assert objects[1]["metadata"]["name"] == workers["metadata"]["annotations"]["scheduling.k8s.io/group-name"]
+        assert job.fill(objects[1], ("gpu001", "gpu002"))["spec"]["minMember"] == 2
+        group = group_template(objects, "fabric")["spec"]["mpiReplicaSpecs"]["Worker"]["template"]
+        assert "schedulerName" not in group["spec"]
+        assert not group["metadata"].get("annotations")
+
+
 def test_a_quick_acceptance_localises_only_what_failed() -> None:
     quick = {"validation": {"level": "quick", "nccl": {"inter_node_floor_gb_s": 350}}}
     assert "unless" not in next(step for step in built().steps if step.name == "localise").task.arguments

@@ -25,6 +25,7 @@ from workflows.rehearsal.simulator.scheduler import requests
 from workflows.rehearsal.simulator.world import Changes, World
 
 GROUPS = custom("scheduling.run.ai", "PodGroup")
+MPI_JOBS = custom("kubeflow.org", "MPIJob")
 QUEUES = custom("scheduling.run.ai", "Queue")
 SYSTEM, NAME = "kai-scheduler", "kai-scheduler"
 OPERATOR, SCHEDULER, GROUPER = "kai-operator", "kai-scheduler-default", "pod-grouper"
@@ -58,7 +59,7 @@ class Kai:
     """Simulated KAI: its operator, its pod-grouper and its scheduler."""
 
     name = "kai"
-    kinds = (GROUPS, QUEUES, DEPLOYMENTS, JOBS, PODS, NODES)
+    kinds = (GROUPS, QUEUES, DEPLOYMENTS, JOBS, MPI_JOBS, PODS, NODES)
 
     def reconcile(self, world: World, changed: Changes) -> None:
         """Create what the operator creates and a PodGroup for each Job; schedule the next cycle while a pod waits for KAI."""
@@ -90,9 +91,18 @@ def _operate(world: World) -> None:
 
 
 def _jobs(world: World) -> Iterator[Obj]:
-    for job in world.objects(JOBS):
-        if job["spec"]["template"]["spec"].get("schedulerName") == NAME and "deletionTimestamp" not in job["metadata"]:
+    """Yield the Jobs and MPIJobs whose pods KAI places."""
+    mpi_jobs = world.objects(MPI_JOBS) if world.served(MPI_JOBS) else ()
+    for job in (*world.objects(JOBS), *mpi_jobs):
+        if _template(job)["spec"].get("schedulerName") == NAME and "deletionTimestamp" not in job["metadata"]:
             yield job
+
+
+def _template(job: Obj) -> Obj:
+    """Return the pod template of a Job, or that of an MPIJob's workers."""
+    spec = job["spec"]
+    template: Obj = spec["mpiReplicaSpecs"]["Worker"]["template"] if "mpiReplicaSpecs" in spec else spec["template"]
+    return template
 
 
 def _name(job: Obj) -> str:
@@ -100,11 +110,15 @@ def _name(job: Obj) -> str:
 
 
 def _group(world: World, job: Obj) -> None:
-    """Create the PodGroup of a Job. A Job without the annotation `kai.scheduler/batch-min-member` needs only one pod at a time."""
-    meta = job["metadata"]
-    least = int(annotations_of(job).get(LEAST, "1"))
+    """Create the PodGroup of a Job. A Job without the annotation `kai.scheduler/batch-min-member` needs only one pod at a time.
+
+    An MPIJob needs all of its workers.
+    """
+    meta, replicas = job["metadata"], job["spec"].get("mpiReplicaSpecs")
+    least = int(replicas["Worker"]["replicas"] if replicas else annotations_of(job).get(LEAST, "1"))
     spec = {"minMember": least, "queue": labels_of(job).get("kai.scheduler/queue", "default-queue")}
-    place = {"name": _name(job), "namespace": meta["namespace"], "ownerReferences": [JOBS.owner(job)]}
+    owner = MPI_JOBS.owner(job) if replicas else JOBS.owner(job)
+    place = {"name": _name(job), "namespace": meta["namespace"], "ownerReferences": [owner]}
     world.create(GROUPS, {"metadata": place, "spec": spec})
 
 

@@ -19,6 +19,7 @@ from workflows.stages.stage import Stage
 FLOORS: dict[str, Any] = {
     "validation": {"nccl": {"inter_node_floor_gb_s": 350}, "dcgm_level": 2, "gpu_floors": {"adapters_gb_s": 150}},
     "approvals": [],
+    "scheduler": {"gang": "none"},  # these stages run without the one that installs Volcano
 }
 
 
