@@ -22,12 +22,15 @@ CHECKS: tuple[JobCheckName, ...] = (
     "exclusive",
     "prolog",
     "epilog",
+    "login",
+    "user",
 )
-"""The checks that this cluster can pass; it has no GPUs, no containers and no directory of users."""
+"""The checks that this cluster can pass; it has no GPUs and no containers."""
+USER, UID = "alice", 2001
 SECONDS = 300
 
 
-def judged(cluster: SlurmCluster, *checks: JobCheckName) -> Verdict:
+def judged(cluster: SlurmCluster, *checks: JobCheckName, user: str = USER) -> Verdict:
     """Run the script as in a login pod, and return the verdict on its output."""
     variables = {
         "NODE_NAME": cluster.controller.name,
@@ -36,6 +39,8 @@ def judged(cluster: SlurmCluster, *checks: JobCheckName) -> Verdict:
         "SECONDS_TO_RUN": str(SECONDS),
         "MARKS": configuration.MARKS,
         "SHARED_HOME": configuration.SHARED,
+        "LOGIN": cluster.controller.name,
+        "USER_NAME": user,
         "REPORT": "/dev/null",
     }
     script = manifest_objects.packed_script("slurm_jobs.sh")
@@ -55,8 +60,22 @@ def judged(cluster: SlurmCluster, *checks: JobCheckName) -> Verdict:
 
 
 def test_every_kind_of_job_does_its_work(cluster: SlurmCluster) -> None:
+    for host in cluster.hosts:
+        cluster.add_user(host, USER, UID)
+    cluster.sacctmgr("add", "user", USER, "Account=staff")
     verdict = judged(cluster, *CHECKS)
     assert verdict.is_pass, verdict.reason
+    assert cluster.run(
+        "sh", "-c", f"cat {configuration.SHARED}/{USER}/.ssh/authorized_keys; ls {configuration.SHARED}/{USER}/.ssh"
+    ) == ("authorized_keys\n")
+
+
+def test_a_user_who_may_log_in_and_not_submit_is_named(cluster: SlurmCluster) -> None:
+    """The user has no association in accounting."""
+    cluster.add_user(cluster.controller, "bob", UID + 1)
+    verdict = judged(cluster, "login", "user", user="bob")
+    assert not verdict.is_pass
+    assert "a plain user: sbatch: error" in verdict.reason
 
 
 def test_a_job_survives_a_restart_of_the_controller(faulty: SlurmCluster) -> None:

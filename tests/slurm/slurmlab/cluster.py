@@ -124,6 +124,16 @@ class SlurmCluster:
         """Run sacctmgr without questions."""
         return self.run("sacctmgr", "--immediate", *words)
 
+    def add_user(self, host: Host, name: str, number: int) -> None:
+        """Make a user on a host, whose home is in the folder that all hosts share; on the login node SSH takes keys from there."""
+        lines = 'grep -q "^$1:" /etc/passwd || echo "$1:*:$2:$2::$3:/bin/sh" >>/etc/passwd; install -d -o "$2" -g "$2" -m 755 "$3"'
+        self.run("sh", "-c", lines, "sh", name, str(number), f"{configuration.SHARED}/{name}", host=host)
+        if host is self.controller:
+            # the first value in the order of file names counts
+            keys = "AuthorizedKeysFile /etc/ssh/authorized_keys .ssh/authorized_keys\n"
+            self.write(host, "/etc/ssh/sshd_config.d/0-users.conf", keys)
+            self.run("pkill", "-HUP", "--oldest", "-x", "sshd", host=host)
+
     def write(self, host: Host, path: str, text: str, mode: str = "644") -> None:
         """Write a file on a host."""
         self.run("sh", "-c", 'cat > "$1" && chmod "$2" "$1"', "sh", path, mode, host=host, text=text)

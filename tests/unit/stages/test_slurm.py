@@ -116,12 +116,12 @@ def test_sunk_runs_jobs_from_its_login_pod() -> None:
         "sessions",
         "judge",
     ]
-    for step in built.steps[-4:-1]:
+    for step in built.steps[-5:-2]:
         at = step.task.arguments.get("command") or step.task.arguments["round_trip"]
         assert (at["pod"], at["container"]) == ("slurm-login-0", "sshd")
         assert any("pods/exec" in rule.resources and rule.namespaces == ("tenant-slurm",) for rule in step.rules)
         assert not any({"create", "delete"} & set(rule.verbs) for rule in step.rules if "jobs" in rule.resources)
-    assert built.steps[-4].task.expectations == {"gpus": 8, "accounting": True, "kernels": False}
+    assert built.steps[-5].task.expectations == {"gpus": 8, "accounting": True, "kernels": False}
     nodes = next(step.task for step in built.steps if step.name == "nodes")
     assert nodes.expectations == {"gpus": 8, "states": True, "promised": False}
     assert nodes.arguments["slurm_namespace"] == "tenant-slurm"
