@@ -185,14 +185,13 @@ def _pairs(fleet: Mapping[str, NodeSpeed], floor: float | None) -> Iterator[tupl
 
 
 def _measurement(measured: _Measured) -> Measurement:
-    quantity, values = measured.quantity, measured.values
-    width = max(map(len, values.values()), default=0)
+    """Return the figure of each node's slowest GPU, None if a GPU has none: reports of large fleets cannot hold every GPU's."""
+    quantity, least = measured.quantity, measured.least
     return Measurement(
-        quantity=f"{quantity.name} of each GPU",
+        quantity=f"{quantity.name}, slowest GPU",
         unit=quantity.unit,
         floor=measured.floor,
-        columns=tuple(f"GPU {gpu}" for gpu in range(width)),
-        values={node: row if len(row) == width else (*row, *(None,) * (width - len(row))) for node, row in values.items()},
+        values={node: (None if None in row else least.get(node),) for node, row in measured.values.items()},
     )
 
 
