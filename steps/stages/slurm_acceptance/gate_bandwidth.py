@@ -14,6 +14,8 @@ from steps.stages.slurm_acceptance.contract import BadPart, BandwidthExpectation
 
 QUANTITY: Final = "bandwidth between pairs of nodes"
 _MOST_NAMED: Final = 4
+_FAILURES: Final = 2
+"""From so many figures below the floor, a node is not cleared if they are a quarter of its figures: a median hides them."""
 _PERFORMANCE = FailureClass.PERFORMANCE
 
 
@@ -54,7 +56,9 @@ def _judged(gate: str, seen: BandwidthObservation, want: BandwidthExpectation, m
         text = f"the localisation did not finish: {cause or 'no reason is known'}"
         return _open(gate, text, "a verdict on every node", "see the log of this task", rows)
     if bad:
-        first_bad = next((row for row in bad if row.status is Status.FAIL), bad[0])
+        # partners of a node that fails now and then fail with it: the node that fails most of its tests comes first
+        bad.sort(key=lambda row: (row.status is not Status.FAIL, -_share_below(row.node, seen, want.floor)))
+        first_bad = bad[0]
         text, step = f"{first_bad.node}: {first_bad.seen}", first_bad.next_step
         if first_bad.status is Status.FAIL:
             return failed(gate, _PERFORMANCE, seen=_not(text), expected=first_bad.expected, next_step=step, nodes=rows)
@@ -80,17 +84,31 @@ def _node(name: str, seen: BandwidthObservation, want: BandwidthExpectation, med
     if figure is not None and figure < want.floor:
         text = f"its median is {figure:.3g} GB/s"
         return NodeVerdict(node=name, status=Status.FAIL, seen=text, expected=expected, next_step=step, failure_class=_PERFORMANCE)
-    if figure is None or name not in seen.cleared:
-        text = "nothing was measured" if figure is None else "it is not cleared"
+    fails, tests = _below(name, seen, want.floor)
+    unsteady = fails >= _FAILURES and fails * 4 >= tests
+    if figure is None or unsteady or name not in seen.cleared:
+        text = f"it fails {fails} of {tests} of its tests" if fails else "it is not cleared"
+        text = "nothing was measured" if figure is None else text
         return NodeVerdict(
             node=name, status=Status.INCONCLUSIVE, seen=text, expected=expected, next_step=step, failure_class=_PERFORMANCE
         )
     return NodeVerdict(node=name, status=Status.PASS, seen=f"{figure:.3g} GB/s")
 
 
+def _below(name: str, seen: BandwidthObservation, floor: float) -> tuple[int, int]:
+    """Return how many figures of a node are below the floor, and how many it has."""
+    figures = [row.figure for row in seen.figures if name in row.nodes and row.figure is not None]
+    return sum(figure < floor for figure in figures), len(figures)
+
+
+def _share_below(name: str, seen: BandwidthObservation, floor: float) -> float:
+    fails, tests = _below(name, seen, floor)
+    return fails / max(tests, 1)
+
+
 def _refused(gate: str, seen: BandwidthObservation, want: BandwidthExpectation) -> Verdict:
     """Return the fail that names the bad parts with their measurements."""
-    texts = [f"{part_text(part)}, by {evidence_text(part, seen)}" for part in seen.parts[:_MOST_NAMED]]
+    texts = [f"{part_text(part)}, by {evidence_text(part, seen)}{_share(part, seen, want)}" for part in seen.parts[:_MOST_NAMED]]
     more = len(seen.parts) - len(texts)
     text = "; ".join(texts) + (f"; and {count(more, 'more part')}" if more else "")
     named = {node: part for part in seen.parts if part.kind in ("node", "rail", "pair") for node in part.nodes}
@@ -111,6 +129,12 @@ def _refused(gate: str, seen: BandwidthObservation, want: BandwidthExpectation) 
     return failed(
         gate, _PERFORMANCE, seen=_not(text), expected=f"a floor of {want.floor:g} GB/s", next_step=step, final=True, nodes=rows
     )
+
+
+def _share(part: BadPart, seen: BandwidthObservation, want: BandwidthExpectation) -> str:
+    """Return how many of its tests a node fails if it passes others; empty for other parts."""
+    fails, tests = _below(part.nodes[0], seen, want.floor) if part.kind == "node" and part.nodes else (0, 0)
+    return f" (it fails {fails} of {tests} of its tests)" if 0 < fails < tests else ""
 
 
 def _cleared(name: str, seen: BandwidthObservation) -> NodeVerdict:
