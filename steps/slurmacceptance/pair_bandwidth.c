@@ -3,51 +3,97 @@
  * Usage: pair_bandwidth MEBIBYTES SECONDS. Two ranks: one stream in each direction, one after the other. More ranks: every rank sends
  * to the rank K places after it while it receives from the one K places before it, for each K, so that every pair is used in both
  * directions; the slowest exchange counts. Prints tables as OSU's programs do: a line that begins with '#', then size in bytes and
- * MB/s. Data is checked at the receiver; a wrong byte ends the program with 3, two ranks on one host end it with 4.
+ * MB/s. Every message has a pattern of its own. The receiver compares all bytes of messages outside the measured time, into a buffer
+ * that it has cleared, and in the measured time one byte of each page and the last. Wrong data ends the program with 3, two ranks on
+ * one host end it with 4.
  */
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-static double stream(int from, int to, int rank, char *buffer, int bytes, double seconds, int *wrong) {
+enum { PAGE = 4096 };
+
+static unsigned char stamp_of(int from, long number, int at) { return (unsigned char)(from + 1 + number * 13 + (at / PAGE) * 5); }
+
+static unsigned char body_of(int from, long number, int at) { return (unsigned char)(from + number * 7 + at * 31 + (at >> 8)); }
+
+static void stamp(unsigned char *buffer, int bytes, int from, long number) {
+    for (int at = 0; at < bytes; at += PAGE)
+        buffer[at] = stamp_of(from, number, at);
+    buffer[bytes - 1] = stamp_of(from, number, bytes - 1);
+}
+
+static int stamps_differ(const unsigned char *buffer, int bytes, int from, long number) {
+    int differ = buffer[bytes - 1] != stamp_of(from, number, bytes - 1);
+    for (int at = 0; at < bytes; at += PAGE)
+        differ |= buffer[at] != stamp_of(from, number, at);
+    return differ;
+}
+
+static void fill(unsigned char *buffer, int bytes, int from, long number) {
+    for (int at = 0; at < bytes; at++)
+        buffer[at] = body_of(from, number, at);
+    stamp(buffer, bytes, from, number);
+}
+
+static int all_differ(const unsigned char *buffer, int bytes, int from, long number) {
+    int differ = stamps_differ(buffer, bytes, from, number);
+    for (int at = 0; at < bytes - 1; at++)
+        differ |= at % PAGE && buffer[at] != body_of(from, number, at);
+    return differ;
+}
+
+/* With `whole` every byte of a message is written and compared: many times as long as the message takes, so it is done for few. */
+static double stream(int from, int to, int rank, unsigned char *buffer, int bytes, double seconds, int whole, int *wrong) {
     /* the receiver answers every message of a window, so that the sender's clock covers the whole transfer */
     double elapsed = 0.0;
     long sent = 0;
     int go = 1;
     while (go) {
-        double start = MPI_Wtime();
         if (rank == from) {
+            if (whole)
+                fill(buffer, bytes, from, sent);
+            else
+                stamp(buffer, bytes, from, sent);
+            double start = MPI_Wtime();
             MPI_Send(buffer, bytes, MPI_CHAR, to, 0, MPI_COMM_WORLD);
             MPI_Recv(&go, 1, MPI_INT, to, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
             elapsed += MPI_Wtime() - start;
-            sent++;
-            go = elapsed < seconds || sent < 3;
+            MPI_Recv(&go, 1, MPI_INT, to, 3, MPI_COMM_WORLD, MPI_STATUS_IGNORE); /* the receiver has compared */
+            go = elapsed < seconds || sent < 2;
             MPI_Send(&go, 1, MPI_INT, to, 2, MPI_COMM_WORLD);
         } else {
+            if (whole)
+                memset(buffer, 0, bytes);
             MPI_Recv(buffer, bytes, MPI_CHAR, from, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
-            if (buffer[0] != (char)(from + 1) || buffer[bytes - 1] != (char)(from + 1))
-                *wrong = 1;
             MPI_Send(&go, 1, MPI_INT, from, 1, MPI_COMM_WORLD);
+            *wrong |= whole ? all_differ(buffer, bytes, from, sent) : stamps_differ(buffer, bytes, from, sent);
+            MPI_Send(&go, 1, MPI_INT, from, 3, MPI_COMM_WORLD);
             MPI_Recv(&go, 1, MPI_INT, from, 2, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
         }
+        sent++;
     }
     return elapsed > 0.0 ? (double)bytes * sent / elapsed / 1e6 : 0.0;
 }
 
-static double shifts(int rank, int size, char *out, char *in, int bytes, int *wrong) {
+static double shifts(int rank, int size, unsigned char *out, unsigned char *in, int bytes, int *wrong) {
     double slowest = 1e300;
     for (int shift = 1; shift < size; shift++) {
         int to = (rank + shift) % size, from = (rank + size - shift) % size, count = 4;
         double start = 0.0;
+        fill(out, bytes, rank, 0);
+        memset(in, 0, bytes);
         MPI_Barrier(MPI_COMM_WORLD);
         for (int number = 0; number < count; number++) {
-            if (number == 1) /* the first exchange connects */
-                start = MPI_Wtime();
-            memset(in, 0, bytes);
+            if (number)
+                stamp(out, bytes, rank, number);
             MPI_Sendrecv(out, bytes, MPI_CHAR, to, 0, in, bytes, MPI_CHAR, from, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
-            if (in[0] != (char)(from + 1) || in[bytes - 1] != (char)(from + 1))
-                *wrong = 1;
+            *wrong |= number ? stamps_differ(in, bytes, from, number) : all_differ(in, bytes, from, 0);
+            if (number == 0) { /* the first exchange connects, and is compared whole */
+                MPI_Barrier(MPI_COMM_WORLD);
+                start = MPI_Wtime();
+            }
         }
         double figure = (double)bytes * (count - 1) / (MPI_Wtime() - start) / 1e6;
         if (figure < slowest)
@@ -90,13 +136,17 @@ int main(int argc, char **argv) {
         MPI_Finalize();
         return 4;
     }
-    char *buffer = malloc(bytes), *in = malloc(bytes);
-    memset(buffer, rank + 1, bytes);
+    unsigned char *buffer = malloc(bytes), *in = malloc(bytes);
+    if (!buffer || !in) {
+        fprintf(stderr, "pair_bandwidth: no memory for two messages\n");
+        MPI_Abort(MPI_COMM_WORLD, 2);
+    }
     if (size == 2) {
         for (int from = 0; from < 2; from++) {
-            memset(buffer, rank == from ? from + 1 : 0, bytes);
-            stream(from, 1 - from, rank, buffer, bytes, seconds / 10, &wrong); /* connects and warms up */
-            double figure = stream(from, 1 - from, rank, buffer, bytes, seconds, &wrong);
+            stream(from, 1 - from, rank, buffer, bytes, 0.0, 1, &wrong); /* connects */
+            stream(from, 1 - from, rank, buffer, bytes, seconds / 10, 0, &wrong);
+            double figure = stream(from, 1 - from, rank, buffer, bytes, seconds, 0, &wrong);
+            stream(from, 1 - from, rank, buffer, bytes, 0.0, 1, &wrong);
             figures[from] = rank == from ? figure : 1e300;
         }
     } else {
