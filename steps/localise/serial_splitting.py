@@ -3,6 +3,8 @@
 Each test asks for a group that passes with a probability near one half, given all results so far and a prior on the number of bad
 nodes. That is Sobel and Groll's nested procedure with an exchangeable prior instead of independent nodes: the number of bad nodes
 need not be known. A group passes only if all of its nodes are good. With noise, a group is repeated until its result is sure.
+
+Halving blames nodes for every failure, so a policy that looks for other parts is refused: a pair or path would name innocent nodes.
 """
 
 import math
@@ -35,28 +37,14 @@ class Splitting:
         self.suspect: list[int] = []
         self.good: list[int] = []
         self.bad: dict[int, tuple[float, tuple[str, ...]]] = {}
-        self.direct: set[int] = set()
-        self.refuted: set[int] = set()
         self.errors = 0.0
         self.stuck = False
         self._replay(trials(history, self.fabric))
 
     @property
-    def is_split(self) -> bool:
-        """Return True if every node is known to be good or bad, as far as failures are those of single nodes."""
-        return not self.free and not self.suspect
-
-    @property
-    def inferred(self) -> list[int]:
-        """Return the bad nodes that no test of their own showed. Where pairs or paths may be bad, they may be innocent."""
-        if set(self.policy.kinds) == {"node"} or not self.good:
-            return []
-        return [node for node in sorted(self.bad) if node not in self.direct]
-
-    @property
     def finished(self) -> bool:
-        """Return True if no test is left."""
-        return self.is_split and not self.inferred
+        """Return True if every node is known to be good or bad."""
+        return not self.free and not self.suspect
 
     def group(self) -> list[int]:
         """Return the nodes whose test tells most: the first ones of the suspect group, or of the unknown nodes."""
@@ -69,7 +57,7 @@ class Splitting:
 
     def next_test(self) -> tuple[int, ...]:
         """Return the nodes of the next test; a single node gets a good partner, so that its links are used."""
-        group = self.inferred[:1] if self.is_split else self.group()
+        group = self.group()
         return tuple(sorted((*group, self.good[0]))) if len(group) == 1 and self.good else tuple(group)
 
     def _replay(self, shown: Sequence[Trial]) -> None:
@@ -87,9 +75,7 @@ class Splitting:
                 place += 1
                 decided = odds >= self._fails or odds <= self._passes
                 self.stuck = len(evidence) > MOST_REPEATS
-            if decided and self.is_split:
-                self._confirm(self.inferred[0], odds, tuple(evidence))
-            elif decided:
+            if decided:
                 self._split(self.group(), odds, tuple(evidence))
 
     @property
@@ -118,21 +104,9 @@ class Splitting:
                 self.suspect, self.evidence = group, evidence
             else:
                 self.good += group
-        if len(group) == 1 and odds > 0:
-            self.direct.add(group[0])
         if len(self.suspect) == 1:
             self.bad[self.suspect[0]] = (probability(-abs(odds)), self.evidence[:16])
             self.suspect = []
-
-    def _confirm(self, node: int, odds: float, evidence: tuple[str, ...]) -> None:
-        """Keep a node that fails with a good partner; one that passes was in a failing group for another reason."""
-        self.errors += probability(-abs(odds))
-        error, failing = self.bad[node]
-        self.direct.add(node)
-        if odds > 0:
-            self.bad[node] = (error, (failing + evidence)[:16])
-        else:
-            self.refuted.add(node)
 
     evidence: tuple[str, ...] = ()
 
@@ -159,9 +133,8 @@ def serial_verdict(history: History) -> FaultDiagnosis:
     suspects = tuple(
         Suspect(kind="node", nodes=(names[node],), error=round(error, 12), evidence=evidence)
         for node, (error, evidence) in sorted(state.bad.items())
-        if node not in state.refuted
     )
-    undecided = sorted((*state.free, *state.suspect, *state.refuted))
+    undecided = sorted((*state.free, *state.suspect))
     return FaultDiagnosis(
         suspects=suspects,
         cleared=tuple(names[node] for node in sorted(state.good)),
@@ -180,11 +153,7 @@ def _reason(state: Splitting) -> str:
     """Return why a verdict is not final, or what it leaves open; empty if nothing."""
     if state.stuck:
         return "tests contradict each other"
-    if not state.finished:
-        return "tests are left"
-    if state.refuted:
-        return "groups failed without a bad node: a pair, a path or the size is bad, which the idle mode tells apart"
-    return ""
+    return "" if state.finished else "tests are left"
 
 
 def _nearest_half(most: int, passes: Callable[[int], float]) -> int:

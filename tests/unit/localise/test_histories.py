@@ -79,7 +79,7 @@ def test_impossible_policies_are_refused(policy: Policy) -> None:
 
 def test_serial_histories_of_another_policy_are_refused() -> None:
     history = _history(PAIR, outcomes=(Outcome(test="1.1", result="fail"),))
-    serial = History(map=LAYOUT, policy=Policy(mode="serial", noise=0), rounds=history.rounds)
+    serial = History(map=LAYOUT, policy=Policy(mode="serial", noise=0, kinds=("node",)), rounds=history.rounds)
     with pytest.raises(HistoryError, match="another policy"):
         next_round(serial)
 

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from steps.localise import history_encoding
-from steps.localise.contract import FabricMap, FabricTest, History, Outcome, Policy, Round
+from steps.localise.contract import PARTS, FabricMap, FabricTest, History, HistoryError, Outcome, PartKind, Policy, Round
 from steps.localise.rounds import begin, next_round, verdict
 from tests.bench.fabric_faults import (
     IndependentNoise,
@@ -110,12 +110,13 @@ def test_serial_tests_repeat_until_the_noise_is_overcome(seed: int) -> None:
     assert named(diagnosis) == faults.keys()
 
 
-def test_serial_tests_do_not_blame_a_node_for_a_pair() -> None:
-    faults = InjectedFaults(nodes=frozenset({PARTNER}), pairs=frozenset({(NODE, OTHER)}))
-    _, diagnosis = localised(SimulatedFabric(SMALL, faults), Policy(noise=0, mode="serial"))
-    assert named(diagnosis) == {("node", PARTNER)}
-    assert diagnosis.undecided
-    assert "idle mode" in diagnosis.reason
+@pytest.mark.parametrize("kinds", [PARTS, ("node", "pair"), ("path",), ("node", "scale")], ids=str)
+def test_serial_tests_are_refused_where_more_than_nodes_may_be_bad(kinds: tuple[PartKind, ...]) -> None:
+    history = begin(SMALL, Policy(noise=0, mode="serial", kinds=kinds))
+    with pytest.raises(HistoryError, match="serial mode tells bad nodes alone"):
+        next_round(history)
+    with pytest.raises(HistoryError, match="serial mode tells bad nodes alone"):
+        verdict(history)
 
 
 @pytest.mark.parametrize("policy", [EXACT, SERIAL, Policy()], ids=["idle", "serial", "noise"])
