@@ -87,13 +87,13 @@ class FactoryNode:
 def made(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[FactoryNode]:
     """The node with the registry's image, its volume, an NFS client, and a name server for pods."""
     folder, plane = tmp_path_factory.mktemp("factory-parts"), cluster.plane
-    registry_image.load(cluster.node)
+    registry_image.load(cluster.node, tmp_path_factory.mktemp("registry"))
     share, data = (_folder(cluster.node.folder / name) for name in ("share", "registry"))
     pod_home.apply(plane, _volume(data))
     with nfs_client.exporting(share), service_names.resolving(cluster):
         yield _begun(cluster, folder, SPEC)
-        plane.kubectl("delete", "namespaces", *SPACES, "--timeout=60s")
-    plane.kubectl("delete", "pv/registry-data", "pv/share-software", "priorityclass/project-software")
+        plane.kubectl("delete", "namespaces", *SPACES, "--ignore-not-found", "--timeout=90s")
+    plane.kubectl("delete", "pv/registry-data", "pv/share-software", "priorityclass/project-software", "--ignore-not-found")
 
 
 def _begun(cluster: Cluster, folder: Path, document: dict[str, Any], **secrets: str) -> FactoryNode:
@@ -210,7 +210,9 @@ def test_a_workflow_passes_an_answer_through_two_pods(made: FactoryNode, tmp_pat
     plane.kubectl("-n", "argo", "rollout", "status", f"deployment/{CONTROLLER}", "--timeout=60s")
     off = tuple(role.name for role in load_roles() if role.name != "workflow_controller")
     existing = ExistingServer(kubeconfig=plane.kubeconfig, roles_off=off, speed=1.0)
-    with simulated_cluster(tmp_path, write_fleet(tmp_path, made.steps.plan), existing.arguments(), existing):
+    # the node's own kubelet renews its lease
+    options = [*existing.arguments(), "--heartbeat", "3600"]
+    with simulated_cluster(tmp_path, write_fleet(tmp_path, made.steps.plan), options, existing):
         made.run("factory_argo.functional")
     assert made.passes("factory_argo", "functional").startswith("a Workflow of 2 steps gave its answer, and one with")
     plane.kubectl("delete", "-f", str(argo_home.CRDS), "--timeout=60s")

@@ -25,7 +25,7 @@ from rke2_settings import kubectl
 
 from workflows.app.factories import factory_pipeline
 
-AGAIN_CPU_SECONDS = 40.0
+AGAIN_CPU_SECONDS = 30.0
 """Most CPU time of a second `factory up` with all its processes here. The wall's time, which is printed, is other tests' too."""
 
 

@@ -24,7 +24,6 @@ PACKAGES = {
     "zstd": "zstd",
     "cpio": "cpio",
     "sshd": "openssh-server",
-    "docker-registry": "docker-registry",
     "dnsmasq": "dnsmasq-base",
 }
 """Tools and the Debian package that brings each."""

@@ -108,7 +108,8 @@ def _carry_out(world: World, workflow: Obj, spec: Obj) -> None:
             _put(world, workflow, "Running", "", nodes)
             return
         phase = simulated_pods.phase(pod)
-        nodes[pod_name] = {"id": pod_name, "type": "Pod", "displayName": name, "phase": phase}
+        path = f"{workflow['metadata']['name']}.{name}"
+        nodes[pod_name] = {"id": pod_name, "name": path, "type": "Pod", "displayName": name, "phase": phase}
         if phase == "Failed" or (phase == "Succeeded" and world.fault("workflow_results_refused")):
             why = "child failed" if phase == "Failed" else f"failed to resolve {{{{steps.{name}.outputs.parameters.value}}}}"
             _put(world, workflow, "Failed" if phase == "Failed" else "Error", why, nodes)
@@ -123,6 +124,7 @@ def _carry_out(world: World, workflow: Obj, spec: Obj) -> None:
     ]
     nodes[workflow["metadata"]["name"]] = {
         "id": workflow["metadata"]["name"],
+        "name": workflow["metadata"]["name"],
         "type": "Steps",
         "displayName": workflow["metadata"]["name"],
         "phase": "Succeeded",
