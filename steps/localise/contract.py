@@ -47,7 +47,8 @@ class Policy(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     - `beta`: bound on the probability that one faulty part is cleared.
     - `noise`: expected share of single tests with the wrong result; the rate that the history shows replaces it. Zero: no noise.
     - `expected`: expected number of bad nodes, for the first guess of probabilities.
-    - `kinds`: parts that may be faulty. Serial mode with `("node",)` assumes that every failure is a node's own.
+    - `kinds`: parts that may be faulty. Serial mode takes `("node",)` alone, and assumes that every failure is a node's own: no
+      command uses it.
     - `most_rounds`, `most_tests`: the localisation ends unfinished after so many.
     """
 
