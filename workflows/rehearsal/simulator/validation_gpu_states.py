@@ -179,7 +179,7 @@ def gemm(world: World, node: str, own: Sequence[SimulatedGpu]) -> Iterator[str]:
         for sample in range(3):
             differs = 1 + 0.02 * (world.chance(f"validation/gemm/{node}/{gpu.index}/{sample}") - 0.5)
             gflops = f"{full * 1000 * gpu.tensor_share * differs:#.3g}"
-            yield f"Worker {gpu.index}:0 [1004]: TensorEngineActive:  generated ???, dcgm 0.000 ({gflops} gflops)."
+            yield f"Worker {gpu.index}:0 [1004]: TensorEngineActive:  generated ???, dcgm  ({gflops} gflops)."
 
 
 def copies(world: World, node: str, own: Sequence[SimulatedGpu]) -> Iterator[str]:

@@ -10,7 +10,7 @@ tester=$(command -v "dcgmproftester$cuda" || command -v dcgmproftester13 || comm
 copier=$(command -v nvbandwidth || ls "/usr/libexec/datacenter-gpu-manager-4/plugins/cuda$cuda/nvbandwidth" 2>/dev/null)
 gemm=127
 if [ -n "$tester" ]; then
-  timeout 120 "$tester" --no-dcgm-validation -t 1004 -d "${LOAD_SECONDS:-20}" >/tmp/load 2>&1 &
+  timeout 120 "$tester" --no-dcgm-validation --max-processes 0 -t 1004 -d "${LOAD_SECONDS:-20}" >/tmp/load 2>&1 &
   load=$!
   for try in $(seq "${TRIES:-8}"); do
     sleep "${PAUSE:-2}"
