@@ -5,7 +5,7 @@ The text form indents by four spaces a level; names of some fields changed (`Clo
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from xml.etree import ElementTree
 
 from msgspec import Struct
@@ -15,6 +15,28 @@ LARGEST_XML = 32 << 20
 _GPU = re.compile(r"^GPU ([0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-9A-Fa-f])[ \t]*$")
 _FIELD = re.compile(r"^(?P<indent> *)(?P<name>\S[^:\n]*?)[ \t]*(?::(?:[ \t]+(?P<value>[^\n]*))?)?$")
 _NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
+_NEUTRAL = frozenset({"", "n/a", "none", "no", "not supported", "false"})
+_GOOD = {
+    ("gpu reset status", "reset required"): "",
+    ("gpu reset status", "drain and reset recommended"): "",
+    ("", "gpu recovery action"): "",
+    ("aggregate", "sram threshold exceeded"): "",
+    ("retired pages", "pending page blacklist"): "",
+    ("retired pages", "pending blacklist"): "",
+    ("retired pages", "pending retirement"): "",
+    ("fabric", "state"): "completed",
+    ("fabric", "status"): "success",
+    ("health", "summary"): "healthy",
+    ("health", "bandwidth"): "full",
+    ("health", "degraded bandwidth"): "",
+    ("health", "route recovery in progress"): "",
+    ("health", "route unhealthy"): "",
+    ("health", "access timeout recovery"): "",
+    ("health", "incorrect configuration"): "",
+}
+"""Fields, by their section, in which a GPU says that something is wrong with it, and the good value beside those of _NEUTRAL."""
+_LOST = re.compile(r"\[?(?:GPU requires reset|GPU is lost|Unknown Error|ERR!)\]?", re.IGNORECASE)
+_DENIED = re.compile(r"\[?Insufficient Permissions\]?", re.IGNORECASE)
 
 
 class QueriedGpu(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -22,7 +44,8 @@ class QueriedGpu(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     `throttle` has the clock event reasons that are active, by their names in lower case: `hw slowdown`, `hw power brake slowdown`,
     `hw thermal slowdown`, `sw thermal slowdown`, `sw power cap`, … `fields` has every value by its path in the text form, so that
-    a caller can ask for others.
+    a caller can ask for others. `faults` are the fields in which the GPU says that something is wrong with it, `lost` those that
+    hold an error in place of a value, `denied` those that need other rights.
     """
 
     bus_id: str
@@ -48,6 +71,9 @@ class QueriedGpu(Struct, frozen=True, kw_only=True, omit_defaults=True):
     sm_clock_mhz: float | None = None
     sm_clock_max_mhz: float | None = None
     is_whole: bool = False
+    faults: tuple[str, ...] = ()
+    lost: tuple[str, ...] = ()
+    denied: tuple[str, ...] = ()
     fields: dict[str, str] = {}
 
 
@@ -124,8 +150,26 @@ def _gpu(bus: str, fields: Mapping[str, str]) -> QueriedGpu:
         sm_clock_max_mhz=_number(fields.get("Max Clocks/SM")),
         # the list of processes is the last section
         is_whole="Processes" in fields and "Product Name" in fields,
+        faults=_faults(fields.items()),
+        lost=_matching(fields.items(), _LOST),
+        denied=_matching(fields.items(), _DENIED),
         fields=dict(fields),
     )
+
+
+def _faults(fields: Iterable[tuple[str, str]]) -> tuple[str, ...]:
+    """Return the faults that a GPU reports, as `fabric state: In Progress`; names of the XML form read like those of the text."""
+    faults: list[str] = []
+    for path, value in fields:
+        section, _, name = path.lower().replace("_", " ").rpartition("/")
+        key = (section.rpartition("/")[2], name)
+        if key in _GOOD and value.lower() not in _NEUTRAL and value.lower() != _GOOD[key] and not _LOST.fullmatch(value):
+            faults.append(f"{' '.join(filter(None, key)) if key[0] in ('fabric', 'health') else name}: {value[:100]}")
+    return tuple(faults)
+
+
+def _matching(fields: Iterable[tuple[str, str]], words: re.Pattern[str]) -> tuple[str, ...]:
+    return tuple(f"{path.rpartition('/')[2]}: {value}" for path, value in fields if words.fullmatch(value))
 
 
 def _below(fields: Mapping[str, str], section: str) -> dict[str, str]:
@@ -163,6 +207,7 @@ def read_xml(text: str) -> GpuQuery | None:
 
 def _xml_gpu(gpu: ElementTree.Element) -> QueriedGpu:
     link = "pci/pci_gpu_link_info"
+    fields = list(_xml_fields(gpu, ""))
     return QueriedGpu(
         bus_id=gpu.get("id", ""),
         product=_text(gpu, "product_name"),
@@ -187,7 +232,22 @@ def _xml_gpu(gpu: ElementTree.Element) -> QueriedGpu:
         sm_clock_mhz=_number(_text(gpu, "clocks/sm_clock")),
         sm_clock_max_mhz=_number(_text(gpu, "max_clocks/sm_clock")),
         is_whole=gpu.find("product_name") is not None,
+        faults=_faults(fields),
+        lost=_matching(fields, _LOST),
+        denied=_matching(fields, _DENIED),
     )
+
+
+def _xml_fields(element: ElementTree.Element, path: str, depth: int = 0) -> Iterator[tuple[str, str]]:
+    for child in element:
+        # a list of thousands of clocks
+        if child.tag == "supported_clocks" or depth > MOST_LEVELS:
+            continue
+        yield f"{path}{child.tag}", (child.text or "").strip()
+        yield from _xml_fields(child, f"{path}{child.tag}/", depth + 1)
+
+
+MOST_LEVELS = 6
 
 
 def _xml_reasons(gpu: ElementTree.Element) -> Iterator[str]:

@@ -15,6 +15,7 @@ _MIG_CELL = re.compile(r"^\|[^|]*\|[^|]*\|\s+(?P<mig>Enabled|Disabled|N/A)\*?\s*
 _PROCESS = re.compile(r"^\|\s+\d{1,4}\s+\S+\s+\S+\s+\d+\s+[CG+M]+\s+\S.*\|\s*$")
 _LISTED_GPU = re.compile(r"^GPU (?P<index>\d{1,4}): (?P<name>[^\n(]*?) \(UUID: (?P<uuid>GPU-[\w-]+)\)[ \t]*$", re.MULTILINE)
 _LISTED_MIG = re.compile(r"^[ \t]+MIG (?P<profile>\S+)[ \t]+Device[ \t]+\d+: \(UUID: MIG-[\w/-]+\)[ \t]*$", re.MULTILINE)
+_MIG_ROW = re.compile(r"^\|(?:[ \t]+\d{1,4}){4}[ \t]*\|")
 _LINK = re.compile(r"^[ \t]+Link (?P<link>\d{1,3}): (?P<speed>[\d.]+ GB/s|<inactive>|\S[^\n]*)$")
 _LEGEND = re.compile(r"^[ \t]*(NIC\d+):[ \t]+(\S+)[ \t]*$", re.MULTILINE)
 
@@ -30,19 +31,24 @@ class OverviewGpu(Struct, frozen=True, kw_only=True):
 
 
 class GpuOverview(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The table that plain `nvidia-smi` prints. `processes` is None if the second table is missing or cut."""
+    """The table that plain `nvidia-smi` prints.
+
+    `processes` is None if the second table is missing or cut, `mig_devices` if MIG is enabled and the table of devices is missing.
+    """
 
     driver: str = ""
     cuda: str = ""
     gpus: tuple[OverviewGpu, ...] = ()
     processes: int | None = None
+    mig_devices: int | None = 0
 
 
 class GpuList(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The list of `nvidia-smi -L`: names of GPUs, and profiles of MIG devices."""
+    """The list of `nvidia-smi -L`: names of GPUs, profiles of MIG devices, and lines that are of another form of the command."""
 
     names: tuple[str, ...] = ()
     mig_profiles: tuple[str, ...] = ()
+    foreign: tuple[str, ...] = ()
 
 
 class NvlinkStatus(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -102,7 +108,16 @@ def overview(text: str) -> GpuOverview:
         cuda=versions["cuda"] if versions else "",
         gpus=tuple(gpus[:MOST_GPUS]),
         processes=_processes(lines[start:]),
+        mig_devices=_mig_devices(lines[:start], any(gpu.mig == "Enabled" for gpu in gpus)),
     )
+
+
+def _mig_devices(lines: list[str], is_enabled: bool) -> int | None:
+    """Return the number of MIG devices in the table between those of the GPUs and the processes."""
+    start = next((at for at, line in enumerate(lines) if line.startswith("| MIG devices:")), None)
+    if start is None:
+        return None if is_enabled else 0
+    return sum(_MIG_ROW.match(line) is not None for line in lines[start:])
 
 
 def _processes(lines: list[str]) -> int | None:
@@ -121,7 +136,12 @@ def listed(text: str) -> GpuList:
     return GpuList(
         names=tuple(match["name"] for match in _LISTED_GPU.finditer(text)),
         mig_profiles=tuple(match["profile"] for match in _LISTED_MIG.finditer(text)),
+        foreign=tuple(line.strip() for line in text.splitlines() if _FOREIGN.match(line) and not _OWN.match(line))[:MOST_GPUS],
     )
+
+
+_FOREIGN = re.compile(r"[ \t]+\S|GPU \d|NVML|Unable to ")
+_OWN = re.compile(rf"{_LISTED_GPU.pattern}|{_LISTED_MIG.pattern}")
 
 
 def nvlinks(text: str) -> NvlinkStatus:

@@ -14,7 +14,8 @@ MOST_ROWS = 10_000
 _HEAD = re.compile(r"^[^\n#]{0,40}# (?:OSU )(?P<test>MPI[\w /-]{0,80}Test)[ \t]*v?(?P<version>\d[\w.]*)?", re.MULTILINE)
 _COLUMNS = re.compile(r"^[^\n#]{0,40}# Size[ \t]+(?P<columns>\S[^\n]*)", re.MULTILINE)
 _ROW = re.compile(
-    r"^(?:\[[\w.@-]{0,100}\d,\d+\]<stdout>:? ?| {0,6}\d{1,7}: )?[ \t]*(?P<size>\d{1,15})[ \t]+(?P<values>[\d.]+(?:[ \t]+[\w.]+)*)[ \t]*$",
+    r"^(?:\[[\w.@-]{0,100}\d,\d+\]<stdout>:? ?| {0,6}\d{1,7}: )?[ \t]*(?P<size>\d{1,15})[ \t]+"
+    r"(?P<values>[\d.]+(?:[ \t]+[\w.]+)*)[ \t]*$",
     re.MULTILINE,
 )
 _LARGEST = re.compile(r"\bosu_\w+[^\n]*?(?: -m| --message-size)[ =]?(?:\d+:)?(\d{1,15})")

@@ -8,7 +8,7 @@ MOST_DEVICES = 20_000
 _DEVICE = re.compile(
     r"^(?:Card: )?(?P<slot>(?:[0-9a-f]{4,8}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-9a-f]) "
     r"(?P<kind>[A-Z0-9][^\n:]*?)(?: \[(?P<class>[0-9a-f]{4})\])?:"
-    r" (?P<name>[^\n]*?)(?: \[(?P<vendor>[0-9a-f]{4}):(?P<device>[0-9a-f]{4})\])?(?P<revision> \(rev [0-9a-f]{2}\))?"
+    r" (?P<name>[^\n]*?)(?: \[(?P<vendor>[0-9a-f]{4}):(?P<device>[0-9a-f]{4})\])?(?P<revision> \(rev (?P<number>[0-9a-f]{2})\))?"
     r"(?: \(prog-if [^\n]*\))?[ \t]*$",
     re.MULTILINE,
 )
@@ -19,7 +19,10 @@ _NVSWITCH_IDS = frozenset({"1ac2", "1af1", "22a3"})
 
 
 class PciDevice(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A PCI device. Speeds (`32GT/s`) and widths (`x16`) are empty without `-vv`. `is_whole`: the line is not cut."""
+    """A PCI device. Speeds (`32GT/s`) and widths (`x16`) are empty without `-vv`.
+
+    `is_whole`: the line is not cut. `is_silent`: the device answers no more, so that all of its configuration reads as ones.
+    """
 
     slot: str
     kind: str
@@ -31,6 +34,7 @@ class PciDevice(Struct, frozen=True, kw_only=True, omit_defaults=True):
     speed: str = ""
     width: str = ""
     is_whole: bool = True
+    is_silent: bool = False
 
     @property
     def is_nvidia(self) -> bool:
@@ -74,4 +78,5 @@ def _device(match: re.Match[str], block: str) -> PciDevice:
         width=status["width"] if status else "",
         # with -nn a line ends in the ids, which the revision may follow; without it most lines end in the revision
         is_whole=bool(match["device"] or match["revision"]),
+        is_silent=match["number"] == "ff" or "!!! Unknown header type 7f" in block,
     )

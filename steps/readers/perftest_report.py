@@ -68,15 +68,14 @@ def _report(test: str, block: str) -> PerftestReport:
     facts: dict[str, str] = {}
     for name, value in _FACT.findall(block[: header.start()] if header else block):
         facts.setdefault(name, value)
+    column = _column(header["columns"] if header else "", is_latency="Latency" in test)
     rows: list[PerftestRow] = []
     for match in list(_ROW.finditer(block, header.end() if header else len(block)))[:MOST_ROWS]:
-        # second value: BW average, or t_typical after t_min and t_max
         values = match["values"].split()
-        index = 2 if "Latency" in test and len(values) > 2 else 1
-        average = _number(values[index])
+        average = _number(values[column]) if column is not None and column < len(values) else None
         if average is not None:
             rows.append(PerftestRow(size=int(match["size"]), iterations=int(match["count"]), average=average))
-    unit = re.search(r"BW average\[(\w+/sec)\]|t_typical\[(\w+)\]", header["columns"]) if header else None
+    unit = re.search(r"BW average\[(\w+/sec)\]|t_(?:typical|avg)\[(\w+)\]", header["columns"]) if header else None
     return PerftestReport(
         test=test,
         device=facts.get("Device", ""),
@@ -85,6 +84,16 @@ def _report(test: str, block: str) -> PerftestReport:
         rows=tuple(rows),
         is_whole=header is not None and _FRAME.search(block, header.end()) is not None,
     )
+
+
+_COLUMN = re.compile(r"BW peak|BW average|MsgRate|t_\w+|99(?:\.\d+)?% percentile|tps average|CPU_Util")
+
+
+def _column(columns: str, *, is_latency: bool) -> int | None:
+    """Return the place of the average bandwidth or of the typical latency; a test by time (-D) has an average latency alone."""
+    names = [match[0] for match in _COLUMN.finditer(columns)]
+    wanted = ("t_typical", "t_avg") if is_latency else ("BW average",)
+    return next((names.index(name) for name in wanted if name in names), None)
 
 
 def _number(text: str) -> float | None:

@@ -1,6 +1,7 @@
 """Readings of adapters and links of a host: ibstat, ibdev2netdev, lspci and perftest."""
 
 import re
+from collections import Counter
 from typing import Any
 
 from steps.contract.plain_text import count
@@ -27,6 +28,22 @@ def is_ibstat(text: str) -> bool:
 def read_ibstat(captured: CapturedText, site: SiteValues) -> ToolReading:
     """Return the reading of ibstat: enough ports of the site's fabric and rate are active. Others may be down."""
     ports = fabric_ports.read(captured.text)
+    readings = [_of_ports(host, site) for host in _by_host(ports)]
+    order = {"fail": 0, "inconclusive": 1}
+    return min(readings, key=lambda reading: order.get(reading.verdict.value, 2))
+
+
+def _by_host(ports: tuple[FabricPort, ...]) -> list[tuple[FabricPort, ...]]:
+    """Return the ports of each host: where a port is there a second time, the output of another host begins."""
+    hosts: list[dict[tuple[str, int], FabricPort]] = [{}]
+    for port in ports:
+        if (port.adapter, port.number) in hosts[-1]:
+            hosts.append({})
+        hosts[-1][port.adapter, port.number] = port
+    return [tuple(host.values()) for host in hosts]
+
+
+def _of_ports(ports: tuple[FabricPort, ...], site: SiteValues) -> ToolReading:
     figures = _port_figures(ports)
     fabric = [port for port in ports if _is_of(port, site)]
     active = [port for port in fabric if port.is_active]
@@ -37,6 +54,11 @@ def read_ibstat(captured: CapturedText, site: SiteValues) -> ToolReading:
         step = "state how many must be active: --expect expected_ports=N (and expected_rate_gbps, fabric)"
         words = f"{len(active)} of {len(ports)} ports active, and no number is stated"
         return undecided(IBSTAT, words, figures, next_step=step)
+    alike = Counter((port.link_layer, port.rate) for port in active)
+    if len(active) >= site.expected_ports > max(alike.values(), default=0):
+        kinds = ", ".join(f"{number} of {layer} {rate or 0:g}" for (layer, rate), number in alike.items())
+        step = "state which of them count: --expect fabric=infiniband|roce and --expect expected_rate_gbps=N"
+        return undecided(IBSTAT, f"active ports differ: {kinds} Gbit/s", figures, next_step=step)
     if len(active) >= site.expected_ports:
         return passed(IBSTAT, figures, f"{len(active)} of {site.expected_ports} expected ports active")
     words = _down_words(down)
@@ -45,8 +67,11 @@ def read_ibstat(captured: CapturedText, site: SiteValues) -> ToolReading:
 
 
 def _is_of(port: FabricPort, site: SiteValues) -> bool:
-    layer = _LAYERS.get((site.fabric or "").lower())
+    layer = _LAYERS.get(site.fabric or "")
     rate = site.expected_rate_gbps
+    if site.fabric == "efa":
+        # adapters of EFA have no link layer of either kind
+        return False
     return bool(port.number) and layer in (None, port.link_layer) and rate in (None, port.rate)
 
 
@@ -135,6 +160,11 @@ def read_lspci(captured: CapturedText, site: SiteValues) -> ToolReading:
         only = watched[0]
         figures |= {"cap_width": only.capable_width, "sta_width": only.width}
         figures |= {"cap_speed": only.capable_speed, "sta_speed": only.speed}
+    if silent := [device.slot for device in watched if device.is_silent]:
+        figures["silent_devices"] = silent
+        step = "read the kernel log (Xid 79), power the node off and on; if it comes back, the card is for the vendor"
+        cause = f"{count(len(silent), 'device')} fell off the bus (rev ff): {', '.join(silent[:8])}"
+        return failed(LSPCI, _HARDWARE, cause, figures, next_step=step)
     if narrow:
         first = narrow[0]
         where = f" on {first.slot}" if len(watched) > 1 else ""

@@ -118,6 +118,8 @@ def _of_query(query: GpuQuery, figures: dict[str, Any], site: SiteValues) -> Too
     if not query.is_whole:
         words = f"incomplete: {query.attached if query.attached is not None else 'unknown'} GPUs attached, {sections} in the text"
         return undecided(SMI, words, figures, expected="a section for each attached GPU", next_step="capture the whole output")
+    if words := _unreadable(query):
+        return undecided(SMI, words, figures, expected="every value readable", next_step="run nvidia-smi as root")
     return _counted(SMI, sections, sum(gpu.mig_devices for gpu in query.gpus), figures, site)
 
 
@@ -125,6 +127,8 @@ def _fault(query: GpuQuery) -> tuple[FailureClass, str, str] | None:
     """Return class, cause and next step of the worst fault that a GPU reports about itself."""
     reset = "drain the node and reset the GPU; if it comes back, the GPU is for the vendor"
     for gpu in query.gpus:
+        if gpu.lost:
+            return _HARDWARE, f"{gpu.bus_id} has an error in place of {count(len(gpu.lost), 'value')}: {gpu.lost[0]}", reset
         if gpu.remap_failure:
             return _HARDWARE, f"row remapping failed on {gpu.bus_id}", "replace this GPU"
         if gpu.remap_pending:
@@ -132,7 +136,31 @@ def _fault(query: GpuQuery) -> tuple[FailureClass, str, str] | None:
             return _HARDWARE, f"row remap pending{rows}: GPU reset needed", reset
         if gpu.ecc_volatile_uncorrectable:
             return _HARDWARE, f"{count(gpu.ecc_volatile_uncorrectable, 'uncorrectable ECC error')} on {gpu.bus_id}", reset
-    return _slowed(query) or _narrow(query)
+    return _stated(query) or _slowed(query) or _narrow(query)
+
+
+def _stated(query: GpuQuery) -> tuple[FailureClass, str, str] | None:
+    """Return the first fault that a GPU states in a field of its own, such as a reset that it needs."""
+    gpu = next((gpu for gpu in query.gpus if gpu.faults), None)
+    if gpu is None:
+        return None
+    others = sum(bool(gpu.faults) for gpu in query.gpus) - 1
+    more = f" and {count(others, 'other GPU')}" if others else ""
+    words = f"{gpu.faults[0]} on {gpu.bus_id}{more}"
+    if gpu.faults[0].startswith(("fabric", "health")):
+        return _DEPENDENCY, words, "see that the fabric manager runs and read its log; CUDA does not start before the fabric is up"
+    return _HARDWARE, words, "drain the node, then reset the GPU or reboot as it says; if it comes back, it is for the vendor"
+
+
+def _unreadable(query: GpuQuery) -> str:
+    """Return what a GPU hides that it should tell; empty if nothing."""
+    for gpu in query.gpus:
+        if gpu.denied:
+            return f"{gpu.denied[0]} on {gpu.bus_id}"
+        # with MIG the counters are those of the MIG devices
+        if gpu.ecc_mode == "Enabled" != gpu.mig_mode and gpu.ecc_volatile_uncorrectable is None:
+            return f"no number of uncorrectable ECC errors on {gpu.bus_id}"
+    return ""
 
 
 def _slowed(query: GpuQuery) -> tuple[FailureClass, str, str] | None:
@@ -222,12 +250,14 @@ def read_overview(captured: CapturedText, site: SiteValues) -> ToolReading:
         )
     if table.processes is None:
         return undecided(SMI, "the table of processes is missing or cut", figures, expected="the whole output")
-    return _counted(SMI, len(table.gpus), site.expected_mig_devices or 0, figures, site)
+    if site.expected_mig_devices is not None and table.mig_devices is None:
+        return undecided(SMI, "MIG is enabled, and the table of its devices is missing", figures, expected="the whole output")
+    return _counted(SMI, len(table.gpus), table.mig_devices or 0, figures, site)
 
 
 def is_list(text: str) -> bool:
     """Return True for `nvidia-smi -L`."""
-    return _LISTED.search(text) is not None and not is_nvlink_status(text)
+    return _LISTED.search(text) is not None and not (is_nvlink_status(text) or is_without_nvlink(text))
 
 
 _LISTED = re.compile(r"^GPU \d+: [^\n]*\(UUID: GPU-", re.MULTILINE)
@@ -239,7 +269,28 @@ def read_list(captured: CapturedText, site: SiteValues) -> ToolReading:
     figures: dict[str, Any] = {"gpus": len(table.names), "mig_devices": len(table.mig_profiles), "products": _distinct(table.names)}
     if table.mig_profiles:
         figures["mig_profiles"] = dict(Counter(table.mig_profiles))
+    if table.foreign:
+        words = f"lines of another form of the command, which no rule judges: {table.foreign[0][:100]}"
+        return undecided(SMI, words, figures, next_step="read nvidia-smi -L, nvlink --status or -q")
     return _counted(SMI, len(table.names), len(table.mig_profiles), figures, site)
+
+
+_INACTIVE = re.compile(r"Unable to retrieve NVLink information", re.IGNORECASE)
+
+
+def is_without_nvlink(text: str) -> bool:
+    """Return True for `nvidia-smi nvlink` on a GPU of which no link is active: it prints a sentence in place of the links."""
+    return _INACTIVE.search(text) is not None
+
+
+def read_without_nvlink(captured: CapturedText, site: SiteValues) -> ToolReading:
+    """Return the reading of that sentence: a fault, unless the site says that its GPUs have no NVLink."""
+    gpus, silent = len(gpu_tables.listed(captured.text).names), len(_INACTIVE.findall(captured.text))
+    figures: dict[str, Any] = {"gpus": gpus, "gpus_without_links": silent}
+    if site.nvlink_expected is False or site.expected_nvlinks == 0:
+        return _counted(SMI, gpus, 0, figures, site)
+    step = "read the fabric manager's log and dmesg (SXid); cards without a bridge have no links: --expect nvlink_expected=false"
+    return failed(SMI, _HARDWARE, f"no NVLink is active on {count(silent, 'GPU')}", figures, next_step=step)
 
 
 def is_nvlink_status(text: str) -> bool:
@@ -263,7 +314,7 @@ def read_nvlink_status(captured: CapturedText, site: SiteValues) -> ToolReading:
         step = "read nvidia-smi nvlink -e and the log of the fabric manager"
         return failed(SMI, _HARDWARE, f"{count(inactive, 'NVLink')} inactive: {', '.join(down)}", figures, next_step=step)
     if len(up) != len(status.links):
-        return undecided(SMI, "a link's line is cut", figures, expected="a speed for every link")
+        return undecided(SMI, "a link's line is cut or shows no speed", figures, expected="a speed for every link")
     wanted = site.expected_nvlinks
     if wanted is None:
         return undecided(SMI, "no number of links is stated", figures, next_step="state it: --expect expected_nvlinks=N")

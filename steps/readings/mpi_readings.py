@@ -55,12 +55,12 @@ def _of_table(table: OsuTable, errors: tuple[ToolError, ...], captured: Captured
     largest, limit = table.largest, _limit(table, site)
     if largest is None:
         return undecided(OSU, "the table has no row", figures, expected="a row per size")
-    if limit is not None and _misses(table, largest.value, limit):
-        return failed(OSU, FailureClass.PERFORMANCE, _words(table, limit), figures, next_step=_STEP)
     if not (largest.size >= (site.largest_bytes or table.full_size) and captured.ends_with_line):
         words = f"the table ends at {largest.size} bytes: it may be cut"
         wanted = f"rows up to {site.largest_bytes or table.full_size} bytes, or --expect largest_bytes={largest.size}"
         return undecided(OSU, words, figures, expected=wanted)
+    if limit is not None and _misses(table, largest.value, limit):
+        return failed(OSU, FailureClass.PERFORMANCE, _words(table, limit), figures, next_step=_STEP)
     if limit is None:
         name = "latency_ceiling_us" if table.unit == "us" else "bw_floor_mbs"
         return undecided(OSU, "complete, but no limit is stated", figures, next_step=f"state it: --expect {name}=N")

@@ -108,6 +108,10 @@ def _judge(log: NcclLog, extras: _Extras, site: SiteValues, *, is_whole: bool) -
         return undecided(TOOL, "the last line has no end: the log is cut", figures, expected="a complete log")
     if not log.runs:
         return _of_network(log.transport, site, figures)
+    if site.largest_bytes is not None and (run.largest is None or run.largest.size < site.largest_bytes):
+        words = f"the largest size is {gate_nccl.size(run.largest.size) if run.largest else 'unknown'}"
+        wanted = f"{gate_nccl.size(site.largest_bytes)}, as largest_bytes says"
+        return undecided(TOOL, words, figures, expected=wanted, next_step="run the test up to that size (-e)")
     if site.busbw_floor_gbps is None:
         step = "state the floor of this GPU and fabric: --expect busbw_floor_gbps=N"
         return undecided(TOOL, "complete and correct, but no floor for the bandwidth is stated", figures, next_step=step)
@@ -115,12 +119,12 @@ def _judge(log: NcclLog, extras: _Extras, site: SiteValues, *, is_whole: bool) -
 
 
 def _wanted(log: NcclLog, site: SiteValues, *, is_excerpt: bool) -> NcclWant:
-    is_rdma_fabric = (site.fabric or "").lower() in ("efa", "ib", "infiniband", "roce")
+    is_rdma_fabric = site.fabric in ("efa", "ib", "infiniband", "roce")
     announced = any(run.sizes for run in log.runs)
     return NcclWant(
         floor=site.busbw_floor_gbps,
         ranks=site.ranks or 0,
-        hosts=site.hosts or site.nodes or 0,
+        hosts=max(site.hosts or 0, site.nodes or 0),
         rdma=bool(site.rdma_expected or site.gdr_expected or (is_rdma_fabric and site.rdma_expected is not False)),
         gdr=bool(site.gdr_expected),
         checked=site.validation_required is not False,
@@ -259,7 +263,7 @@ def _cause(finding: Finding, log: NcclLog, run: NcclRun, site: SiteValues) -> st
     if seen.verbs_missing and "libibverbs" in finding.seen:
         return "libibverbs missing in the container image"
     if seen.socket and "Socket" in finding.seen:
-        return f"{'EFA not used, ' if (site.fabric or '').lower() == 'efa' else ''}NCCL chose network Socket"
+        return f"{'EFA not used, ' if site.fabric == 'efa' else ''}NCCL chose network Socket"
     if seen.gdr_disabled and "Disabled" in finding.seen:
         return "nvidia_peermem/DMA-BUF not usable"
     if "GDRDMA" in finding.seen or finding.seen == "NCCL says GDR 0":

@@ -298,7 +298,55 @@ def _of_node(item: Kube, captured: CapturedText, site: SiteValues) -> ToolReadin
         return failed(
             OBJECT, _HEALTH, f"node {name} not ready: {_text(conditions.get('Ready'), 'message')[:200]}", {"kind": "Node"}
         )
+    reading = _of_node_state(item, conditions) or _of_allocatable(item, site)
+    if reading is not None:
+        return reading
     return _of_labels(_map(_map(item.get("metadata")).get("labels")), captured, site)
+
+
+_PRESSURES = ("MemoryPressure", "DiskPressure", "PIDPressure", "NetworkUnavailable")
+
+
+def _of_node_state(item: Kube, conditions: Mapping[str, Kube]) -> ToolReading | None:
+    """Return the reading of a node that is cordoned, under pressure, or without a status; None if it takes pods."""
+    name, figures = _text(_map(item.get("metadata")), "name"), {"kind": "Node"}
+    if not conditions:
+        return undecided(OBJECT, f"the dump of node {name} has no conditions", figures, expected="the whole object")
+    pressed = [kind for kind in _PRESSURES if _is(conditions, kind, "True")]
+    if pressed:
+        return failed(OBJECT, _HEALTH, f"node {name} reports {', '.join(pressed)}", figures)
+    if _map(item.get("spec")).get("unschedulable") is True:
+        step = f"kubectl uncordon {name}, once the reason for the cordon is gone"
+        return failed(OBJECT, _HEALTH, f"node {name} is cordoned", figures, next_step=step)
+    return None
+
+
+def _of_allocatable(item: Kube, site: SiteValues) -> ToolReading | None:
+    """Return the reading of a node that offers fewer GPUs than it has; None if it offers all of them."""
+    status, labels = _map(item.get("status")), _map(_map(item.get("metadata")).get("labels"))
+    name = _text(_map(item.get("metadata")), "name")
+    offered, capacity = _resources(status.get("allocatable")), _resources(status.get("capacity"))
+    figures = {"kind": "Node", "allocatable": offered, "capacity": capacity}
+    step = "read the log of the device plugin on this node: it takes unhealthy GPUs out of allocatable"
+    for resource, number in capacity.items():
+        if offered.get(resource, 0) < number:
+            words = f"{offered.get(resource, 0)} of {number} {resource} allocatable on node {name}"
+            return failed(OBJECT, FailureClass.HARDWARE, words, figures, next_step=step)
+    if site.expected_gpus is None or _text(labels, "nvidia.com/mig.strategy") not in ("", "none"):
+        return None
+    replicas = _text(labels, "nvidia.com/gpu.replicas")
+    each = int(replicas) if replicas.isdecimal() and 0 < len(replicas) < 6 else 1
+    total = sum(number for resource, number in offered.items() if resource in ("nvidia.com/gpu", "nvidia.com/gpu.shared"))
+    if total != site.expected_gpus * max(each, 1):
+        words = f"{total} GPUs allocatable instead of {site.expected_gpus * max(each, 1)} on node {name}"
+        return failed(OBJECT, FailureClass.HARDWARE, words, figures, next_step=step)
+    return None
+
+
+def _resources(value: Any) -> dict[str, int]:
+    """Return the numbers of NVIDIA's extended resources."""
+    quantities = {name: str(number) for name, number in _map(value).items() if name.startswith("nvidia.com/")}
+    return {name: int(number) for name, number in quantities.items() if number.isdecimal() and len(number) < 10}
 
 
 def _of_labels(labels: Mapping[str, Any], _: CapturedText, site: SiteValues) -> ToolReading:

@@ -29,7 +29,7 @@ from steps.readings import (
     spack_readings,
 )
 from steps.readings.captured_text import CapturedText, TextCleaner
-from steps.readings.site_values import SiteValues
+from steps.readings.site_values import EvaluatedValues, SiteValues
 from steps.readings.tool_reading import ReadingVerdict, ToolReading, in_one_file, undecided, worst
 
 LARGEST_TEXT = 64 << 20
@@ -109,6 +109,7 @@ TABLE: tuple[ToolRule, ...] = (
     ToolRule(tool=_GPU.SMI, recognises=_GPU.is_query, read=_GPU.read_query),
     ToolRule(tool=_GPU.SMI, recognises=_GPU.is_broken, read=_GPU.read_broken),
     ToolRule(tool=_GPU.SMI, recognises=_GPU.is_overview, read=_GPU.read_overview, ends_itself=True),
+    ToolRule(tool=_GPU.SMI, recognises=_GPU.is_without_nvlink, read=_GPU.read_without_nvlink),
     ToolRule(tool=_GPU.SMI, recognises=_GPU.is_nvlink_status, read=_GPU.read_nvlink_status, ends_itself=True),
     ToolRule(tool=_GPU.SMI, recognises=_GPU.is_list, read=_GPU.read_list),
     ToolRule(tool=_GPU.SMI, recognises=_GPU.is_topology, read=_GPU.read_topology),
@@ -146,7 +147,24 @@ TABLE: tuple[ToolRule, ...] = (
 
 
 def reading_of(parts: Iterable[str], site: SiteValues) -> ToolReading:
-    """Return the reading of an output that comes in parts of any size. A log of NCCL is never held as a whole."""
+    """Return the reading of an output that comes in parts of any size, which is no pass if a stated value was not looked at."""
+    values = EvaluatedValues(site)
+    reading = reading_of_one(parts, values)
+    return with_unused(reading, values.unused)
+
+
+def with_unused(reading: ToolReading, unused: Iterable[str]) -> ToolReading:
+    """Return a reading, which is no pass if stated values were not looked at."""
+    keys = tuple(unused)
+    if not (reading.is_pass and keys):
+        return reading
+    words = f"{', '.join(keys)} was stated, and nothing in this output is judged by it"
+    return undecided(reading.tool, words, reading.figures, next_step="leave out values that this tool's output does not hold")
+
+
+def reading_of_one(parts: Iterable[str], values: EvaluatedValues) -> ToolReading:
+    """Return the reading of one output of several for which values were stated. A log of NCCL is never held as a whole."""
+    site = values.values
     lines = captured_text.whole_lines(parts)
     head: list[str] = []
     for part in lines:
@@ -246,21 +264,39 @@ MESSAGES = tuple(
 """Rules for messages of programs, which several of them may recognise; the first of TABLE is the most specific."""
 
 
+ALIKE = 64
+"""Lines that differ in numbers only and of which a further tool's output may consist."""
+MOST_SHAPES = 50_000
+_NUMBER = re.compile(r"\d+")
+
+
+def _shapes(lines: list[str]) -> list[str]:
+    return _NUMBER.sub("0", "\n".join(lines)).split("\n")
+
+
 class _OtherLines:
     """The lines of a long log that NCCL did not print, in which other tools' outputs are looked for."""
 
     def __init__(self, site: SiteValues) -> None:
         self._site, self._text, self._size = site, list[str](), 0
+        self._shapes: dict[str, int] = {}
         self._readings: list[ToolReading] = []
 
     def feed(self, part: str) -> str:
         """Take one part of the log and return it."""
         lines = [line for line in part.split("\n") if " NCCL INFO " not in line]
-        self._text.append("\n".join(lines))
+        self._text.append("\n".join(line for line, shape in zip(lines, _shapes(lines), strict=True) if self._is_new(shape)))
         self._size += len(self._text[-1])
         if self._size > OTHERS:
             self._look()
         return part
+
+    def _is_new(self, shape: str) -> bool:
+        """Return True for the first lines of a shape: a program that prints the like thousands of times is no further tool."""
+        number = self._shapes.get(shape, 0)
+        if len(self._shapes) < MOST_SHAPES or number:
+            self._shapes[shape] = number + 1
+        return number < ALIKE
 
     def _look(self) -> None:
         nccl = next(rule for rule in TABLE if rule.tool == nccl_readings.TOOL)

@@ -1,9 +1,11 @@
 """Values of a site that a verdict needs and an output does not hold: counts, floors, and what is right there."""
 
-from typing import Any
+from typing import Any, Literal, cast
 
 import msgspec
 from msgspec import Struct
+
+Fabric = Literal["infiniband", "ib", "roce", "efa", "ethernet"]
 
 
 class SiteValues(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -26,7 +28,7 @@ class SiteValues(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     replicas_per_gpu: int | None = None
     expected_ports: int | None = None
     expected_rate_gbps: float | None = None
-    fabric: str | None = None
+    fabric: Fabric | None = None
     rdma_expected: bool | None = None
     gdr_expected: bool | None = None
     mnnvl_expected: bool | None = None
@@ -62,7 +64,7 @@ def parse(pairs: tuple[str, ...]) -> SiteValues:
             raise WrongSiteValue(f"--expect {pair}: expected KEY=VALUE with one of the keys {known}")
         if key in values:
             raise WrongSiteValue(f"--expect {key} is stated twice: state it once")
-        values[key] = tuple(text.split(",")) if key in _LISTS else text
+        values[key] = tuple(text.split(",")) if key in _LISTS else text.lower() if key == "fabric" else text
     for key, value in values.items():
         try:
             stated = getattr(msgspec.convert({key: value}, SiteValues, strict=False), key)
@@ -74,7 +76,39 @@ def parse(pairs: tuple[str, ...]) -> SiteValues:
     return msgspec.convert(values, SiteValues, strict=False)
 
 
+class EvaluatedValues:
+    """Values of a site that note which of them a reading looked at.
+
+    Readings take it for a `SiteValues` (`values`): a value that was stated and that none of them looked at proves nothing.
+    """
+
+    def __init__(self, stated: SiteValues) -> None:
+        self._stated = stated
+        self._seen: set[str] = set()
+
+    def __getattr__(self, name: str) -> Any:
+        value = getattr(self._stated, name)
+        self._seen.add(name)
+        return value
+
+    @property
+    def values(self) -> SiteValues:
+        """Return the values for readings."""
+        return cast(SiteValues, self)
+
+    @property
+    def unused(self) -> tuple[str, ...]:
+        """Return the keys that were stated and that no reading looked at."""
+        return tuple(key for key in KEYS if getattr(self._stated, key) is not None and key not in self._seen)
+
+
 def _form(key: str) -> str:
     annotation = str(SiteValues.__annotations__[key])
-    forms = {"bool": "true or false", "float": "a number", "tuple": "whole numbers with commas", "int": "a whole number"}
+    forms = {
+        "Literal": "infiniband, roce, efa or ethernet",
+        "bool": "true or false",
+        "float": "a number",
+        "tuple": "whole numbers with commas",
+        "int": "a whole number",
+    }
     return next((words for name, words in forms.items() if name in annotation), "a text")

@@ -9,6 +9,7 @@ from typing import IO
 from msgspec import Struct
 
 from steps.readings import recognition, site_values
+from steps.readings.site_values import EvaluatedValues
 from steps.readings.tool_reading import ToolReading
 from workflows.app.run_options import UsageError
 
@@ -41,8 +42,12 @@ def read(names: Iterable[str], expectations: Iterable[str]) -> Iterator[ReadFile
         site = site_values.parse(tuple(expectations))
     except site_values.WrongSiteValue as problem:
         raise UsageError(str(problem)) from None
-    for name in files:
-        yield ReadFile(name, recognition.reading_of(_parts(name), site))
+    # a value that is stated for several files need not concern each of them
+    values = [EvaluatedValues(site) for _ in files]
+    readings = [recognition.reading_of_one(_parts(name), seen) for name, seen in zip(files, values, strict=True)]
+    unused = set(site_values.KEYS).intersection(*(seen.unused for seen in values))
+    for name, reading in zip(files, readings, strict=True):
+        yield ReadFile(name, recognition.with_unused(reading, sorted(unused)))
 
 
 def tools() -> tuple[str, ...]:

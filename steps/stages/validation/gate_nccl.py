@@ -15,6 +15,8 @@ from steps.stages.shared.finding import Finding, fail, unknown
 QUOTE = 160
 """Most characters of a log's line in a next step."""
 MOST_WARNINGS = 2
+LARGE = 1 << 20
+"""Bytes from which on a bandwidth of 0 is no rounded one."""
 
 
 def problem(log: NcclLog, want: NcclWant) -> Finding | None:
@@ -136,7 +138,10 @@ def _last_words(log: NcclLog) -> str:
 
 def _run(run: NcclRun, want: NcclWant) -> Finding | None:
     largest = run.largest
-    return _shape(run, want) or _truth(run) or _bandwidth(run, largest, want) or _certainty(run, largest, want)
+    # a part of a run tells neither its largest size nor its bandwidth
+    is_large = largest is not None and largest.size >= LARGE
+    partly = _shape(run, want) or _truth(run) or (_alone(run) if is_large else None) or _completeness(run, largest, want)
+    return partly or _alone(run) or _bandwidth(run, largest, want) or _checks(run, want)
 
 
 def _shape(run: NcclRun, want: NcclWant) -> Finding | None:
@@ -161,7 +166,11 @@ def _shape(run: NcclRun, want: NcclWant) -> Finding | None:
         )
     if run.world == 1:
         return unknown(FailureClass.INPUT, "one rank: no bus bandwidth by construction", "two ranks or more", "run with more GPUs")
-    # nccl-tests built without MPI runs every process as a world of its own
+    return None
+
+
+def _alone(run: NcclRun) -> Finding | None:
+    """Return a finding if every process was a world of its own, as with nccl-tests that were built without MPI."""
     if run.fastest == 0.0:
         return fail(
             FailureClass.INPUT,
@@ -206,15 +215,20 @@ def _bandwidth(run: NcclRun, largest: NcclRow | None, want: NcclWant) -> Finding
     )
 
 
-def _certainty(run: NcclRun, largest: NcclRow | None, want: NcclWant) -> Finding | None:
-    """Return a finding if a run is fast enough but proves nothing, because its data were not checked or its end is missing."""
-    if want.checked and not run.checked:
-        return unknown(
-            FailureClass.RUNTIME,
-            f"correctness was not checked (#wrong is N/A on {run.unchecked_sides} sides, or missing)",
-            "checked data at every size",
-            "run with -c 1",
-        )
+def _checks(run: NcclRun, want: NcclWant) -> Finding | None:
+    """Return a finding if a run is fast enough and did not check its data."""
+    if not want.checked or run.checked:
+        return None
+    return unknown(
+        FailureClass.RUNTIME,
+        f"correctness was not checked (#wrong is N/A on {run.unchecked_sides} sides, or missing)",
+        "checked data at every size",
+        "run with -c 1",
+    )
+
+
+def _completeness(run: NcclRun, largest: NcclRow | None, want: NcclWant) -> Finding | None:
+    """Return a finding if a run proves nothing because rows, its summary or its end are missing."""
     if want.whole and (not run.sizes or len(run.rows) < run.sizes):
         wanted = f"{run.sizes} sizes" if run.sizes else "an unknown number of sizes"
         return unknown(

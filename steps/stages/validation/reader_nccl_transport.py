@@ -6,10 +6,14 @@ from typing import Any
 
 from steps.contract.nccl import NcclTransport
 
-_CHANNEL = re.compile(r"via NET/([\w-]+)(?:/\d+(?:\(\d+\))?)?(/GDRDMA(?:\(PCI\))?)?(?:[^\n\[]*\[repeated (\d{1,9}) more times\])?")
+_CHANNEL = re.compile(
+    # the names of plug-ins may have blanks, as AWS Libfabric
+    r"via NET/([\w-]+(?:[ .][\w.-]+){0,4}(?=/\d)|[\w-]+)(?:/\d+(?:\(\d+\))?)?(/GDRDMA(?:\(PCI\))?)?"
+    r"(?:[^\n\[]*\[repeated (\d{1,9}) more times\])?"
+)
 _USING = re.compile(r"NET/IB : Using (.*)")
 _ADAPTER = re.compile(r"\[\d+\](\S+?):\d+/(IB|RoCE)\b")
-_NETWORK = re.compile(r"Using network (\S+)")
+_NETWORK = re.compile(r"Using network ([^\n\[]{0,60}[^\s\[])")
 _GDR = re.compile(r"GPU Direct RDMA (Enabled|Disabled) for HCA \d+ '([^'\n]+)'")
 _RINGS = re.compile(r"Connected all rings, use ring PXN \d+ GDR (\d)")
 # no word boundary at the beginning: a pattern that begins with plain text is found ten times faster

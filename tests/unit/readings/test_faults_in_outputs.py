@@ -198,7 +198,7 @@ SEVERAL: tuple[Case, ...] = (
         "pod Failed",
     ),
     ("a table behind an object", json.dumps(RUNNING) + "\n" + DRAINED, ("nodes=2",), "fail", "drain"),
-    ("an object behind a list", GPUS + FAILED_YAML, EIGHT, "inconclusive", "was not read"),
+    ("an object behind a list", DRAINED.replace("drain", " idle") + FAILED_YAML, ("nodes=2",), "inconclusive", "was not read"),
     ("a killed rank behind the table", f"{nccl(400)}{'-' * 74}\n{MPIRUN}\n{'-' * 74}\n", TWO_NODES, "fail", "signal 9"),
     (
         "a crashed task behind the table",
@@ -216,7 +216,139 @@ SEVERAL: tuple[Case, ...] = (
     ),
 )
 
-CASES: tuple[Case, ...] = (*DCGM, *NCCL, *SEVERAL)
+LONG = NETWORK * 2500
+EFA = nccl(400).replace("NET/IB/", "NET/AWS Libfabric/")
+NETWORKS: tuple[Case, ...] = (
+    ("a drained partition behind a long log", LONG + nccl(400) + DRAINED, TWO_NODES, "fail", "drain"),
+    ("GPUDirect on EFA", EFA, (*TWO_NODES, "gdr_expected=true", "fabric=efa"), "pass", ""),
+    ("EFA without GPUDirect", EFA.replace("/GDRDMA", ""), (*TWO_NODES, "gdr_expected=true"), "fail", "GDR 0"),
+    ("a cut table below the floor", nccl(0.33, largest=1 << 30), TWO_NODES, "inconclusive", "1 rows of 4 sizes"),
+    ("a whole table below the floor", nccl(0.33), TWO_NODES, "fail", "below the floor"),
+    (
+        "a cut table of zeroes",
+        nccl(0.0, largest=1 << 30).replace("1073741824 ", "1024 "),
+        TWO_NODES,
+        "inconclusive",
+        "1 rows of 24",
+    ),
+    ("sizes up to the stated one", nccl(400), (*TWO_NODES, "largest_bytes=8589934592"), "pass", ""),
+    ("sizes below the stated one", nccl(400), (*TWO_NODES, "largest_bytes=17179869184"), "inconclusive", "the largest size is 8G"),
+    ("a value that NCCL cannot answer", nccl(400), (*TWO_NODES, "expected_ports=8"), "inconclusive", "expected_ports was stated"),
+)
+
+
+def port(number: int, state: str = "Active", physical: str = "LinkUp", rate: int = 400, layer: str = "InfiniBand") -> str:
+    """Return an adapter with one port as ibstat prints it."""
+    fields = f"State: {state}\n\t\tPhysical state: {physical}\n\t\tRate: {rate}\n\t\tLink layer: {layer}\n"
+    return f"CA 'mlx5_{number}'\n\tCA type: MT4129\n\tPort 1:\n\t\t{fields}"
+
+
+IB = [port(number) for number in range(8)]
+SEVEN = "".join(IB[:7])
+POLLING = port(7, "Down", "Polling", 10)
+PORTS = ("expected_ports=8",)
+PERFTEST = """\
+---------------------------------------------------------------------------------------
+                    RDMA_Write Latency Test
+ Device         : mlx5_0
+---------------------------------------------------------------------------------------
+ #bytes        #iterations       {columns}
+ 2             1000          {values}
+---------------------------------------------------------------------------------------
+"""
+NODE_STATUS = {
+    "allocatable": {"nvidia.com/gpu": "8"},
+    "capacity": {"nvidia.com/gpu": "8"},
+    "conditions": [{"type": "Ready", "status": "True"}],
+}
+
+
+def node(spec: dict[str, object] | None = None, **status: object) -> str:
+    """Return the dump of a node with eight GPUs and this difference."""
+    labels = {"nvidia.com/gpu.count": "8", "nvidia.com/gpu.product": "NVIDIA-H100"}
+    document = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1", "labels": labels}, "spec": spec or {}}
+    return json.dumps({**document, "status": {**NODE_STATUS, **status}}) + "\n"
+
+
+PRESSURE = [{"type": "Ready", "status": "True"}, {"type": "DiskPressure", "status": "True"}]
+LSPCI = "".join(f"{gpu}0:00.0 3D controller [0302]: NVIDIA Corporation H100 [10de:2330] (rev a1)\n" for gpu in range(1, 9))
+HOSTS: tuple[Case, ...] = (
+    ("eight ports", "".join(IB), PORTS, "pass", ""),
+    (
+        "a storage port beside a dead one",
+        SEVEN + POLLING + port(8, rate=25, layer="Ethernet"),
+        PORTS,
+        "inconclusive",
+        "ports differ",
+    ),
+    ("a port at another rate", SEVEN + port(7, rate=10), (*PORTS, "fabric=infiniband"), "inconclusive", "1 of InfiniBand 10"),
+    ("a dead port of the fabric", SEVEN + POLLING + port(8, layer="Ethernet"), (*PORTS, "fabric=infiniband"), "fail", "7 of 8"),
+    ("two hosts, one with a dead port", "".join(IB) + SEVEN + POLLING, PORTS, "fail", "mlx5_7 Polling: 7 of 8"),
+    (
+        "typical latency",
+        PERFTEST.format(columns="t_min[usec]    t_max[usec]  t_typical[usec]    t_avg[usec]", values="1.6  4.9  1.65  1.66"),
+        ("latency_ceiling_us=4",),
+        "pass",
+        "",
+    ),
+    (
+        "latency of a test by time",
+        PERFTEST.format(columns="t_avg[usec]    tps average", values="9.66           2.0"),
+        ("latency_ceiling_us=4",),
+        "fail",
+        "9.7 us",
+    ),
+    ("a healthy node", node(), EIGHT, "pass", ""),
+    ("six of eight GPUs", node(allocatable={"nvidia.com/gpu": "6"}), EIGHT, "fail", "6 of 8 nvidia.com/gpu allocatable"),
+    ("no GPU is offered", node(allocatable={}, capacity={}), EIGHT, "fail", "0 GPUs allocatable instead of 8"),
+    ("a cordoned node", node({"unschedulable": True}), EIGHT, "fail", "n1 is cordoned"),
+    ("a full disk", node(conditions=PRESSURE), EIGHT, "fail", "n1 reports DiskPressure"),
+    ("a node without a status", node(conditions=[]), EIGHT, "inconclusive", "has no conditions"),
+    ("eight GPUs on the bus", LSPCI, EIGHT, "pass", ""),
+    ("a silent GPU", LSPCI.replace("(rev a1)", "(rev ff)", 1), EIGHT, "fail", "fell off the bus"),
+    ("an unknown header", LSPCI + "\t!!! Unknown header type 7f\n", EIGHT, "fail", "fell off the bus (rev ff): 80:00.0"),
+)
+
+
+def below(line: str) -> str:
+    """Return the list of eight GPUs with a line below each."""
+    return "".join(f"{gpu}\n{line}\n" for gpu in GPUS.splitlines())
+
+
+OVERVIEW = """\
+| NVIDIA-SMI 550.90.07              Driver Version: 550.90.07      CUDA Version: 12.4     |
+|   0  NVIDIA H100 80GB HBM3          On  |   00000000:19:00.0 Off |                    0 |
+| N/A   30C    P0             70W /  700W |       1MiB /  81559MiB |      0%      Default |
+|                                         |                        |              {mig:>8} |
+{devices}| Processes:                                                                              |
+|  No running processes found                                                             |
++-----------------------------------------------------------------------------------------+
+"""
+MIG_ROW = "|  0    {number}   0   0  |      3MiB /  9728MiB | 14      0 |  1   0    0    0    0 |\n"
+MIG_TABLE = "| MIG devices:                                     |\n" + "".join(
+    MIG_ROW.format(number=number) for number in range(7, 10)
+)
+ONE = ("expected_gpus=1", "expected_mig_devices=3")
+DEAD_LINKS = below("NVML: Unable to retrieve NVLink information as all links are inActive")
+SMI: tuple[Case, ...] = (
+    ("all links are dead", DEAD_LINKS, EIGHT, "fail", "no NVLink is active on 8 GPUs"),
+    ("all links are dead, and a number is stated", DEAD_LINKS, (*EIGHT, "expected_nvlinks=18"), "fail", "no NVLink is active"),
+    ("cards without links", DEAD_LINKS, (*EIGHT, "nvlink_expected=false"), "pass", ""),
+    ("capabilities of links", below("\t Link 0, P2P is supported: false"), EIGHT, "inconclusive", "which no rule judges"),
+    ("errors of links", below("\t Link 0: CRC Errors: 57"), EIGHT, "inconclusive", "shows no speed"),
+    ("MIG is off", OVERVIEW.format(mig="Disabled", devices=""), ONE, "fail", "0 MIG devices instead of 3"),
+    ("MIG devices", OVERVIEW.format(mig="Enabled", devices=MIG_TABLE), ONE, "pass", ""),
+    (
+        "a missing MIG device",
+        OVERVIEW.format(mig="Enabled", devices=MIG_TABLE),
+        (*ONE[:1], "expected_mig_devices=4"),
+        "fail",
+        "3 MIG",
+    ),
+    ("MIG without its table", OVERVIEW.format(mig="Enabled", devices=""), ONE, "inconclusive", "table of its devices is missing"),
+)
+
+CASES: tuple[Case, ...] = (*DCGM, *NCCL, *SEVERAL, *NETWORKS, *HOSTS, *SMI)
 
 
 @pytest.mark.parametrize(("text", "stated", "verdict", "cause"), [case[1:] for case in CASES], ids=[case[0] for case in CASES])
