@@ -160,9 +160,10 @@ class RegistrySection(Section):
         if self.tls is None:
             return {}
         name = f"{self.tls.name}:{self.node_port}"
-        login = {"username": self.login.username, "password": self.login.password} if self.login else {}
+        username, password = (self.login.username, self.login.password) if self.login else (None, None)
         # the endpoint is written out: containerd takes localhost for a registry without TLS
-        return {name: RegistryAccess(endpoints=(f"https://{name}",), ca=self.tls.ca, **login)}
+        access = RegistryAccess(endpoints=(f"https://{name}",), ca=self.tls.ca, username=username, password=password)
+        return {name: access}
 
 
 class SharedFolder(Section):
