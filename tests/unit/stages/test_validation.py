@@ -148,6 +148,33 @@ def test_floors_come_from_product_and_spec() -> None:
     assert wants["functional"] == {"runs": 3, "spread": 0.15, "floor": 350, "rdma": True, "gdr": True, "hcas": 8}
 
 
+def test_host_facts_and_speed_follow_product_level_and_site() -> None:
+    """The check pod reads the kernel log; floors of the site win over published ones; quick measures no speed."""
+    own = {"validation": {"nccl": {"inter_node_floor_gb_s": 350}, "gpu_floors": {"gemm_tflops": 600, "adapters_gb_s": 300}}}
+    tasks = {step.name: step.task for step in built(**own).steps}
+    host = {"product": "NVIDIA-H200", "pcie_generation": 5, "pcie_width": 16, "links": 18, "adapters": True}
+    assert tasks["dcgm"].expectations["host"] == host
+    assert tasks["dcgm"].expectations["speed"] == {"gemm": 600, "host": 48.0, "between": 335.0}
+    assert tasks["nccl_intra"].expectations["fabric"]["floor"] == 300
+    quick = {"validation": {"level": "quick", "nccl": {"inter_node_floor_gb_s": 350}}}
+    tasks = {step.name: step.task for step in built(**quick, **NO_SLURM).steps}
+    assert tasks["dcgm"].expectations["host"] == host
+    assert "speed" not in tasks["dcgm"].expectations
+    assert "fabric" not in tasks["nccl_intra"].expectations
+    (container,) = tasks["dcgm"].arguments["objects"][-1]["spec"]["template"]["spec"]["containers"]
+    assert container["securityContext"] == {"capabilities": {"add": ["SYSLOG"]}}
+
+
+def test_a_slot_of_an_older_generation_is_written_in_the_spec_and_nvlink_c2c_is_not_judged() -> None:
+    def host(**accelerator: Any) -> dict[str, Any]:
+        tasks = {step.name: step.task for step in built(accelerator=accelerator).steps}
+        return dict(tasks["dcgm"].expectations["host"])
+
+    assert host(product="H200", pcie_generation=4)["pcie_generation"] == 4
+    assert (host(product="GB200")["pcie_generation"], host(product="GB200")["pcie_width"]) == (0, 0)
+    assert "links" not in host(product="L40S")
+
+
 def test_mig_leaves_nccl_out() -> None:
     steps = built(sharing={"mode": "mig", "profile": "1g.18gb"}).steps
     assert [step.name for step in steps] == ["dcgm", "judge"]

@@ -1,7 +1,9 @@
 # Check `dcgm`, of one node by itself: host facts while a GEMM loads every GPU, nvbandwidth, and DCGM's own diagnostic with a host engine
-# that lives as long as the pod. All programs number GPUs by their PCI addresses, as nvidia-smi does. Idle GPUs lower the generation of their PCIe link, so facts are read once all GPUs are loaded.
+# that lives as long as the pod. Idle GPUs lower the generation of their PCIe link, so facts are read once all GPUs are loaded. All programs
+# number GPUs by their PCI addresses, as nvidia-smi does.
 # In: NODE_NAME, LEVEL, SECONDS_TO_RUN, COPIES (1: run nvbandwidth). Out: {"node","exits":[of dcgmi],"packed": gzip+base64 of the outputs,
-# each under a line `@@ NAME EXIT_CODE`, shortened to what is read}; too long for 4 kB, it is in the log only. 127: the image has no such program.
+# each under a line `@@ NAME EXIT_CODE` and shortened to what is read}; too long for 4 kB, it is in the log only. Exit code 127: the image
+# has no such program.
 part() { { echo "@@ $1 $2"; awk 1 "/tmp/$1" 2>/dev/null; } >>/tmp/all; }
 sysfs=${SYSFS:-/sys}
 export CUDA_DEVICE_ORDER=PCI_BUS_ID
