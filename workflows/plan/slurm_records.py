@@ -6,8 +6,9 @@ rendered as Markdown for people and as YAML for tools.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
+from typing import Any
 
 from steps.contract.host_ranges import fold
 from workflows.catalog.slurm_objects import CLUSTER
@@ -46,26 +47,46 @@ class PlacementRule:
     gates: tuple[str, ...]
 
 
+class _Proofs:
+    """Gates of a plan, and what its tasks of stage slurm expect: a line of the contract is proven by both."""
+
+    def __init__(self, stages: Iterable[Stage]) -> None:
+        planned = tuple(stages)
+        self._gates = frozenset(gate for stage in planned for gate in stage.gates)
+        steps = (step for stage in planned if stage.id == "slurm" for step in stage.steps)
+        self._expected = {step.name: step.task.expectations for step in steps}
+
+    def gates(self, *wanted: str) -> tuple[str, ...]:
+        """Return those of some gates that the plan has."""
+        return tuple(gate for gate in wanted if gate in self._gates)
+
+    def jobs(self, *checks: str) -> tuple[str, ...]:
+        """Return gate slurm/scheduling with each of some checks by jobs that it expects."""
+        expected = self.expected("scheduling", "checks") or ()
+        return tuple(f"slurm/scheduling ({check})" for check in checks if check in expected)
+
+    def part(self, task: str, key: str) -> tuple[str, ...]:
+        """Return the gate of a task of stage slurm if it expects something of this name."""
+        return self.gates(f"slurm/{task}") if self.expected(task, key) else ()
+
+    def expected(self, task: str, key: str) -> Any:
+        """Return what a task of stage slurm expects; None for nothing."""
+        return self._expected.get(task, {}).get(key)
+
+
 def record_files(spec: ClusterSpec, stages: Iterable[Stage]) -> Mapping[str, str]:
     """Return file name → text of both records; empty if the plan has no stage slurm."""
-    planned = {stage.id: stage for stage in stages}
-    if "slurm" not in planned:
+    planned = tuple(stages)
+    if all(stage.id != "slurm" for stage in planned):
         return {}
-    gates = frozenset(gate for stage in planned.values() for gate in stage.gates)
-    checks = _scheduling_checks(planned["slurm"])
-    lines, rules = tuple(contract(spec, gates, checks)), tuple(placement_rules(spec, gates))
+    proofs = _Proofs(planned)
+    lines, rules = tuple(_contract(spec, proofs)), tuple(_placement_rules(spec, proofs))
     return {
         f"{CONTRACT}.md": _contract_page(spec, lines),
         f"{CONTRACT}.yaml": readable_yaml({"cluster": spec.name, "lines": [_plain(line) for line in lines]}),
         f"{DECISION}.md": _decision_page(spec, rules),
         f"{DECISION}.yaml": readable_yaml({"cluster": spec.name, "rules": [_plain(rule) for rule in rules]}),
     }
-
-
-def _scheduling_checks(stage: Stage) -> frozenset[str]:
-    """Return the checks by jobs that gate slurm/scheduling expects."""
-    expected = (step.task.expectations.get("checks", ()) for step in stage.steps if step.name == "scheduling")
-    return frozenset(check for checks in expected for check in checks)
 
 
 def _plain(entry: ContractLine | PlacementRule) -> dict[str, object]:
@@ -76,52 +97,45 @@ def _plain(entry: ContractLine | PlacementRule) -> dict[str, object]:
 # ---- the contract --------------------------------------------------------------------------------------------------------------
 
 
-def contract(spec: ClusterSpec, gates: Collection[str], checks: Collection[str]) -> Iterator[ContractLine]:
-    """Yield the lines of the contract between Slurm and Kubernetes, with those of `gates` that prove each.
-
-    `checks` are the checks by jobs of gate slurm/scheduling.
-    """
-
-    def proof(*wanted: str, by_jobs: Iterable[str] = ()) -> tuple[str, ...]:
-        jobs = [f"slurm/scheduling ({check})" for check in by_jobs if check in checks]
-        return (*(gate for gate in wanted if gate in gates), *jobs)
-
-    yield from _nodes(spec, proof("slurm/nodes", by_jobs=["gpu"]), proof("slurm/placement"), proof("slurm/nodes", "slurm/control"))
-    yield from _operation(spec, proof("slurm/drain", "slurm/control"), proof(by_jobs=["restart"]), proof("slurm_login/pods"))
-    yield from _users(spec, proof(by_jobs=["home"]), proof(by_jobs=["login", "user"]))
-    yield from _scheduling(spec, proof)
+def _contract(spec: ClusterSpec, proofs: _Proofs) -> Iterator[ContractLine]:
+    """Yield the lines of the contract between Slurm and Kubernetes, with what proves each of them in this plan."""
+    yield from _nodes(spec, proofs)
+    yield from _operation(spec, proofs)
+    yield from _users(spec, proofs)
+    yield from _scheduling(spec, proofs)
 
 
-def _nodes(spec: ClusterSpec, owned: tuple[str, ...], alone: tuple[str, ...], mapped: tuple[str, ...]) -> Iterator[ContractLine]:
+def _nodes(spec: ClusterSpec, proofs: _Proofs) -> Iterator[ContractLine]:
     groups = fold(name.replace("_", "-") for name in slurm_groups(spec))
     whole = f"Slurm owns all GPUs of host groups {groups}: pods of slurmd request them, and jobs get them by GRES"
-    yield ContractLine("GPU ownership", whole, "Slurm", owned)
+    yield ContractLine("GPU ownership", whole, "Slurm", (*proofs.gates("slurm/nodes"), *proofs.jobs("gpu")))
     if spec.slurm.kind == "sunk":
         wins = "SUNK locks a node while jobs run (taint sunk.coreweave.com/lock), which evicts every pod that does not tolerate it"
     else:
         wins = "pods of slurmd hold all GPUs of their nodes, so that no other pod that requests one is placed there"
-    yield ContractLine("who wins when both claim capacity", wins, "Slurm", alone)
+    yield ContractLine("who wins when both claim capacity", wins, "Slurm", proofs.gates("slurm/placement"))
     mapping = "a Slurm node is one pod of slurmd, on one Kubernetes Node"
-    yield ContractLine("nodes, pods and machines", mapping, "operator of Slurm", mapped)
+    yield ContractLine("nodes, pods and machines", mapping, "operator of Slurm", proofs.gates("slurm/nodes", "slurm/control"))
 
 
-def _operation(
-    spec: ClusterSpec, drains: tuple[str, ...], restarts: tuple[str, ...], logins: tuple[str, ...]
-) -> Iterator[ContractLine]:
+def _operation(spec: ClusterSpec, proofs: _Proofs) -> Iterator[ContractLine]:
+    drain = "a node that Slurm drains takes no jobs until it is resumed"
+    yield ContractLine("drains by Slurm", drain, "whoever began it", proofs.gates("slurm/drain"))
     prefix = "k8s:" if spec.slurm.kind == "sunk" else "slurm-operator:"
     both = f"a cordoned Node is drained in Slurm with a reason that begins with {prefix}, and only such a drain is cleared again"
-    yield ContractLine("node drains", both, "whoever began it", drains)
-    sync = "a change of the charts restarts slurmd a few nodes at a time, and a restart of slurmctld keeps running jobs"
-    yield ContractLine("rollout", sync, "Argo CD" if spec.delivery.argo_cd else "helm-controller", restarts)
+    yield ContractLine("node drains", both, "whoever began it", proofs.part("drain", "cordon"))
+    sync = "a change of the charts restarts slurmd a few nodes at a time"
+    yield ContractLine("rollout", sync, "Argo CD" if spec.delivery.argo_cd else "helm-controller", ())
+    yield ContractLine("restart of slurmctld", "running jobs outlive it", "Slurm", proofs.jobs("restart"))
     if spec.slurm.kind == "sunk":
         login = "login pods change by OnDelete: an old pod is replaced after an approval that lists the sessions on it, if any"
-        yield ContractLine("login pods", login, "approver", logins)
+        yield ContractLine("login pods", login, "approver", proofs.gates("slurm_login/pods"))
     else:
         login = "login pods change by RollingUpdate: shells end with their pod, since a LoginSet has no OnDelete"
         yield ContractLine("login pods", login, "operator", ())
 
 
-def _users(spec: ClusterSpec, home: tuple[str, ...], identity: tuple[str, ...]) -> Iterator[ContractLine]:
+def _users(spec: ClusterSpec, proofs: _Proofs) -> Iterator[ContractLine]:
     shared = spec.slurm.home
     if shared is None:
         where = "there is no shared /home: files of users stay in the pod that wrote them"
@@ -129,55 +143,58 @@ def _users(spec: ClusterSpec, home: tuple[str, ...], identity: tuple[str, ...]) 
         where = f"/home is {shared.server}:{shared.path}, mounted by login pods and by every slurmd"
     else:
         where = f"/home is a volume of class {shared.storage_class} ({shared.size}), mounted by login pods and by every slurmd"
-    yield ContractLine("storage", where, "site", home)
+    yield ContractLine("storage", where, "site", proofs.jobs("home"))
     who = "a user exists where slurmctld resolves the uid, not only in the login pod; the directory is the site's"
-    yield ContractLine("identity", who, "site", identity)
+    # that sshd shows a key (check login) tells nothing about users
+    yield ContractLine("identity", who, "site", proofs.jobs("user"))
     yield ContractLine(
         "job logs", "output of jobs goes to files below the folder of submission, not to the log of a pod", "users", ()
     )
 
 
-def _scheduling(spec: ClusterSpec, proof: Callable[..., tuple[str, ...]]) -> Iterator[ContractLine]:
+def _scheduling(spec: ClusterSpec, proofs: _Proofs) -> Iterator[ContractLine]:
     slurm = spec.slurm
-    names = ", ".join(partition.name for partition in slurm.partitions) or "all"
-    qos = f", QoS {', '.join(entry.name for entry in slurm.qos)} with enforced limits" if slurm.qos else ""
-    queue = f"queues and priority are Slurm's: partitions {names}{qos}; Kubernetes' priorities order pods of the platform only"
-    yield ContractLine("queue priority", queue, "Slurm", proof("slurm/scheduling"))
+    names = proofs.expected("scheduling", "partitions") or [partition.name for partition in slurm.partitions]
+    partitions = f"partitions {', '.join(names)}" if names else "partitions of the charts"
+    qos = f", QoS {', '.join(entry.name for entry in slurm.qos)}" if slurm.qos else ""
+    queue = f"queues and priority are Slurm's: {partitions}{qos}; Kubernetes' priorities order pods of the platform only"
+    yield ContractLine("queue priority", queue, "Slurm", proofs.part("scheduling", "qos" if qos else "partitions"))
+    if qos:
+        yield ContractLine("limits of QoS", "slurmctld enforces the limits that a QoS has", "Slurm", ())
     records = "each job has a record in Slurm's database" if slurm.has_accounting else "there is none: no job leaves a record"
-    yield ContractLine("accounting", records, "Slurm", proof("slurm/functional") if slurm.has_accounting else ())
+    yield ContractLine("accounting", records, "Slurm", proofs.part("scheduling", "accounting"))
     tree = "Slurm places jobs by the leaf switches of the hosts" if slurm.topology == "tree" else "Slurm knows no topology"
-    yield ContractLine("topology", tree, "Slurm", proof("slurm/scheduling") if slurm.topology == "tree" else ())
+    yield ContractLine("topology", tree, "Slurm", proofs.part("scheduling", "topology"))
     fast = "jobs reach the fabric by the devices that slurmd's pod requests" if spec.fabric.kind != "none" else "there is no fabric"
-    yield ContractLine("data plane", fast, "Network Operator", proof("network_operator/functional", "validation/functional"))
+    # tests of the fabric run in pods of their own, outside slurmd
+    yield ContractLine("data plane", fast, "Network Operator", ())
     source = "SUNK's syncer" if slurm.kind == "sunk" else "Slinky's operator"
-    metrics = f"{source} shows Slurm's states on pods"
-    yield ContractLine("observability", f"{metrics}; metrics are collected by the site", "site", proof("slurm/control"))
+    states = f"{source} shows Slurm's states on pods"
+    yield ContractLine("observability", states, "operator of Slurm", proofs.part("nodes", "states"))
+    yield ContractLine("metrics", "metrics of Slurm are collected by the site", "site", ())
 
 
 # ---- where workloads run -------------------------------------------------------------------------------------------------------
 
 
-def placement_rules(spec: ClusterSpec, gates: Collection[str]) -> Iterator[PlacementRule]:
+def _placement_rules(spec: ClusterSpec, proofs: _Proofs) -> Iterator[PlacementRule]:
     """Yield which scheduler places each class of workloads on this platform, and the gates that prove that it does."""
-
-    def proof(*wanted: str) -> tuple[str, ...]:
-        return tuple(gate for gate in wanted if gate in gates)
-
     slurm = "Slurm on Kubernetes"
     why = "allocation of many nodes at a time, partitions, accounting and topology, with sbatch and srun as users know them"
-    yield PlacementRule("training on several nodes", slurm, why, proof("slurm/scheduling", "validation/functional"))
-    yield PlacementRule("finite batch jobs with GPUs", slurm, "queues, limits and records of jobs", proof("slurm/scheduling"))
+    yield PlacementRule("training on several nodes", slurm, why, proofs.jobs("two"))
+    yield PlacementRule("finite batch jobs with GPUs", slurm, "queues, limits and records of jobs", proofs.jobs("batch", "gpu"))
     logins = spec.slurm.login.replicas
     shell = f"salloc from {logins} login pods" if logins else "there are no login pods"
-    yield PlacementRule("interactive research", slurm, shell, proof("slurm/scheduling") if logins else ())
+    # salloc itself is nowhere tested, a login by SSH and a submission there are
+    yield PlacementRule("interactive research", slurm, shell, proofs.jobs("user") if logins else ())
     services = "rollout, probes, services and autoscaling; on nodes that Slurm does not hold"
     yield PlacementRule("services and inference", "Kubernetes", services, ())
     if spec.scheduler.gang != "none" or spec.scheduler.quota != "none":
         name = " and ".join(part for part in (spec.scheduler.gang, spec.scheduler.quota) if part != "none")
         gang = "all pods of a job start together; GPUs of Slurm's nodes are not theirs"
-        yield PlacementRule("gangs of pods", f"Kubernetes with {name}", gang, proof("gang/functional"))
+        yield PlacementRule("gangs of pods", f"Kubernetes with {name}", gang, proofs.gates("gang/functional"))
     daemons = "daemons of the platform, which tolerate what Slurm sets"
-    yield PlacementRule("operators and monitoring", "Kubernetes", daemons, proof("slurm/placement"))
+    yield PlacementRule("operators and monitoring", "Kubernetes", daemons, proofs.gates("slurm/placement"))
 
 
 # ---- pages ---------------------------------------------------------------------------------------------------------------------

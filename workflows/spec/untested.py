@@ -19,7 +19,7 @@ NCCL_INTRA, NCCL_INTER, DCGM, PORTS, GANG, SRUN, CUDA_IN_JOBS = (
 )
 GPU_SPEED, PCIE_LINKS = "speed of each GPU", "PCIe links of GPUs"
 BENCHMARKS, TRAINING = "benchmarks of storage and memory", "training on two nodes"
-SHARED_JOBS = "jobs that share a node, or have it alone"
+SHARED_JOBS, TREE = "jobs that share a node, or have it alone", "Slurm's topology"
 """Names of the tests, as reports print them; `on GROUP, …` follows if a test runs on other groups."""
 
 
@@ -34,7 +34,14 @@ class UntestedPart:
     @property
     def stage(self) -> str:
         """The stage that the test belongs to."""
-        by_test = {PORTS: "network_operator", GANG: "gang", SRUN: "slurm", CUDA_IN_JOBS: "slurm", SHARED_JOBS: "slurm"}
+        by_test = {
+            PORTS: "network_operator",
+            GANG: "gang",
+            SRUN: "slurm",
+            CUDA_IN_JOBS: "slurm",
+            SHARED_JOBS: "slurm",
+            TREE: "slurm",
+        }
         return by_test.get(self.test.partition(" on ")[0] if self.test.startswith(GANG) else self.test, "validation")
 
 
@@ -79,6 +86,8 @@ def _of_sunk(spec: ClusterSpec) -> Iterator[UntestedPart]:
     if not spec.slurm.login.replicas:
         why = "the check of SUNK runs in a login pod, and there is none"
         yield UntestedPart(SRUN, "slurm.login.replicas", why)
+        if spec.slurm.topology == "tree":
+            yield UntestedPart(TREE, "slurm.login.replicas", "a job asks slurmctld for it, and jobs start in a login pod")
     elif any(machine.gpus for machine in spec.machines):
         yield UntestedPart(
             CUDA_IN_JOBS, "slurm.kind", "the check in SUNK's login pod has no CUDA program; it counts the GPUs of jobs"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import json
 from typing import Any
 
 import pytest
@@ -29,9 +31,14 @@ TOPICS = {
 }
 
 
-def planned(slurm: dict[str, Any], **changes: Any) -> Plan:
+def planned(slurm: dict[str, Any]) -> Plan:
+    return compiled(json.dumps(slurm))
+
+
+@functools.cache
+def compiled(slurm: str) -> Plan:
     base = yaml.safe_load(path("h200-16").read_text(encoding="utf-8"))
-    return compile_plan(load(yaml.safe_dump(base | {"slurm": slurm} | changes)))
+    return compile_plan(load(yaml.safe_dump(base | {"slurm": json.loads(slurm)})))
 
 
 @pytest.mark.parametrize("slurm", [{"kind": "slinky"}, SUNK, SUNK | FULL, SUNK | {"login": {"replicas": 0}}])
@@ -52,8 +59,40 @@ def test_what_no_gate_proves_is_unverified() -> None:
     with_home = planned(SUNK | FULL).records
     shared = {line["topic"]: line for line in yaml.safe_load(with_home[f"{CONTRACT}.yaml"])["lines"]}
     assert shared["storage"]["gates"] == ["slurm/scheduling (home)"]
-    assert shared["topology"]["gates"] == ["slurm/scheduling"]
     assert "10.0.0.5:/export/home" in with_home[f"{CONTRACT}.md"]
+
+
+TESTED = SUNK | FULL | {"login": {"test_user": "ada"}}
+TREE_WITHOUT_JOBS = SUNK | {"topology": "tree", "login": {"replicas": 0}}
+PROVEN = (
+    ({"kind": "slinky"}, "node drains", ["slurm/drain"]),
+    (SUNK, "node drains", [UNVERIFIED]),
+    (SUNK, "drains by Slurm", ["slurm/drain"]),
+    (SUNK, "identity", [UNVERIFIED]),
+    (TESTED, "identity", ["slurm/scheduling (user)"]),
+    (SUNK, "topology", [UNVERIFIED]),
+    (SUNK | FULL, "topology", ["slurm/scheduling"]),
+    (TREE_WITHOUT_JOBS, "topology", [UNVERIFIED]),
+    (SUNK, "data plane", [UNVERIFIED]),
+    (SUNK, "accounting", ["slurm/scheduling"]),
+    (SUNK, "restart of slurmctld", ["slurm/scheduling (restart)"]),
+    (SUNK, "rollout", [UNVERIFIED]),
+    (SUNK | FULL, "queue priority", ["slurm/scheduling"]),
+    (SUNK | FULL, "limits of QoS", [UNVERIFIED]),
+    (SUNK, "observability", ["slurm/nodes"]),
+    (SUNK, "training on several nodes", ["slurm/scheduling (two)"]),
+)
+
+
+@pytest.mark.parametrize(("slurm", "topic", "gates"), PROVEN)
+def test_a_line_is_proven_by_what_the_planned_tasks_expect(slurm: dict[str, Any], topic: str, gates: list[str]) -> None:
+    records = planned(slurm).records
+    lines = yaml.safe_load(records[f"{CONTRACT}.yaml"])["lines"] + yaml.safe_load(records[f"{DECISION}.yaml"])["rules"]
+    assert next(line["gates"] for line in lines if topic in (line.get("topic"), line.get("workload"))) == gates
+
+
+def test_partitions_are_those_of_the_plan() -> None:
+    assert "partitions gpu;" in planned(SUNK).records[f"{CONTRACT}.md"]
 
 
 def test_pages_have_a_row_for_each_line() -> None:
