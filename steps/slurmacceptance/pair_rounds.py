@@ -13,7 +13,7 @@ from steps.clients.slurm_tools import JobPlace
 from steps.contract.host_ranges import fold
 from steps.contract.verdict import ToolError
 from steps.localise import rounds
-from steps.localise.contract import FabricMap, FabricTest, History, Outcome, Policy, Round
+from steps.localise.contract import MOST_MEETINGS, FabricMap, FabricTest, History, Outcome, Policy, Round
 from steps.runtime.context import Context
 from steps.slurmacceptance import bandwidth_program, control_survey, slurm_output
 from steps.slurmacceptance.bandwidth_program import BandwidthProgram
@@ -51,7 +51,8 @@ class SlurmRounds:
     def _measure(self, test: FabricTest) -> PairFigure:
         """Return the slowest exchange of a test, in both directions.
 
-        A program for two ranks runs once for each direction, and for a group in matchings that together use every pair.
+        A program for two ranks runs once for each direction, and for a group in matchings that together use every pair
+        of a small group.
         """
         if len(test.nodes) < 2:
             return PairFigure(test=test.id, nodes=test.nodes, problem="a test of one node measures no bandwidth")
@@ -87,10 +88,13 @@ class SlurmRounds:
 
 
 def matchings(nodes: Sequence[str]) -> list[list[tuple[str, ...]]]:
-    """Return all pairs of some nodes in matchings: the circle method of round-robin tournaments."""
+    """Return pairs of some nodes in matchings, in which each node meets `MOST_MEETINGS` others or all of them.
+
+    They are rounds of a tournament by the circle method.
+    """
     ring: list[str | None] = [*nodes, *([None] if len(nodes) % 2 else [])]
     rows: list[list[tuple[str, ...]]] = []
-    for _ in range(len(ring) - 1):
+    for _ in range(min(len(ring) - 1, MOST_MEETINGS)):
         half = len(ring) // 2
         pairs = zip(ring[:half], reversed(ring[half:]), strict=True)
         rows.append([(left, right) for left, right in pairs if left is not None and right is not None])

@@ -25,7 +25,7 @@ class FabricReading(Struct, frozen=True, kw_only=True):
 
 
 def read_pair(test: FabricTest, pods: Iterable[CheckPod], *, floor: float, rails: int) -> FabricReading:
-    """Return the reading of a test in which every two nodes meet, or of one node alone.
+    """Return the reading of a test in which its nodes meet in pairs, or of one node alone.
 
     Every pod must have reported from another node of the test, else the result is unknown. The test fails if any rail of the test
     is below the floor in any direction, or is missing.

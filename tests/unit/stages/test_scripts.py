@@ -315,6 +315,15 @@ def test_every_two_pods_of_a_group_meet_once_and_at_the_same_step(shell: Shell, 
     assert all((other, index, port) in met for index, other, port in met)
 
 
+def test_in_a_large_group_a_pod_meets_as_many_others_as_it_is_told(shell: Shell) -> None:
+    """All 9,999 others of a group over 10,000 nodes would take ten hours."""
+    shell.device("mlx5_0")
+    shell.tool("ib_write_bw", f'echo "$@" >> {shell.folder}/calls\n{PERFTEST}')
+    shell.run("fabric_pair.sh", env=FABRIC | {"COUNT": "10000", "JOB_COMPLETION_INDEX": "17", "STEPS": "3"})
+    met = {call.split()[-1] for call in (shell.folder / "calls").read_text().splitlines() if call.endswith(".fabric")}
+    assert met == {"fabric-1-9982.fabric", "fabric-1-9983.fabric", "fabric-1-9984.fabric"}
+
+
 def test_only_the_named_rails_are_tested_and_a_silent_peer_is_reported(shell: Shell) -> None:
     for name in ("mlx5_0", "mlx5_1"):
         shell.device(name)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from workflows.rehearsal.simulator import (
     fabric_links,
@@ -109,17 +109,32 @@ def fabric(world: World, pod: Obj, node: str) -> Behaviour:
         return nccl_inter(world, pod, node)  # the MPIJob of a group is played as the one over all nodes
     settings = environment(pod)
     nodes = settings.get("TEST_NODES", "").split()
-    others = [name for name in nodes if name != node]
+    others = _met(nodes, node, int(settings.get("STEPS") or len(nodes)))
     tested = settings.get("TESTED", "").split()
-    rails = [*_fabric_rails(world, node, others or [node], tested)] if node in nodes else []
-    return Exit(message={"node": node, "rails": rails, "error": ""}, seconds=8 + 7 * len(nodes))
+    rails = [*_fabric_rails(world, node, others or {node: 0}, tested)] if node in nodes else []
+    return Exit(message={"node": node, "rails": rails, "error": ""}, seconds=15 + 7 * len(others))
 
 
-def _fabric_rails(world: World, node: str, others: Sequence[str], tested: Sequence[str]) -> Iterator[Obj]:
-    """Yield the least bandwidth of each tested rail to the other machines, all of which this one meets."""
+def _met(nodes: Sequence[str], node: str, steps: int) -> dict[str, int]:
+    """Return the machines that this one meets in so many steps of a tournament by the circle method, each with its number."""
+    if node not in nodes or len(nodes) < 2:
+        return {}
+    own, whole = nodes.index(node), len(nodes) + len(nodes) % 2
+    last = whole - 1
+    met: dict[str, int] = {}
+    for step in range(min(steps, last)):
+        other = step * (whole // 2) % last if own == last else (step - own) % last
+        other = last if other == own else other
+        if other < len(nodes):
+            met[nodes[other]] = other
+    return met
+
+
+def _fabric_rails(world: World, node: str, others: Mapping[str, int], tested: Sequence[str]) -> Iterator[Obj]:
+    """Yield the least bandwidth of each tested rail to the machines that this one meets, which have numbers in the test."""
     for rail in range(world.hardware(node).nics):
         if not tested or str(rail) in tested:
             figures = {other: fabric_links.rate(world, node, other, rail) for other in others}
             worst = min(figures, key=lambda other: figures[other])
             gbit = figures[worst] * (1 - 0.004 * world.chance(f"fabric/{node}/{rail}"))
-            yield {"device": f"mlx5_{rail}", "rail": rail, "gbit": round(gbit, 2), "peer": others.index(worst), "error": ""}
+            yield {"device": f"mlx5_{rail}", "rail": rail, "gbit": round(gbit, 2), "peer": others[worst], "error": ""}
