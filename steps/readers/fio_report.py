@@ -28,7 +28,7 @@ class FioReport(Struct, frozen=True, kw_only=True, omit_defaults=True):
     jobs: tuple[FioJob, ...] = ()
 
 
-class _Direction(Struct, frozen=True):
+class _FioDirection(Struct, frozen=True):
     """Results of reads or of writes."""
 
     bw: float = 0.0
@@ -41,19 +41,19 @@ class _Direction(Struct, frozen=True):
         return (self.bw * KIB if self.bw_bytes is None else self.bw_bytes) / 1e6
 
 
-class _Job(Struct, frozen=True):
+class _FioJobDocument(Struct, frozen=True):
     """A job as fio writes it."""
 
     jobname: str
     error: int = 0
-    read: _Direction = _Direction()
-    write: _Direction = _Direction()
+    read: _FioDirection = _FioDirection()
+    write: _FioDirection = _FioDirection()
 
 
-class _Document(Struct, frozen=True, rename={"version": "fio version"}):
+class _FioDocument(Struct, frozen=True, rename={"version": "fio version"}):
     """fio's JSON."""
 
-    jobs: tuple[_Job, ...]
+    jobs: tuple[_FioJobDocument, ...]
     version: str = ""
 
 
@@ -63,13 +63,13 @@ def read(text: str) -> FioReport | None:
     if begin < 0 or end < begin:
         return None
     try:
-        document = msgspec.json.decode(text[begin : end + 1][:MOST_TEXT].encode(errors="replace"), type=_Document)
+        document = msgspec.json.decode(text[begin : end + 1][:MOST_TEXT].encode(errors="replace"), type=_FioDocument)
     except (msgspec.MsgspecError, RecursionError):
         return None
     return FioReport(version=document.version, jobs=tuple(map(_of_job, document.jobs)))
 
 
-def _of_job(job: _Job) -> FioJob:
+def _of_job(job: _FioJobDocument) -> FioJob:
     return FioJob(
         name=job.jobname,
         error=job.error,

@@ -8,6 +8,7 @@ import msgspec
 from steps.contract import approval
 from steps.contract.evidence import Evidence
 from steps.contract.measurements import Measurement, merged
+from steps.contract.quarantine import QuarantineEntry
 from steps.contract.verdict import FailureClass, Status
 from steps.report import acceptance_sentence, checklists, model, product_parts
 from steps.report.localisation_rounds import localisation_rounds
@@ -51,9 +52,7 @@ def build(source: StoredRun, workflow: str = "", running: bool = False, begun: I
         simulated=source.header.simulated,
         stages=stages,
         nodes=_nodes(source, latest),
-        quarantine=tuple(
-            msgspec.structs.replace(entry, reason=entry.reason.removeprefix(f"{entry.node}: ")) for entry in source.quarantine
-        ),
+        quarantine=tuple(_without_node(entry) for entry in source.quarantine),
         approvals=tuple(approvals(latest, begun)),
         releases=tuple(_release(release) for release in source.plan.get("releases", ())),
         tools={name: version for record in latest for name, version in record.tools.items()},
@@ -75,6 +74,11 @@ def build(source: StoredRun, workflow: str = "", running: bool = False, begun: I
         stack=sections.get("stack"),
     )
     return msgspec.structs.replace(report, acceptance="" if running else acceptance_sentence.sentence(report))
+
+
+def _without_node(entry: QuarantineEntry) -> QuarantineEntry:
+    """Return an entry whose reason does not repeat the name of its node."""
+    return msgspec.structs.replace(entry, reason=entry.reason.removeprefix(f"{entry.node}: "))
 
 
 def _revisions(records: Iterable[Record]) -> Iterator[model.RevisionReport]:

@@ -34,7 +34,7 @@ class LauncherLog(Struct, frozen=True, kw_only=True):
     programs: tuple[FabricProgram, ...] = ()
 
 
-class _Part(Struct, kw_only=True):
+class _ProgramPart(Struct, kw_only=True):
     """One run of a program while its lines are read; `code` is None until its end."""
 
     name: str
@@ -49,7 +49,7 @@ class _Part(Struct, kw_only=True):
 
 def read(text: str) -> LauncherLog:
     """Return the log in parts; without marks all of it is that of all_reduce over all nodes."""
-    parts, absent, first = list[_Part](), list[FabricProgram](), len(text)
+    parts, absent, first = list[_ProgramPart](), list[FabricProgram](), len(text)
     for match in _MARK.finditer(text):
         first = min(first, match.start())
         if match["absent"]:
@@ -58,28 +58,28 @@ def read(text: str) -> LauncherLog:
             _close(parts, match.start())
             if len(parts) == MOST_PARTS:
                 break
-            parts.append(_Part(name=match["name"], nodes=int(match["nodes"]), over=match["over"], start=match.end()))
+            parts.append(_ProgramPart(name=match["name"], nodes=int(match["nodes"]), over=match["over"], start=match.end()))
         elif parts and not parts[-1].stop:
             _mark(parts[-1], match)
     _close(parts, len(text))
     return LauncherLog(main=text[:first], programs=(*_programs(text, parts), *absent))
 
 
-def _close(parts: list[_Part], place: int) -> None:
+def _close(parts: list[_ProgramPart], place: int) -> None:
     if parts and not parts[-1].stop:
         parts[-1].stop = place
 
 
-def _mark(part: _Part, match: re.Match[str]) -> None:
+def _mark(part: _ProgramPart, match: re.Match[str]) -> None:
     if match["end"]:
         part.code, part.stop = int(match["end"]), match.start()
     else:
         part.ranks, part.hosts = int(match["ranks"]), int(match["hosts"])
 
 
-def _programs(text: str, parts: Iterable[_Part]) -> Iterator[FabricProgram]:
+def _programs(text: str, parts: Iterable[_ProgramPart]) -> Iterator[FabricProgram]:
     """Yield each program with all its runs on one number of nodes, in the order of the log."""
-    together: dict[tuple[str, int], list[_Part]] = {}
+    together: dict[tuple[str, int], list[_ProgramPart]] = {}
     for part in parts:
         together.setdefault((part.name, part.nodes), []).append(part)
     for (name, nodes), runs in together.items():
@@ -97,13 +97,13 @@ def _programs(text: str, parts: Iterable[_Part]) -> Iterator[FabricProgram]:
         )
 
 
-def _log(text: str, parts: list[_Part]) -> NcclLog:
+def _log(text: str, parts: list[_ProgramPart]) -> NcclLog:
     """Return the log of all runs of a program of nccl-tests, with the ranks that the marks count: its table has only the first."""
     log = reader_nccl.read(text)
     runs = tuple(_whole(run, parts[number] if number < len(parts) else None) for number, run in enumerate(log.runs))
     return msgspec.structs.replace(log, runs=runs)
 
 
-def _whole(run: NcclRun, part: _Part | None) -> NcclRun:
+def _whole(run: NcclRun, part: _ProgramPart | None) -> NcclRun:
     count = part.ranks if part else 0
     return msgspec.structs.replace(run, ranks=count, world=count)
