@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 
 from msgspec import Struct
 
+from workflows.rehearsal.simulator.api_kinds import NODES, labels_of
 from workflows.rehearsal.simulator.gpu_operator_nodes import DRIVER, OLDER_VBIOS
 from workflows.rehearsal.simulator.simulated_fleet import HardwareProfile
 from workflows.rehearsal.simulator.world import World
@@ -41,6 +42,8 @@ CLOCK, HOT_CLOCK, TEMPERATURE, HOT = 1755, 1065, 61, 92
 NARROW, PENDING, THROTTLING, WEAK, FAULTY = 3, 5, 2, 6, 5
 """GPU of a victim that a fault hits: narrow PCIe link, pending rows, too hot, weak, with memory errors."""
 WEAK_SHARE = 0.74
+WHOLE = "all-disabled"
+"""Value of the label `nvidia.com/mig.config` of a node whose GPUs are whole."""
 
 
 class SimulatedGpu(Struct, frozen=True, kw_only=True):
@@ -55,6 +58,7 @@ class SimulatedGpu(Struct, frozen=True, kw_only=True):
     is_hot: bool = False
     links: int = 0
     links_down: int = 0
+    has_mig: bool = False
     speed: float = 1.0
 
     @property
@@ -83,6 +87,8 @@ def gpus(world: World, node: str) -> list[SimulatedGpu]:
         return index == min(victim, count - 1) and world.fault(fault, node) is not None
 
     count = world.host(node).gpus
+    node_object = world.find(NODES, node)
+    has_mig = node_object is not None and labels_of(node_object).get("nvidia.com/mig.config", WHOLE) != WHOLE
     return [
         SimulatedGpu(
             index=index,
@@ -94,6 +100,7 @@ def gpus(world: World, node: str) -> list[SimulatedGpu]:
             is_hot=hit("gpu_throttles", index, THROTTLING),
             links=links - down,
             links_down=down,
+            has_mig=has_mig,
             speed=WEAK_SHARE if hit("gpu_weak", index, WEAK) else 1.0,
         )
         for index in range(count)
@@ -127,7 +134,7 @@ def _section_lines(hardware: HardwareProfile, gpu: SimulatedGpu, warmer: int) ->
     yield f"GPU 00000000:{gpu.bus}:00.0"
     yield row(1, "Product Name", hardware.product.replace("-", " "))
     yield row(1, "MIG Mode")
-    yield row(2, "Current", "Disabled")
+    yield row(2, "Current", "Enabled" if gpu.has_mig else "Disabled")
     yield row(1, "VBIOS Version", gpu.vbios)
     yield from (row(1, "PCI"), row(2, "GPU Link Info"), row(3, "PCIe Generation"))
     yield from (row(4, "Max", link), row(4, "Current", link), row(3, "Link Width"))
