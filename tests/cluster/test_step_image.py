@@ -19,7 +19,7 @@ import pytest
 
 from steps.contract import fleet, paths
 from steps.contract.task import Task, Verb, encode, file_name
-from tests.unit.images.containerfile import step_stages
+from tests.unit.images.containerfile import containerfile, step_stages
 from workflows.podimage import downloads
 
 ROOT = Path(__file__).parents[2]
@@ -314,3 +314,45 @@ def test_the_containerfiles_own_commands_install_the_same_wheels(
     theirs, ours = files(overlay(step_stages()["wheels"].all("RUN")[-1])), files(tmp_path / "ours")
     assert set(theirs) == set(ours)
     assert not [path for path in ours if ours[path] != theirs[path]]
+
+
+# ---- the image of pods that build stacks ----------------------------------------------------------------------------------------
+
+STACK_BUILD = """set -e
+mount -t tmpfs tmpfs "$1"; cd "$1"; mkdir upper work root
+mount -t overlay -o lowerdir=/,upperdir=upper,workdir=work overlay root
+rm -rf root/opt/bringup; mkdir -p root/opt; cp -r "$2" root/opt/bringup; cp "$3" root/requirements.txt
+mount -t proc proc root/proc; mount --bind /dev root/dev
+chroot root sh -c "$4" >&2
+shift 4
+exec chroot root env -i --chdir=/opt/bringup "$@"
+"""
+STACK_LOOK = """set -e
+python3 -m steps --help | head -n 1
+"$EB_PYTHON" -m easybuild.main --version
+/opt/stacks/bin/reframe --version
+"$LMOD_CMD" bash --version 2>&1
+for tool in bwrap git zstd xz patch make gcc g++ gfortran mpicc mpirun python; do
+  "$tool" --version >/dev/null || echo "no $tool"
+done
+for name in tasks fleet secrets store out; do test -d "/bringup/$name" || echo "no folder $name"; done
+"""
+
+
+@pytest.mark.sampled("ways to build the step image")
+@_NEEDS_BOOKWORM
+def test_the_stack_builders_own_commands_make_an_image_that_builds(pod: Pod, tmp_path: Path) -> None:
+    """In a throw-away copy of this machine's root in place of its base image; packages come from Debian and PyPI. 35 s of CPU."""
+    image = containerfile(ROOT / "images/stackbuilder/Containerfile")[-1]
+    (disk := tmp_path / "disk").mkdir()
+    requirements, script = ROOT / "images/stackbuilder/requirements.txt", "\n".join(image.all("RUN"))
+    variables = [f"{name}={value}" for name, value in image.pairs("ENV").items()]
+    words = ["unshare", "--mount", "sh", "-c", STACK_BUILD, "sh", disk, pod.root / "opt/bringup", requirements, script, *variables]
+    done = subprocess.run([*words, "sh", "-c", STACK_LOOK], capture_output=True, text=True, check=False, timeout=600)
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
+    pins = dict(line.split(" ", 1)[0].split("==") for line in requirements.read_text().splitlines() if "==" in line)
+    assert json.loads(image.all("ENTRYPOINT")[0]) == ["python3", "-m", "steps"]
+    assert done.stdout.startswith("usage: python -m steps")
+    for version in (f"EasyBuild {pins['easybuild-framework']}", pins["reframe-hpc"], "Modules based on Lua: Version"):
+        assert version in done.stdout
+    assert "no " not in done.stdout
