@@ -44,7 +44,8 @@ def sentence(report: model.Report) -> str:
     if row.floor is None:
         return f"not accepted: {value:g} {row.unit} of {row.quantity} has no floor: {NO_FLOOR}"
     accepted = _accepted(report)
-    return f"accepted: {count(len(accepted), 'node')}, {value:g} {row.unit} against a floor of {row.floor:g}{_aside(report)}"
+    where = " inside a node" if row.quantity.startswith(_IN_NODE) else ""
+    return f"accepted: {count(len(accepted), 'node')}, {value:g} {row.unit}{where} against a floor of {row.floor:g}{_aside(report)}"
 
 
 def _of_slurm(report: model.Report, stage: model.StageReport) -> str:

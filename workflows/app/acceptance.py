@@ -10,7 +10,6 @@ from pathlib import Path
 import msgspec
 
 from steps.contract.operation import Operation, OperationKind
-from workflows.accept import scope
 from workflows.accept.levels import LEVELS
 from workflows.app import kubeconfigs
 from workflows.app.run_options import Pipeline, StartOptions, UsageError, Wish
@@ -85,7 +84,7 @@ def planned(request: AcceptanceRequest) -> tuple[ClusterSpec, Operation]:
     nodes = operations.names(request.nodes, "--nodes")
     if strange := sorted(nodes - {machine.name for machine in spec.gpu_machines}):
         raise UsageError(f"--nodes {', '.join(strange)}: not among the GPU machines of {spec.name}")
-    return spec, Operation(kind=OperationKind.ACCEPT, hosts=scope.with_partners(spec, nodes))
+    return spec, operations.scoped(spec, Operation(kind=OperationKind.ACCEPT, hosts=nodes))
 
 
 def floor_lines(spec: ClusterSpec, today: datetime.date) -> list[str]:

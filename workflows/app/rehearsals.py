@@ -32,6 +32,7 @@ def rehearse(screen: Screen, request: RehearsalRequest) -> int:
         restart_command=request.restart_command(),
     )
     loaded = sources.read(request.spec)[1]
+    work = operations.scoped(loaded, work)
     plan, bundle = local_start.prepare(loaded, operations.only(work, request.only or (), request.until), request.until, work)
     approver.check_approver(plan, request.approve_as, request.key)
     if work.kind is OperationKind.BRINGUP:

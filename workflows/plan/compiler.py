@@ -22,7 +22,7 @@ from workflows.plan.model import Plan, PlanError, Starts
 from workflows.spec import Issue, announcement_rule
 from workflows.spec.cluster_spec import ClusterSpec
 from workflows.spec.gpu_pools import gpu_pools, uniform
-from workflows.spec.untested import NCCL_INTER, pool_runs_nccl, runs, untested
+from workflows.spec.untested import NCCL_INTER, pool_runs_nccl, runs, untested, whole_pools
 from workflows.stage_names import StageName
 from workflows.stages import FOLLOWING, OPERATIONS, RUNNING_ORDER, site_roles
 from workflows.stages.host_access import api_arguments, secret_files, ssh_arguments
@@ -173,6 +173,15 @@ def _check_acceptance(site: Site) -> None:
         )
     if strange := sorted(set(site.changeable_hosts("all")) - set(site.changeable_hosts("gpu"))) if site.operation.hosts else []:
         raise PlanError(f"{fold(strange)} has no GPUs: name GPU nodes with --nodes")
+    measured = [
+        [machine for pool in together for machine in pool.spec.gpu_machines if site.operation.touches(machine.name)]
+        for together in whole_pools(spec)
+    ]
+    if spec.fabric.kind != "none" and max(map(len, measured), default=0) < 2:
+        raise PlanError(
+            f"{spec.name} cannot be accepted: its fabric is {spec.fabric.kind}, and nothing is measured on it without two machines "
+            "with equal whole GPUs; accept more machines, or write fabric.kind: none if no job crosses nodes"
+        )
 
 
 def _operation_header(site: Site) -> dict[str, str]:

@@ -32,6 +32,7 @@ def build(site: Site) -> Stage | None:
     site = _in_scope(site)
     parts = _parts(site)
     between = any(map(_measures_between, parts))
+    loaded = "GPU and fabric port" if between and site.spec.fabric.kind != "none" else "GPU"
     steps = [validation_operator.apply(site, release), validation_operator.control(release)] if between else []
     gates: dict[str, str | Object] = {"control": validation_operator.GATE} if between else {}
     for part, step in _checks(parts, ("control",) if between else ()):
@@ -45,7 +46,7 @@ def build(site: Site) -> Stage | None:
         changes=(
             *([Change(what=f"install mpi-operator {release.version}", where=release.namespace)] if between else []),
             Change(
-                what=f"load every GPU and fabric port for about {LEVELS[site.spec.validation.level].minutes} minutes",
+                what=f"load every {loaded} for about {LEVELS[site.spec.validation.level].minutes} minutes",
                 where=f"{site.count('gpu')} GPU nodes",
             ),
         ),

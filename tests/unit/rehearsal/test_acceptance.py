@@ -13,8 +13,11 @@ from tests.unit.rehearsal.small import SMALL
 from tests.unit.rehearsal.stage_bench import RUN, Snapshot, StageBench, stage_bench
 from workflows import bringup
 from workflows.accept import scope
+from workflows.app import acceptance
+from workflows.app.acceptance import AcceptanceRequest
+from workflows.app.specs import cluster_pipeline, operations
 from workflows.plan.compiler import compile_plan
-from workflows.plan.model import Plan
+from workflows.plan.model import Plan, PlanError
 from workflows.render.bundle import Bundle, render
 from workflows.spec import ClusterSpec, load
 
@@ -109,3 +112,27 @@ def test_an_acceptance_of_repaired_nodes_judges_them_and_their_partners_alone() 
     assert {tasks[name]["select"] for name in ("nccl_intra", "dcgm", "functional", "localise")} == {"touched-gpu"}
     assert (tasks["judge"]["members"], tasks["judge"]["needed"]) == ("touched-gpu", 3)
     assert plan.open_task.arguments["operation"] == "accept at level standard gpu[1,5-6]"
+
+
+def test_a_plan_and_a_rehearsal_of_an_acceptance_have_the_partners_of_its_nodes(tmp_path: Path) -> None:
+    path = tmp_path / "cluster.yaml"
+    path.write_text(yaml.safe_dump(SPEC))
+    accepted = acceptance.planned(AcceptanceRequest(spec=str(path), nodes=["gpu6"]))[1]
+    named = operations.named("accept", ["gpu6"])
+    assert operations.scoped(load(path.read_text()), named) == accepted
+    plan = cluster_pipeline.BRINGUP.plan_of(str(path), operations.only(named), "", named)
+    assert plan.open_task.arguments["operation"] == "accept at level standard gpu[1,5-6]"
+    assert "validation/functional" in {gate for stage in plan.stages for gate in stage.gates}
+
+
+@pytest.mark.parametrize("kind", ["infiniband", "roce", "none"])
+def test_a_figure_of_one_node_is_no_acceptance_of_a_fabric(kind: str) -> None:
+    spec = load(yaml.safe_dump(SPEC))
+    spec = spec.model_copy(update={"fabric": spec.fabric.model_copy(update={"kind": kind})})
+    operation = Operation(kind=OperationKind.ACCEPT, hosts=frozenset({"gpu6"}))
+    if kind == "none":
+        stage = compile_plan(spec, only=["validation"], operation=operation).stages[0]
+        assert [change.what for change in stage.changes] == ["load every GPU for about 40 minutes"]
+    else:
+        with pytest.raises(PlanError, match=f"its fabric is {kind}, and nothing is measured on it"):
+            compile_plan(spec, only=["validation"], operation=operation)

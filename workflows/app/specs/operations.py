@@ -3,8 +3,9 @@
 from collections.abc import Sequence
 
 from steps.contract.operation import BRINGUP, RELEASES, Operation, OperationKind
+from workflows.accept import scope
 from workflows.app.run_options import UsageError
-from workflows.spec import range_syntax
+from workflows.spec import ClusterSpec, range_syntax
 
 
 def names(texts: Sequence[str], option: str = "--hosts") -> frozenset[str]:
@@ -32,6 +33,13 @@ def only(operation: Operation, stages: Sequence[str] = (), until: str = "") -> t
     if stages or until:
         raise UsageError(f"--operation {operation.kind} is stage rke2 alone: leave out --only and --until")
     return ("rke2",)
+
+
+def scoped(spec: ClusterSpec, operation: Operation) -> Operation:
+    """Return an operation with the partners against which an acceptance measures its nodes; others as they are."""
+    if operation.kind is not OperationKind.ACCEPT:
+        return operation
+    return Operation(kind=operation.kind, hosts=scope.with_partners(spec, operation.hosts))
 
 
 def named(name: str, hosts: Sequence[str], older: str = "") -> Operation:
