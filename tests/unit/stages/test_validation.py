@@ -1,5 +1,6 @@
 """Stage validation as data: order, pods, the MPIJob against its published schema; its scripts, run with stand-ins for the tools."""
 
+import functools
 import json
 import os
 import subprocess
@@ -202,15 +203,22 @@ def test_gpus_are_requested_or_taken() -> None:
     assert "resources" not in manifest_objects.gpu_pod(site(**SRIOV), container, "c", fabric=True)["containers"][0]
 
 
+@functools.cache
+def published() -> Any:
+    """Return the validator of the published schema of an MPIJob; to read it and to check it takes seconds."""
+    definition = yaml.load(next(CRD.iterdir()).read_text(), Loader=yaml.CSafeLoader)
+    version = next(version for version in definition["spec"]["versions"] if version["name"] == "v2beta1")
+    schema = _closed(version["schema"]["openAPIV3Schema"])
+    kind = jsonschema.validators.validator_for(schema)
+    kind.check_schema(schema)
+    return kind(schema)
+
+
 @pytest.mark.skipif(not CRD.is_dir(), reason="published CRDs are not here ($BRINGUP_TEST_DATA)")
 @pytest.mark.parametrize("over", [{}, NO_SLURM, DRA, SRIOV | NO_SLURM])
 def test_mpi_job_fits_the_published_schema(over: dict[str, Any]) -> None:
-    definition = yaml.load(next(CRD.iterdir()).read_text(), Loader=yaml.CSafeLoader)
-    schema = next(version for version in definition["spec"]["versions"] if version["name"] == "v2beta1")["schema"][
-        "openAPIV3Schema"
-    ]
     filled = job.fill(mpi_job(**over), ("gpu001", "gpu002"))
-    jsonschema.validate(filled, _closed(schema))
+    published().validate(filled)
     assert filled["spec"]["mpiReplicaSpecs"]["Worker"]["replicas"] == 2
 
 
