@@ -10,7 +10,9 @@ class GpuState(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A GPU under load as `nvidia-smi` shows it, without the figures that differ between equal GPUs.
 
     `performance` is its performance state (`P0` under load). `uncorrectable` counts ECC errors since the driver was loaded,
-    `lifetime` those ever seen. `throttle` has the active clock event reasons. `links` and `links_down` count NVLinks.
+    `lifetime` those ever seen. `throttle` has the active clock event reasons. `links` and `links_down` count NVLinks. `faults` are
+    fields in which the GPU says that something is wrong with it, such as `reset required: Yes`, and `lost` fields with an error in
+    place of a value.
     """
 
     product: str = ""
@@ -27,6 +29,8 @@ class GpuState(Struct, frozen=True, kw_only=True, omit_defaults=True):
     throttle: tuple[str, ...] | None = None
     links: int | None = None
     links_down: int | None = None
+    faults: tuple[str, ...] = ()
+    lost: tuple[str, ...] = ()
 
 
 class GpuGroup(Struct, frozen=True, kw_only=True):

@@ -95,7 +95,7 @@ def _named(group: GpuGroup, facts: NodeFacts) -> str:
 @functools.lru_cache(maxsize=1024)
 def _problems(state: GpuState, want: HostWant) -> tuple[StateProblem, ...]:
     """Return the problems of a state, worst first. GPUs of a fleet are in few states, so each is judged once."""
-    return (*_memory(state), *_pcie(state, want), *_links(state, want), *_clocks(state), *_identity(state, want))
+    return (*_stated(state), *_memory(state), *_pcie(state, want), *_links(state, want), *_clocks(state), *_identity(state, want))
 
 
 def _bad(failure_class: FailureClass, cause: str, expected: str, next_step: str) -> StateProblem:
@@ -104,6 +104,16 @@ def _bad(failure_class: FailureClass, cause: str, expected: str, next_step: str)
 
 def _unread(what: str) -> StateProblem:
     return StateProblem(Status.INCONCLUSIVE, FailureClass.HEALTH, f"{what} cannot be read", f"a value of {what}", _READ)
+
+
+def _stated(state: GpuState) -> Iterator[StateProblem]:
+    """Yield what the GPU itself says to be wrong with it; values that hold an error come first, since they hide all others."""
+    if state.lost:
+        yield _bad(_HARDWARE, f"an error in place of a value ({state.lost[0]})", "readable values", _RESET)
+    for fault in state.faults:
+        is_fabric = fault.startswith(("fabric", "health"))
+        step = "see that the fabric manager runs, and read its log" if is_fabric else _RESET
+        yield _bad(FailureClass.DEPENDENCY if is_fabric else _HARDWARE, fault, "no fault that the GPU reports", step)
 
 
 def _memory(state: GpuState) -> Iterator[StateProblem]:

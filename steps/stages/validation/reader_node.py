@@ -88,7 +88,13 @@ def _state(gpu: QueriedGpu, speeds: tuple[str, ...] | None) -> GpuState:
         throttle=gpu.throttle if reasons else None,
         links=up,
         links_down=None if speeds is None or up is None else len(speeds) - up,
+        faults=gpu.faults[:MOST_FAULTS],
+        lost=gpu.lost[:MOST_FAULTS],
     )
+
+
+MOST_FAULTS = 4
+"""Most fields that are kept of a GPU that reports faults."""
 
 
 def _xids(output: ProgramOutput | None) -> tuple[GpuXid, ...] | None:
