@@ -19,7 +19,7 @@ MOST_NODES = 16_384
 MOST_RAILS = 64
 """Largest number of rails of a node that is accepted."""
 MOST_MEETINGS = 15
-"""Other nodes that each node of a group meets in pairs at most, for whoever runs tests: all of 10,000 nodes would take ten hours."""
+"""Other nodes that each node of a group meets in pairs at most, for whoever runs tests: all of 10,000 would take ten hours."""
 LONGEST_NAME = 253
 """Longest name of a node or leaf: the limit of DNS names."""
 

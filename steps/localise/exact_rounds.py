@@ -13,9 +13,9 @@ from functools import cached_property
 from steps.localise.contract import FabricTest, FaultDiagnosis, History, Kind, Round, Suspect
 from steps.localise.fabric_belief import NAMED_AT_MOST, NODE, PAIR, PATH, RAIL, Variable
 from steps.localise.fault_sets import FaultSets, part_catalog
+from steps.localise.part_status import SILENT, unheard_nodes
 from steps.localise.partners import Usage, matching, scatter
 from steps.localise.residual import SCALE
-from steps.localise.standing import SILENT, unheard_nodes
 from steps.localise.trials import IndexedFabric, members, passing_nodes, trials
 
 LARGEST = 16

@@ -10,9 +10,9 @@ from functools import cached_property
 
 from steps.localise.contract import FabricTest, Kind, Round
 from steps.localise.fabric_belief import NODE, PAIR, PATH, RAIL, Variable
+from steps.localise.part_status import PartStatus
 from steps.localise.partners import Usage, matching, scatter
 from steps.localise.residual import SCALE, Hypothesis, Residual
-from steps.localise.standing import PartStanding
 from steps.localise.trials import members
 
 LIKELY = math.log(0.12 / 0.88)
@@ -36,18 +36,18 @@ FEW = 0.1
 class IdleRound:
     """The tests of the next round on an idle machine. Nodes are taken once, in the order of the needs."""
 
-    def __init__(self, standing: PartStanding) -> None:
-        self.standing, self.fabric, self.beliefs = standing, standing.fabric, standing.beliefs
-        self.limits = standing.limits
-        self.usage = Usage(self.fabric, standing.trials)
-        self.free = set(range(self.fabric.size)) - standing.silent
+    def __init__(self, status: PartStatus) -> None:
+        self.status, self.fabric, self.beliefs = status, status.fabric, status.beliefs
+        self.limits = status.limits
+        self.usage = Usage(self.fabric, status.trials)
+        self.free = set(range(self.fabric.size)) - status.silent
         self.tests: list[tuple[Kind, tuple[int, ...], int | None]] = []
         self.busy_paths: set[tuple[int, int]] = set()
         self.purposes: list[str] = []
 
     def plan(self) -> Round:
         """Return the next round; without tests, everything is decided."""
-        if not self.standing.trials and self.standing.number == 1:
+        if not self.status.trials and self.status.number == 1:
             self._screen("matching across leaves")
         else:
             self._edges()
@@ -62,7 +62,7 @@ class IdleRound:
         return self._round()
 
     def _round(self) -> Round:
-        number, names = self.standing.number, self.fabric.names
+        number, names = self.status.number, self.fabric.names
         tests = tuple(
             FabricTest(id=f"{number}.{place}", kind=kind, nodes=tuple(names[node] for node in nodes), rail=rail)
             for place, (kind, nodes, rail) in enumerate(self.tests, start=1)
@@ -81,19 +81,19 @@ class IdleRound:
 
     def _screen(self, purpose: str) -> None:
         """Match all free nodes; a node that is left over is tested alone."""
-        pairs = matching(self.usage, sorted(self.free), self.standing.number, self._is_open)
+        pairs = matching(self.usage, sorted(self.free), self.status.number, self._is_open)
         for pair in pairs:
             self._add("pair", pair, purpose)
-        if self.standing.number == 1:
+        if self.status.number == 1:
             for node in sorted(self.free):
                 self._add("self", (node,), purpose)
 
     def _suspects(self) -> None:
         """Test nodes in doubt with partners that passed."""
-        order = sorted(self.standing.doubted - self.standing.hopeless, key=lambda node: (-self.beliefs.node(node), node))
+        order = sorted(self.status.doubted - self.status.hopeless, key=lambda node: (-self.beliefs.node(node), node))
         for node in order:
             self._with_partner(node, "suspects with known-good partners")
-        for node in sorted(self.standing.unheard - self.standing.silent):
+        for node in sorted(self.status.unheard - self.status.silent):
             self._with_partner(node, "nodes without results")
 
     def _with_partner(self, node: int, purpose: str) -> None:
@@ -115,7 +115,7 @@ class IdleRound:
                 spread[other] ^ spread[node],
                 other,
             )
-            for other in self.free - self.standing.aside
+            for other in self.free - self.status.aside
             if other != node
         ]
         return next((cost[-1] for cost in sorted(costs) if self._is_open(node, cost[-1])), None)
@@ -123,7 +123,7 @@ class IdleRound:
     @cached_property
     def spread(self) -> list[int]:
         """Return a number for each node that orders nodes differently in each round."""
-        return [scatter(self.standing.number, node) for node in range(self.fabric.size)]
+        return [scatter(self.status.number, node) for node in range(self.fabric.size)]
 
     @cached_property
     def trust(self) -> list[tuple[int, bool]]:
@@ -151,7 +151,7 @@ class IdleRound:
         if path and (path in self.busy_paths or path in self.closed_paths):
             return False
         pair = (min(first, second), max(first, second))
-        return pair not in self.standing.direct_pairs and (PAIR, *pair) not in self.standing.by_groups
+        return pair not in self.status.direct_pairs and (PAIR, *pair) not in self.status.by_groups
 
     # ---- edges ---------------------------------------------------------------------------------------------------------------
 
@@ -159,17 +159,17 @@ class IdleRound:
         """Repeat failed pairs of good nodes alone on their leaves, beside another pair on the same two leaves."""
         for pair in sorted(self.beliefs.doubted):
             path = self.fabric.path(*pair)
-            if not self.standing.aside & set(pair) and self._is_doubted_edge(pair, path):
+            if not self.status.aside & set(pair) and self._is_doubted_edge(pair, path):
                 if self.free.issuperset(pair):
                     self._add("pair", pair, "failed pairs alone")
                 if path:
                     self._exchange(path)
         for variable in sorted(part for part in self.beliefs.odds if part[0] == PATH):
-            if self.limits.doubt < self.beliefs.odds[variable] and variable[1:] not in self.standing.direct_paths:
+            if self.limits.doubt < self.beliefs.odds[variable] and variable[1:] not in self.status.direct_paths:
                 self._exchange((variable[1], variable[2]))
 
     def _is_doubted_edge(self, pair: tuple[int, ...], path: tuple[int, int] | None) -> bool:
-        if path in self.standing.direct_paths or pair in self.standing.direct_pairs or (PAIR, *pair) in self.standing.by_groups:
+        if path in self.status.direct_paths or pair in self.status.direct_pairs or (PAIR, *pair) in self.status.by_groups:
             return False
         calm = all(self.beliefs.ratio((NODE, node)) < 0 for node in pair)
         # a repeat that passes ends the doubt about this pair: its prior is far below one wrong result
@@ -182,13 +182,13 @@ class IdleRound:
         ends = [[node for node in members(self.fabric.leaf_masks[leaf]) if self._is_good(node)] for leaf in path]
         pairs = [(first, second) for first in ends[0] for second in ends[1]]
         used = self.usage.of_pair
-        number = self.standing.number
+        number = self.status.number
         for first, second in sorted(pairs, key=lambda pair: (used(*pair), scatter(number, *pair)))[:1]:
             self._add("pair", (first, second), "other pairs on the leaves of failed pairs")
         self.busy_paths.add(path)
 
     def _is_good(self, node: int) -> bool:
-        return node in self.free and node not in self.standing.aside and self.beliefs.node(node) < -3
+        return node in self.free and node not in self.status.aside and self.beliefs.node(node) < -3
 
     # ---- rails ---------------------------------------------------------------------------------------------------------------
 
@@ -199,17 +199,17 @@ class IdleRound:
         failing = {
             (node, trial.rail) for trial in self.beliefs.trials if trial.kind == "rail" and trial.failed for node in trial.nodes
         }
-        for node in sorted(self.free - self.standing.hopeless):
-            bad = node in self.standing.bad
+        for node in sorted(self.free - self.status.hopeless):
+            bad = node in self.status.bad
             rails = [rail for rail in self._open_rails(node) if bad or (node, rail) in failing]
             if rails and (partner := self._partner(node, rails)) is not None:
                 self._add("rail", (node, partner), "rails of suspects", rails)
-        fresh = sorted(node for node in self.free - self.standing.aside - self.standing.doubted if self._open_rails(node))
-        fresh = [node for node in fresh if self.standing.tests_of_node[node]]
-        spare = sorted(self.free - self.standing.aside - set(fresh))
+        fresh = sorted(node for node in self.free - self.status.aside - self.status.doubted if self._open_rails(node))
+        fresh = [node for node in fresh if self.status.tests_of_node[node]]
+        spare = sorted(self.free - self.status.aside - set(fresh))
         if len(fresh) % 2 and spare:
             fresh.append(spare[0])
-        for pair in matching(self.usage, fresh, self.standing.number, self._is_open):
+        for pair in matching(self.usage, fresh, self.status.number, self._is_open):
             self._add("rail", pair, "rails of all nodes", range(self.fabric.rails))
         return len(fresh) <= self.fabric.size * FEW
 
@@ -222,8 +222,8 @@ class IdleRound:
 
     def _search(self) -> None:
         """Test candidates directly and halve the rest; nothing is left to do if one more fault is improbable."""
-        rest = self.standing.residual
-        if self.standing.scale or rest.remaining <= self.beliefs.policy.beta:
+        rest = self.status.residual
+        if self.status.scale or rest.remaining <= self.beliefs.policy.beta:
             return
         self._candidates(rest)
         weighed = _Weighed(rest)
@@ -249,7 +249,7 @@ class IdleRound:
 
     def _options(self, rest: Residual) -> Iterator[tuple[int, ...]]:
         """Yield partitions of the nodes without a known fault: whole, random ones, and by size for faults of scale."""
-        free = sum(1 << node for node in self.free - self.standing.doubted - self.standing.unheard)
+        free = sum(1 << node for node in self.free - self.status.doubted - self.status.unheard)
         for number, cover in enumerate(rest.covers):
             nodes = members(cover & free)
             if len(nodes) < 2:
@@ -260,7 +260,7 @@ class IdleRound:
             for option in range(OPTIONS):
                 for parts in (2, 3, 4):
                     if len(nodes) >= 2 * parts:
-                        yield _partition(nodes, parts, self.standing.number, number, option)
+                        yield _partition(nodes, parts, self.status.number, number, option)
             for part in rest.others:
                 if part.variable == SCALE and rest.probability(part) > LIKELY_SIZE:
                     yield from self._sized(nodes, part)
@@ -268,7 +268,7 @@ class IdleRound:
     def _sized(self, nodes: list[int], part: Hypothesis) -> Iterator[tuple[int, ...]]:
         """Yield groups of the size that halves an interval of sizes, or of its two ends where wrong results may hide it."""
         middle = min(max(math.isqrt(part.above * part.upto), part.above + 1), part.upto - 1)
-        order = sorted(nodes, key=lambda node: scatter(self.standing.number, node))
+        order = sorted(nodes, key=lambda node: scatter(self.status.number, node))
         for size in (part.above, part.upto) if part.is_narrow else (middle,):
             groups = [order[first : first + size] for first in range(0, len(order) - size + 1, size)]
             if groups and size > 2:
@@ -278,28 +278,28 @@ class IdleRound:
 
     def _fill(self) -> None:
         """Use nodes that would be idle for a second test of nodes that passed once: it takes no time."""
-        passed = [node for node in uncleared(self.standing) if node in self.free]
-        for pair in matching(self.usage, passed, self.standing.number, self._is_open):
+        passed = [node for node in uncleared(self.status) if node in self.free]
+        for pair in matching(self.usage, passed, self.status.number, self._is_open):
             self._add("pair", pair, "sample of what passed")
 
     def _uncleared(self) -> None:
         """Test nodes that no pair or group has cleared, such as those that had no outcome."""
-        for node in uncleared(self.standing):
-            if node not in self.standing.doubted:
+        for node in uncleared(self.status):
+            if node not in self.status.doubted:
                 self._with_partner(node, "nodes without enough results")
 
 
-def uncleared(standing: PartStanding) -> list[int]:
+def uncleared(status: PartStatus) -> list[int]:
     """Return the nodes that are neither set aside nor cleared by pairs and groups."""
-    known = standing.residual.known.aside
-    passes = [(t.mask, standing.beliefs.weight(t)) for t in standing.trials if t.kind == "group" and not t.failed]
+    known = status.residual.known.aside
+    passes = [(t.mask, status.beliefs.weight(t)) for t in status.trials if t.kind == "group" and not t.failed]
     rest = []
-    for node in range(standing.fabric.size):
-        if node not in standing.aside and not known >> node & 1:
-            ratio = standing.beliefs.ratio((NODE, node))
-            if ratio > standing.limits.cleared:
+    for node in range(status.fabric.size):
+        if node not in status.aside and not known >> node & 1:
+            ratio = status.beliefs.ratio((NODE, node))
+            if ratio > status.limits.cleared:
                 ratio += sum(weight for mask, weight in passes if mask >> node & 1)
-            if ratio > standing.limits.cleared:
+            if ratio > status.limits.cleared:
                 rest.append(node)
     return rest
 

@@ -6,10 +6,10 @@ from steps.localise.contract import FabricMap, FaultDiagnosis, History, Policy, 
 from steps.localise.exact_rounds import LARGEST, ExactLocalisation
 from steps.localise.fabric_belief import NODE, PAIR, PATH, RAIL, Variable
 from steps.localise.idle_rounds import IdleRound, uncleared
+from steps.localise.part_status import PartStatus
 from steps.localise.propagation import probability
 from steps.localise.residual import SCALE
 from steps.localise.serial_splitting import serial_round, serial_verdict
-from steps.localise.standing import PartStanding
 
 LIMIT = "limit of rounds or tests reached"
 """Purpose of the empty round that ends a localisation before everything is decided."""
@@ -24,7 +24,7 @@ def next_round(history: History) -> Round:
         return _limited(serial_round(history), history)
     if _is_small(history):
         return _limited(ExactLocalisation(history).plan(), history)
-    return _planned(PartStanding(history), history)
+    return _planned(PartStatus(history), history)
 
 
 def verdict(history: History) -> FaultDiagnosis:
@@ -37,17 +37,17 @@ def verdict(history: History) -> FaultDiagnosis:
     if _is_small(history):
         exact = ExactLocalisation(history)
         return exact.verdict(unfinished(_limited(exact.plan(), history)))
-    standing = PartStanding(history)
-    planned = _planned(standing, history)
-    suspects = tuple(_suspects(standing))
-    undecided = sorted(standing.hopeless | set(uncleared(standing)))
+    status = PartStatus(history)
+    planned = _planned(status, history)
+    suspects = tuple(_suspects(status))
+    undecided = sorted(status.hopeless | set(uncleared(status)))
     named = {node for suspect in suspects if suspect.kind in ("node", "rail") for node in suspect.nodes}
-    names = standing.fabric.names
-    rest = standing.residual.remaining if standing.trials else 1.0
+    names = status.fabric.names
+    rest = status.residual.remaining if status.trials else 1.0
     reason = unfinished(planned)
     if not reason and undecided:
         reason = f"{len(undecided)} nodes gave too few or contradictory results"
-    if not reason and rest > history.policy.beta and not standing.scale:
+    if not reason and rest > history.policy.beta and not status.scale:
         reason = "a fault is left that no further test tells from others"
     return FaultDiagnosis(
         suspects=suspects,
@@ -57,7 +57,7 @@ def verdict(history: History) -> FaultDiagnosis:
         tests=sum(len(part.tests) for part in history.rounds),
         false_alarm=round(min(sum(suspect.error for suspect in suspects), 1.0), 9),
         missed=round(max(rest, history.policy.beta if history.policy.noise else 0.0), 9),
-        noise=round(standing.beliefs.base if history.policy.noise else 0.0, 6),
+        noise=round(status.beliefs.base if history.policy.noise else 0.0, 6),
         finished=not unfinished(planned),
         reason=reason,
     )
@@ -80,8 +80,8 @@ def _is_small(history: History) -> bool:
     return 2 <= len(history.map.nodes) <= LARGEST
 
 
-def _planned(standing: PartStanding, history: History) -> Round:
-    return _limited(IdleRound(standing).plan(), history)
+def _planned(status: PartStatus, history: History) -> Round:
+    return _limited(IdleRound(status).plan(), history)
 
 
 def _limited(planned: Round, history: History) -> Round:
@@ -92,36 +92,36 @@ def _limited(planned: Round, history: History) -> Round:
     return planned
 
 
-def _suspects(standing: PartStanding) -> Iterator[Suspect]:
+def _suspects(status: PartStatus) -> Iterator[Suspect]:
     """Yield the named parts: nodes and rails in fleet order, then pairs, paths and the size that fails.
 
     If most rails of a node are bad, their common part is: the node is named.
     """
-    rails = standing.fabric.rails
-    for node in range(standing.fabric.size):
-        named = standing.rails.get(node, ())
+    rails = status.fabric.rails
+    for node in range(status.fabric.size):
+        named = status.rails.get(node, ())
         if named and len(named) <= rails // 2:
             for rail in named:
-                yield _suspect(standing, (RAIL, node, rail))
-        elif node in standing.bad or named or (NODE, node) in standing.by_groups:
-            yield _suspect(standing, (NODE, node))
-    pairs = {(PAIR, *pair) for pair in standing.direct_pairs}
-    paths = {(PATH, *path) for path in standing.direct_paths}
-    edges = (pairs | paths | set(standing.by_groups)) - {SCALE}
+                yield _suspect(status, (RAIL, node, rail))
+        elif node in status.bad or named or (NODE, node) in status.by_groups:
+            yield _suspect(status, (NODE, node))
+    pairs = {(PAIR, *pair) for pair in status.direct_pairs}
+    paths = {(PATH, *path) for path in status.direct_paths}
+    edges = (pairs | paths | set(status.by_groups)) - {SCALE}
     for variable in sorted(edge for edge in edges if edge[0] != NODE):
-        yield _suspect(standing, variable)
-    if standing.scale:
-        yield _suspect(standing, SCALE)
+        yield _suspect(status, variable)
+    if status.scale:
+        yield _suspect(status, SCALE)
 
 
-def _suspect(standing: PartStanding, variable: Variable) -> Suspect:
+def _suspect(status: PartStatus, variable: Variable) -> Suspect:
     kind, *parts = variable
-    names, leaves = standing.fabric.names, standing.fabric.leaf_names
-    odds = standing.by_groups.get(variable, standing.beliefs.odds.get(variable, 0.0))
-    error, evidence = round(1 - probability(odds), 12), standing.evidence(variable)
+    names, leaves = status.fabric.names, status.fabric.leaf_names
+    odds = status.by_groups.get(variable, status.beliefs.odds.get(variable, 0.0))
+    error, evidence = round(1 - probability(odds), 12), status.evidence(variable)
     if kind == NODE:
-        if not standing.beliefs.is_bad(variable) and variable not in standing.by_groups:
-            error = max(error, round(1 - probability(standing.limits.named), 12)) if error < 0.5 else standing.limits.error
+        if not status.beliefs.is_bad(variable) and variable not in status.by_groups:
+            error = max(error, round(1 - probability(status.limits.named), 12)) if error < 0.5 else status.limits.error
         return Suspect(kind="node", nodes=(names[parts[0]],), error=error, evidence=evidence)
     if kind == RAIL:
         return Suspect(kind="rail", nodes=(names[parts[0]],), rail=parts[1], error=error, evidence=evidence)
@@ -129,6 +129,6 @@ def _suspect(standing: PartStanding, variable: Variable) -> Suspect:
         return Suspect(kind="pair", nodes=(names[parts[0]], names[parts[1]]), error=error, evidence=evidence)
     if kind == PATH:
         return Suspect(kind="path", leaves=(leaves[parts[0]], leaves[parts[1]]), error=error, evidence=evidence)
-    scale = standing.scale
+    scale = status.scale
     above, upto = (scale.above, scale.upto) if scale else (0, 0)
     return Suspect(kind="scale", at_least_nodes=upto, passes_nodes=above, error=error, evidence=evidence)

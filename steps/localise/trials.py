@@ -102,9 +102,7 @@ def check_policy(policy: Policy) -> None:
     if not policy.kinds or not set(policy.kinds) <= set(PARTS):
         raise HistoryError(f"kinds are some of {', '.join(PARTS)}")
     if policy.mode == "serial" and set(policy.kinds) != {"node"}:
-        raise HistoryError(
-            f"serial mode tells bad nodes alone, not {', '.join(policy.kinds)}: ask for kinds node, or mode idle"
-        )
+        raise HistoryError(f"serial mode tells bad nodes alone, not {', '.join(policy.kinds)}: ask for kinds node, or mode idle")
     if policy.most_rounds < 1 or policy.most_tests < 1:
         raise HistoryError("most_rounds and most_tests are at least 1")
 

@@ -1,4 +1,4 @@
-"""Standing of every part after a history: named, cleared, in doubt, set aside, and what groups still leave open."""
+"""Status of every part after a history: named, cleared, in doubt, set aside, and what groups still leave open."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -15,8 +15,8 @@ SILENT = 3
 """A node without a single result after so many tests is set aside as silent."""
 
 
-class PartStanding:
-    """Standing of all parts, from beliefs and groups. Parts are named one after the other, because each explains results."""
+class PartStatus:
+    """Status of all parts, from beliefs and groups. Parts are named one after the other, because each explains results."""
 
     def __init__(self, history: History) -> None:
         self.fabric = IndexedFabric(history.map)
