@@ -229,6 +229,8 @@ def _of_report(report: PerftestReport, site: SiteValues) -> ToolReading:
     value = largest.average if report.is_latency else report.gbit(largest)
     limit = site.latency_ceiling_us if report.is_latency else site.bw_floor_gbit
     name, unit = ("latency_ceiling_us", "us") if report.is_latency else ("bw_floor_gbit", "Gbit/s")
+    if value is not None and value <= 0:
+        return undecided(PERFTEST, f"{value:g} {unit} is no measurement", figures)
     if value is None:
         return undecided(PERFTEST, "the unit of the bandwidth is unknown", figures)
     if limit is None:

@@ -59,6 +59,8 @@ def _of_table(table: OsuTable, errors: tuple[ToolError, ...], captured: Captured
         words = f"the table ends at {largest.size} bytes: it may be cut"
         wanted = f"rows up to {site.largest_bytes or table.full_size} bytes, or --expect largest_bytes={largest.size}"
         return undecided(OSU, words, figures, expected=wanted)
+    if largest.value <= 0:
+        return undecided(OSU, f"{largest.value:g} {table.unit} at {_size(largest.size)} is no measurement", figures)
     if limit is not None and _misses(table, largest.value, limit):
         return failed(OSU, FailureClass.PERFORMANCE, _words(table, limit), figures, next_step=_STEP)
     if limit is None:

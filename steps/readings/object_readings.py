@@ -56,7 +56,21 @@ def _of(item: Kube, captured: CapturedText, site: SiteValues) -> ToolReading:
     rule = _rule(item)
     if rule is None:
         return undecided(OBJECT, f"no rule judges kind {str(item.get('kind'))[:60]}", {"kind": str(item.get("kind"))[:60]})
-    return rule(item, captured, site)
+    reading = rule(item, captured, site)
+    words = _passing(item) if reading.is_pass else ""
+    return (
+        undecided(OBJECT, words, reading.figures, next_step="dump it again when the controller has caught up") if words else reading
+    )
+
+
+def _passing(item: Kube) -> str:
+    """Return why the status of an object does not hold for long; empty if it may."""
+    metadata, status = _map(item.get("metadata")), _map(item.get("status"))
+    if metadata.get("deletionTimestamp"):
+        return f"{str(item.get('kind'))[:60]} {_text(metadata, 'name')} is being deleted"
+    if "observedGeneration" in status and _number(status, "observedGeneration") < _number(metadata, "generation"):
+        return f"the status of {str(item.get('kind'))[:60]} {_text(metadata, 'name')} is of an older spec"
+    return ""
 
 
 def _rule(item: Kube) -> Callable[[Kube, CapturedText, SiteValues], ToolReading] | None:
@@ -207,6 +221,11 @@ def _of_workload_status(item: Kube, _: CapturedText, __: SiteValues) -> ToolRead
         return undecided(OBJECT, f"{kind} {name} has no status", figures)
     if ready < wanted:
         return failed(OBJECT, _HEALTH, f"{kind} {name} {ready} of {wanted} ready", figures)
+    stuck = next(
+        (entry for entry in _conditions(item) if _text(entry, "type") == "Progressing" and entry.get("status") == "False"), {}
+    )
+    if stuck:
+        return failed(OBJECT, _HEALTH, f"{kind} {name} does not progress: {_text(stuck, 'reason')}", figures)
     is_old = _number(status, "observedGeneration") < _number(metadata, "generation")
     if is_old or updated < wanted or not wanted:
         return undecided(

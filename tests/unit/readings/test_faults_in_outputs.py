@@ -4,6 +4,7 @@ Each case is an output in a tool's own format, with the values that a site state
 """
 
 import json
+from typing import Any
 
 import pytest
 
@@ -157,7 +158,7 @@ NCCL: tuple[Case, ...] = (
 GPUS = "".join(f"GPU {gpu}: NVIDIA H100 80GB HBM3 (UUID: GPU-{gpu}aaaaaaa-bbbb-cccc-dddd-eeeeeeeeeeee)\n" for gpu in range(8))
 XID = "[ 1234.567890] NVRM: Xid (PCI:0000:1b:00): 79, pid=123, GPU has fallen off the bus.\n"
 DRAINED = "PARTITION AVAIL  TIMELIMIT  NODES  STATE NODELIST\ngpu*         up   infinite      2  drain gpu[0-1]\n"
-RUNNING = {
+RUNNING: dict[str, Any] = {
     "apiVersion": "v1",
     "kind": "Pod",
     "metadata": {"name": "a"},
@@ -270,6 +271,17 @@ def node(spec: dict[str, object] | None = None, **status: object) -> str:
     return json.dumps({**document, "status": {**NODE_STATUS, **status}}) + "\n"
 
 
+STALE = {**RUNNING, "metadata": {"generation": 5}, "status": {**RUNNING["status"], "observedGeneration": 4}}
+STUCK = {
+    "apiVersion": "apps/v1",
+    "kind": "Deployment",
+    "spec": {"replicas": 3},
+    "status": {
+        "readyReplicas": 3,
+        "updatedReplicas": 3,
+        "conditions": [{"type": "Progressing", "status": "False", "reason": "ProgressDeadlineExceeded"}],
+    },
+}
 PRESSURE = [{"type": "Ready", "status": "True"}, {"type": "DiskPressure", "status": "True"}]
 LSPCI = "".join(f"{gpu}0:00.0 3D controller [0302]: NVIDIA Corporation H100 [10de:2330] (rev a1)\n" for gpu in range(1, 9))
 HOSTS: tuple[Case, ...] = (
@@ -298,6 +310,15 @@ HOSTS: tuple[Case, ...] = (
         "fail",
         "9.7 us",
     ),
+    (
+        "a pod that is being deleted",
+        json.dumps({**RUNNING, "metadata": {"deletionTimestamp": "2025"}}),
+        (),
+        "inconclusive",
+        "deleted",
+    ),
+    ("an old status", json.dumps(STALE), (), "inconclusive", "is of an older spec"),
+    ("a rollout that is stuck", json.dumps(STUCK), (), "fail", "does not progress: ProgressDeadlineExceeded"),
     ("a healthy node", node(), EIGHT, "pass", ""),
     ("six of eight GPUs", node(allocatable={"nvidia.com/gpu": "6"}), EIGHT, "fail", "6 of 8 nvidia.com/gpu allocatable"),
     ("no GPU is offered", node(allocatable={}, capacity={}), EIGHT, "fail", "0 GPUs allocatable instead of 8"),
