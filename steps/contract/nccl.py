@@ -84,8 +84,12 @@ class NcclRun(Struct, frozen=True, kw_only=True, omit_defaults=True):
     @property
     def fastest(self) -> float | None:
         """Return the highest bus bandwidth of any size in GB/s."""
-        sides = [side for row in self.rows for side in (row.out_of_place, row.in_place) if side is not None]
-        return max(sides, default=None)
+        fastest: float | None = None
+        for row in self.rows:
+            for side in (row.out_of_place, row.in_place):
+                if side is not None and (fastest is None or side > fastest):
+                    fastest = side
+        return fastest
 
     @property
     def wrong_sides(self) -> int:

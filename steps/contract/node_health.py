@@ -53,8 +53,8 @@ class NodeFacts(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Host facts of a node.
 
     `attached` is the number of GPUs that the driver announces. `xids` is None where the kernel log cannot be read. `adapters` are
-    `BOARD FIRMWARE` of its RDMA devices; empty where the pod sees none. `temperature` (°C) is that of the hottest GPU, `clock`
-    (MHz) that of the slowest SM.
+    `BOARD FIRMWARE` of its RDMA devices, and `adapter_links` the PCIe link of each, such as `16 lanes at 32.0 GT/s`; empty where
+    the pod sees none. `temperature` (°C) is that of the hottest GPU, `clock` (MHz) that of the slowest SM.
     """
 
     attached: int | None = None
@@ -63,6 +63,7 @@ class NodeFacts(Struct, frozen=True, kw_only=True, omit_defaults=True):
     groups: tuple[GpuGroup, ...] = ()
     xids: tuple[GpuXid, ...] | None = None
     adapters: tuple[str, ...] = ()
+    adapter_links: dict[str, str] = {}
     temperature: float | None = None
     clock: float | None = None
 

@@ -4,6 +4,7 @@ Rules and sources: `steps/docs/facts/acceptance.md`, host facts. What a tool did
 """
 
 import functools
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
@@ -224,8 +225,31 @@ def compare(fleet: Mapping[str, NodeFacts], may_differ: Mapping[str, str]) -> Fl
         comparison = gate_alike.compare(fact, by_node, may_differ)
         findings = comparison.findings | findings
         notes += [comparison.note] if comparison.note else []
+    findings = _adapter_links(fleet) | findings
     shown = {gate_alike.LABELS[fact]: values[fact] for fact in (FleetFact.DRIVER, FleetFact.VBIOS)}
     return FleetComparison(findings, tuple(notes), versions(shown))
+
+
+def _adapter_links(fleet: Mapping[str, NodeFacts]) -> dict[str, Finding]:
+    """Return a finding for each node with an adapter whose PCIe link is not that of the same adapter on most nodes.
+
+    Slots differ by design between the adapters of one machine, so only nodes are compared, and only if most agree.
+    """
+    shown = Counter(tuple(facts.adapter_links.items()) for facts in fleet.values() if facts.adapter_links)
+    if len(shown) < 2:
+        return {}
+    (common, times), known = shown.most_common(1)[0], sum(shown.values())
+    if times * 2 <= known:
+        return {}
+    findings, usual = {}, dict(common)
+    for node, facts in fleet.items():
+        odd = [(device, link) for device, link in facts.adapter_links.items() if link != usual.get(device, link)]
+        if odd:
+            device, link = odd[0]
+            seen = f"PCIe link of {device} has {link}{f', and {len(odd) - 1} more' if len(odd) > 1 else ''}"
+            step = "reseat the adapter or its riser, and check the slot (lspci -vv, LnkSta)"
+            findings[node] = fail(_HARDWARE, seen, f"{usual[device]} as on {times} of {known} nodes", step)
+    return findings
 
 
 def _vbios(groups: Iterable[GpuGroup]) -> str:

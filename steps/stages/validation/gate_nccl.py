@@ -141,7 +141,7 @@ def _run(run: NcclRun, want: NcclWant) -> Finding | None:
     # a part of a run tells neither its largest size nor its bandwidth
     is_large = largest is not None and largest.size >= LARGE
     partly = _shape(run, want) or _truth(run) or (_alone(run) if is_large else None) or _completeness(run, largest, want)
-    return partly or _alone(run) or _bandwidth(run, largest, want) or _checks(run, want)
+    return partly or (None if is_large else _alone(run)) or _bandwidth(run, largest, want) or _checks(run, want)
 
 
 def _shape(run: NcclRun, want: NcclWant) -> Finding | None:

@@ -50,6 +50,7 @@ def facts(outputs: Mapping[str, ProgramOutput]) -> NodeFacts | None:
     if not query.gpus:
         return None
     links = gpu_tables.nvlinks(_text(outputs, "links")).speeds if "links" in outputs else None
+    devices = [*_devices(_text(outputs, "adapters"))]
     groups: dict[GpuState, list[int]] = {}
     for index, gpu in enumerate(query.gpus):
         speeds = None if links is None else links.get(index, ())
@@ -60,7 +61,8 @@ def facts(outputs: Mapping[str, ProgramOutput]) -> NodeFacts | None:
         bus_ids=tuple(gpu.bus_id for gpu in query.gpus),
         groups=tuple(GpuGroup(gpus=tuple(indexes), state=state) for state, indexes in groups.items()),
         xids=_xids(outputs.get("kernel")),
-        adapters=tuple(sorted(_adapters(_text(outputs, "adapters")))),
+        adapters=tuple(sorted(f"{board} {firmware}" for _, board, firmware, *_ in devices if "-" not in (board, firmware))),
+        adapter_links={device: f"{lanes} lanes at {speed} GT/s" for device, _, _, lanes, speed in devices if lanes.strip("0-")},
         temperature=max((gpu.temperature for gpu in query.gpus if gpu.temperature is not None), default=None),
         clock=min((gpu.sm_clock_mhz for gpu in query.gpus if gpu.sm_clock_mhz is not None), default=None),
     )
@@ -112,12 +114,15 @@ def _xids(output: ProgramOutput | None) -> tuple[GpuXid, ...] | None:
     return (*times.values(), *lost)[:MOST_XIDS]
 
 
-def _adapters(text: str) -> Iterator[str]:
-    """Yield `BOARD FIRMWARE` of each line `DEVICE BOARD FIRMWARE`; a file of sysfs that could not be read leaves a dash."""
+def _devices(text: str) -> Iterator[list[str]]:
+    """Yield device, board, firmware, PCIe lanes and speed in GT/s of each RDMA device; a dash stands for what sysfs does not show.
+
+    Virtual functions have no link of their own: sysfs shows 0 lanes or `Unknown`.
+    """
     for line in text.splitlines()[:256]:
         words = line.split()
-        if len(words) == 3 and "-" not in words[1:]:
-            yield f"{words[1]} {words[2]}"
+        if len(words) == 5:
+            yield [*words[:3], words[3] if words[3].isdecimal() else "-", words[4]]
 
 
 # ---- speed ---------------------------------------------------------------------------------------------------------------------

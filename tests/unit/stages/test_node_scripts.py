@@ -64,6 +64,10 @@ def ran(folder: Path, script: str, tools: dict[str, str], **environment: str) ->
     device.mkdir(parents=True)
     (device / "board_id").write_text("MT_0000000838\n")
     (device / "fw_ver").write_text("28.43.2026\n")
+    (device / "device").mkdir()
+    (device / "device/current_link_width").write_text("16\n")
+    (device / "device/current_link_speed").write_text("32.0 GT/s PCIe\n")
+    (folder / "sys/class/infiniband/mlx5_1").mkdir()
     text = manifest_objects.script(script).replace("/tmp/", f"{folder}/").replace("/dev/termination-log", str(folder / "report"))
     env = {"PATH": f"{place}:/usr/bin:/bin", "NODE_NAME": "gpu001", "AT": str(folder), "SYSFS": str(folder / "sys"), **environment}
     subprocess.run(["/bin/sh", "-c", text], env=env, check=True, capture_output=True, text=True, timeout=60)
@@ -83,6 +87,7 @@ def test_dcgm_script_packs_what_every_reader_needs(tmp_path: Path) -> None:
     assert facts is not None
     assert speed is not None
     assert (facts.driver, facts.attached, facts.adapters) == ("535.161.08", 8, ("MT_0000000838 28.43.2026",))
+    assert facts.adapter_links == {"mlx5_0": "16 lanes at 32.0 GT/s"}
     assert [group.gpus for group in facts.groups] == [tuple(range(8))]
     assert [(xid.number, xid.times) for xid in facts.xids or ()] == [(48, 1)]
     assert speed.gemm == (GemmFigures(median=644.0, least=643.0, most=645.0),) * 8

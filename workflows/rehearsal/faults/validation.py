@@ -244,7 +244,7 @@ FAULTS = (
         name="fabric_node_degraded",
         gate="validation/functional",
         node="gpus:1",
-        summary="The PCIe links of one node's adapters trained at half width, so every rail of the node is slow.",
+        summary="The adapters of one node ask for small PCIe reads after a BIOS update, so every rail of the node is slow.",
         caught_by="NCCL over all nodes is below the floor, and rounds of pairs name the node.",
         source="https://github.com/Azure/azurehpc-health-checks",
     ),

@@ -13,7 +13,7 @@ SHARE = 0.968
 """Share of a port's line rate that ib_write_bw measures (387 of 400 Gbit/s)."""
 
 DEGRADED_NODE, DEGRADED_RAIL, COLLISION, DEGRADED_PATH = 0.48, 0.6, 0.5, 0.62
-"""Share that is left: of all ports of a machine whose PCIe links trained at half width, of a port on fewer lanes, of two flows on
+"""Share that is left: of all ports of a machine whose adapters read in small parts, of a port on fewer lanes, of two flows on
 one cable, and of a leaf pair that lost trunks.
 """
 MESH_COLLISION, CONGESTED, COLLAPSING = 0.35, 0.45, 8

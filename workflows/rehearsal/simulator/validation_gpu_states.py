@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 
 from msgspec import Struct
 
+from workflows.rehearsal.simulator import fabric_links
 from workflows.rehearsal.simulator.api_kinds import NODES, labels_of
 from workflows.rehearsal.simulator.gpu_operator_nodes import DRIVER, OLDER_VBIOS
 from workflows.rehearsal.simulator.simulated_fleet import HardwareProfile
@@ -174,9 +175,12 @@ def links(hardware: HardwareProfile, own: Sequence[SimulatedGpu]) -> Iterator[st
 
 
 def adapters(world: World, node: str) -> Iterator[str]:
-    """Yield device, board and firmware of each RDMA device, as `dcgm.sh` reads them in /sys/class/infiniband."""
+    """Yield device, board, firmware and PCIe link of each RDMA device, as `dcgm.sh` reads them in /sys/class/infiniband."""
     hardware = world.hardware(node)
-    yield from (f"mlx5_{number} {hardware.pci_nic} {hardware.nic_firmware}" for number in range(hardware.nics))
+    speed = {4: "16.0", 5: "32.0"}.get(model(hardware).pcie, "32.0")
+    for number in range(hardware.nics):
+        lanes = 4 if number == fabric_links.RAIL and world.fault("adapter_pcie_narrow", node) else 16
+        yield f"mlx5_{number} {hardware.pci_nic} {hardware.nic_firmware} {lanes} {speed}"
 
 
 def gemm(world: World, node: str, own: Sequence[SimulatedGpu]) -> Iterator[str]:

@@ -42,7 +42,11 @@ grep -a 'NVRM' /tmp/ring | tail -n 40 >/tmp/kernel
 part kernel $ring
 for device in "$sysfs"/class/infiniband/*; do
   [ -e "$device" ] || continue
-  echo "${device##*/} $(cat "$device/board_id" 2>/dev/null || echo -) $(cat "$device/fw_ver" 2>/dev/null || echo -)"
+  set -- "${device##*/}"
+  for file in board_id fw_ver device/current_link_width device/current_link_speed; do
+    set -- "$@" "$(cut -d ' ' -f 1 "$device/$file" 2>/dev/null || :)"
+  done
+  echo "$1 ${2:--} ${3:--} ${4:--} ${5:--}"
 done >/tmp/adapters
 part adapters 0
 part gemm $gemm
