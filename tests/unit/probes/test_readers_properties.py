@@ -8,9 +8,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from steps.contract.nccl import NcclWant
+from steps.contract.node_health import HostWant, SpeedWant
 from steps.stages.shared import probe_checks, reader_mpi
 from steps.stages.slurm import reader, reader_slurm_errors
-from steps.stages.validation import gate_dcgm, gate_nccl, reader_dcgm, reader_nccl, reader_nccl_errors
+from steps.stages.validation import (
+    gate_dcgm,
+    gate_host,
+    gate_nccl,
+    gate_speed,
+    reader_dcgm,
+    reader_nccl,
+    reader_nccl_errors,
+    reader_node,
+)
 
 WORDS = (
     "# nccl-tests version 2.17.8",
@@ -63,6 +73,41 @@ def test_readers_never_raise(text: str) -> None:
     run = reader_dcgm.read(text)
     if run is not None:
         gate_dcgm.problem(run, 8, 2)
+
+
+NODE_WORDS = (
+    *(f"@@ {name} 0" for name in ("query", "links", "kernel", "adapters", "gemm", "nvbandwidth", "dcgm", "fabric")),
+    "@@ kernel 1",
+    "@@ gemm 127",
+    "Attached GPUs                             : 1",
+    "Driver Version                            : 580.126.20",
+    "GPU 00000000:1B:00.0",
+    "    Product Name                          : NVIDIA H200",
+    "                Current                   : 5",
+    "    Remapped Rows",
+    "        Pending                           : Yes",
+    "GPU 0: NVIDIA H200 (UUID: GPU-x)",
+    "\t Link 0: <inactive>",
+    "NVRM: Xid (PCI:0000:1b:00): 9999, x",
+    "mlx5_0 MT_1 28.43 16 32.0",
+    "mlx5_1 - - 99999999999999999999 -",
+    "Worker 9999:0 [1004]: TensorEngineActive:  generated ???, dcgm  (9.9e+99 gflops).",
+    "Worker 0:0 [1004]: TensorEngineActive:  generated ???, dcgm M:{ CI: 1 } (1e+05 gflops).",
+    "Running device_to_device_memcpy_read_ce.",
+    " 0       N/A    376.07",
+    " 1    276.19",
+)
+
+
+@settings(max_examples=200, deadline=None, derandomize=True)
+@given(st.lists(st.one_of(st.sampled_from(NODE_WORDS), st.text(max_size=60)), max_size=25).map("\n".join))
+def test_scraps_of_a_node_report_raise_nothing_and_prove_nothing(text: str) -> None:
+    outputs = reader_node.programs(text)
+    facts, speed = reader_node.facts(outputs), reader_node.speed(outputs)
+    reader_node.nccl_outputs(text)
+    assert gate_host.problem(facts, HostWant(product="NVIDIA-H200", pcie_generation=5, pcie_width=16, links=18), 1) is not None
+    if speed is not None:
+        gate_speed.judge({"gpu1": speed}, SpeedWant(host=48.0, between=335.0), {"gpu1": 8})
 
 
 @settings(max_examples=200, deadline=None, derandomize=True)
