@@ -13,7 +13,8 @@ class NodeSet(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A NodeSet of Slinky or SUNK. `gpus` is the number that its configuration promises per node (`Gres=gpu:…`), 0 for none.
 
     `idle`, `allocated` (including mixed), `down` and `drain` count Slurm nodes, the other counts are pods. SUNK does not
-    count idle nodes: those that are ready count as idle.
+    count idle nodes: those that are ready count as idle. It does not count pods of the current revision either (`tells_updated`
+    False): gate slurm/placement compares the pods themselves. `unavailable` pods are counted by SUNK alone.
     """
 
     name: str
@@ -22,7 +23,9 @@ class NodeSet(Struct, frozen=True, kw_only=True, omit_defaults=True):
     desired: int = 0
     replicas: int = 0
     updated: int = 0
+    tells_updated: bool = True
     ready: int = 0
+    unavailable: int = 0
     idle: int = 0
     allocated: int = 0
     down: int = 0

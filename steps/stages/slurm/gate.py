@@ -94,12 +94,18 @@ def _rollout(nodeset: NodeSet) -> str:
     """Return how a NodeSet's status lags behind its spec, in words; empty if it does not."""
     if nodeset.observed != nodeset.generation:
         return f"{nodeset.name}: status is of generation {nodeset.observed}, spec of {nodeset.generation}"
-    if nodeset.updated < nodeset.desired or nodeset.ready < nodeset.desired:
+    if nodeset.tells_updated and nodeset.updated < nodeset.desired:
         return f"{nodeset.name}: {nodeset.updated} of {nodeset.desired} pods updated, {nodeset.ready} ready"
+    if _ready(nodeset) < nodeset.desired:
+        return f"{nodeset.name}: {nodeset.ready} of {nodeset.desired} pods ready, {nodeset.unavailable} unavailable"
     if nodeset.down or nodeset.drain or nodeset.idle + nodeset.allocated < nodeset.desired:
         usable = max(nodeset.idle + nodeset.allocated - nodeset.drain, 0)
         return f"{nodeset.name}: {usable} of {nodeset.desired} Slurm nodes usable, {nodeset.down} down, {nodeset.drain} drained"
     return ""
+
+
+def _ready(nodeset: NodeSet) -> int:
+    return min(nodeset.ready, nodeset.desired - nodeset.unavailable)
 
 
 def _short(seen: ControlObservation, want: ControlExpectation, problem: str) -> Finding | None:
@@ -109,12 +115,13 @@ def _short(seen: ControlObservation, want: ControlExpectation, problem: str) -> 
     """
     stale = any(nodeset.observed != nodeset.generation for nodeset in seen.nodesets)
     usable = sum(max(nodeset.idle + nodeset.allocated - nodeset.drain, 0) for nodeset in seen.nodesets)
-    least = min([usable, *(sum(getattr(nodeset, field) for nodeset in seen.nodesets) for field in ("updated", "ready"))])
+    updated = sum(nodeset.updated if nodeset.tells_updated else nodeset.desired for nodeset in seen.nodesets)
+    least = min(usable, updated, sum(map(_ready, seen.nodesets)))
     if not stale and least >= want.nodes_desired - want.spare:
         return None
     # pods are up and Slurm still refuses the nodes: waiting does not change that
     settled = not stale and all(
-        nodeset.ready >= nodeset.desired and (nodeset.down or nodeset.drain) for nodeset in seen.nodesets if _rollout(nodeset)
+        _ready(nodeset) >= nodeset.desired and (nodeset.down or nodeset.drain) for nodeset in seen.nodesets if _rollout(nodeset)
     )
     first = next((pod for pod in seen.troubled if pod.reason or pod.trouble), None)
     summary = f"{problem}{f'; {_pod_state(first)}' if first else ''}"

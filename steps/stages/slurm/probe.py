@@ -78,6 +78,7 @@ class _SunkNodeSetStatus(Struct, frozen=True, rename="camel"):
     desired_number_scheduled: int = 0
     number_ready: int = 0
     number_drain: int = 0
+    number_unavailable: int = 0
     observed_generation: int = 0
 
 
@@ -255,8 +256,9 @@ def _sunk_nodesets(kube: KubeReader, space: str) -> tuple[NodeSet, ...]:
             generation=raw.metadata.generation,
             observed=raw.status.observed_generation,
             desired=raw.status.desired_number_scheduled,
-            updated=raw.status.number_ready,
+            tells_updated=False,
             ready=raw.status.number_ready,
+            unavailable=raw.status.number_unavailable,
             idle=raw.status.number_ready,
             drain=raw.status.number_drain,
         )
