@@ -11,7 +11,7 @@ from itertools import islice
 from workflows.catalog.chart_schemas import chart_schema
 from workflows.gitops_check.application_objects import ChartUse
 from workflows.gitops_check.application_rules import floats
-from workflows.gitops_check.delivery_tree import DeliveryTree, LocalChart, mapping, sequence
+from workflows.gitops_check.delivery_tree import DeliveredObject, DeliveryTree, LocalChart, mapping, sequence
 from workflows.gitops_check.gitops_findings import GitopsFinding, UncheckedPart, finding
 from workflows.spec.compat.value_shapes import ShapeComparison, ValueFlaw
 from workflows.spec.errors import Severity
@@ -240,6 +240,13 @@ def kustomization_findings(tree: DeliveryTree) -> Iterator[GitopsFinding | Unche
         for key in ("resources", "components", "bases"):
             for number, entry in enumerate(sequence(kustomization.data.get(key))):
                 yield from _base(tree, folder, str(entry), kustomization.where(key, number))
+        yield from _images(kustomization)
+        for number, chart in enumerate(map(mapping, sequence(kustomization.data.get("helmCharts")))):
+            version = str(chart.get("version") or "")
+            if floats(version):
+                words = f"chart {chart.get('name')} of the kustomization is whatever version its repository has at a sync"
+                where = kustomization.where("helmCharts", number, "version")
+                yield finding("dependency-floats", where, words, "write the version in full", value=version or "no version")
         if kustomization.data.get("helmCharts"):
             yield UncheckedPart(kustomization.path, "helmCharts of a kustomization are not rendered")
         generated = [
@@ -249,6 +256,16 @@ def kustomization_findings(tree: DeliveryTree) -> Iterator[GitopsFinding | Unche
             yield UncheckedPart(
                 kustomization.path, f"{' and '.join(generated)} are not applied: objects are checked as their files have them"
             )
+
+
+def _images(kustomization: DeliveredObject) -> Iterator[GitopsFinding]:
+    """Yield a finding for each image that the kustomization sets to a tag that moves; a digest fixes it."""
+    for number, image in enumerate(map(mapping, sequence(kustomization.data.get("images")))):
+        tag = str(image.get("newTag") or "")
+        if tag == "latest" and not image.get("digest"):
+            words = f"the kustomization sets image {image.get('name')} to whatever the registry has when a pod starts"
+            where = kustomization.where("images", number, "newTag")
+            yield finding("image-floats", where, words, "write a tag of a release or a digest", value=tag)
 
 
 def _base(tree: DeliveryTree, folder: str, entry: str, where: tuple[str, int]) -> Iterator[GitopsFinding]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
+from steps.contract.plain_text import count
 from steps.contract.verdict import FailureClass
 from workflows.catalog.model import Component
 from workflows.gitops_check import (
@@ -127,6 +128,10 @@ def check(after: SortedState, components: Mapping[str, Component], before: Sorte
 
 def _results(state: SortedState, components: Mapping[str, Component]) -> Iterator[GitopsFinding | UncheckedPart]:
     tree, delivered, uses, names = state.tree, state.delivered, state.uses, state.names
+    is_read = tree.manifests or tree.charts or tree.kustomizations or tree.other
+    if not is_read and not any(entry.severity == "error" for entry in tree.findings):
+        words = f"none of {count(len(tree.files), 'file')} is a manifest, chart, kustomization or values file: nothing was checked"
+        yield finding("nothing-to-apply", (".", 0), words, "name the folder that Argo CD reads")
     known = {key: (name, components[name]) for key, name in names.items()}
     owned = ownership_rules.owned_objects(tree, delivered, state.rendered)
     yield from application_rules.source_findings(tree, delivered)

@@ -26,10 +26,10 @@ RULES: dict[str, CheckRule] = {
     # ---- files
     "yaml-invalid": CheckRule("error", _C.MANIFEST_GENERATION, "files that are no YAML"),
     "yaml-duplicate-key": CheckRule("error", _C.MANIFEST_GENERATION, "keys that are written twice"),
-    "file-refused": CheckRule("warning", _C.MANIFEST_GENERATION, "links out of the folder, files that are too large"),
+    "file-refused": CheckRule("warning", _C.MANIFEST_GENERATION, "links out or to nothing, special and too large files"),
     # ---- sources
     "revision-floats": CheckRule("error", _C.MANIFEST_GENERATION, "targetRevision HEAD, branches, ranges of chart versions"),
-    "dependency-floats": CheckRule("error", _C.MANIFEST_GENERATION, "ranges in Chart.yaml, remote bases without ref"),
+    "dependency-floats": CheckRule("error", _C.MANIFEST_GENERATION, "ranges of versions of charts, remote bases without ref"),
     "insecure-repository": CheckRule("warning", _C.MANIFEST_GENERATION, "repositories without TLS"),
     "source-missing": CheckRule("error", _C.MANIFEST_GENERATION, "paths and value files that are not there"),
     "nothing-to-apply": CheckRule("error", _C.MANIFEST_GENERATION, "folders without manifests, subfolders that are not read"),
@@ -65,7 +65,7 @@ RULES: dict[str, CheckRule] = {
     "project-forbids": CheckRule("error", _C.PERMISSION, "AppProjects that do not allow a source or destination"),
     "namespace-not-privileged": CheckRule("warning", _C.PERMISSION, "namespaces of slurmd without the privileged level"),
     # ---- runtime
-    "image-floats": CheckRule("error", _C.RUNTIME, "images without tag or with latest"),
+    "image-floats": CheckRule("error", _C.RUNTIME, "images without tag or with latest, also newTag of a kustomization"),
     "script-not-runnable": CheckRule("error", _C.RUNTIME, "prologs and epilogs that cannot start, and so drain nodes"),
     "gang-missing": CheckRule("warning", _C.RUNTIME, "jobs of several pods that may be placed in part"),
     "login-update-kills-sessions": CheckRule("error", _C.RUNTIME, "login pods that a sync replaces"),

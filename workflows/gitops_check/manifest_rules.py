@@ -7,25 +7,16 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from workflows.catalog.chart_schemas import delivered_kind_schemas
+from workflows.gitops_check import secret_rules
 from workflows.gitops_check.delivery_tree import DeliveredObject, DeliveryTree, mapping, sequence
 from workflows.gitops_check.gitops_findings import GitopsFinding, UncheckedPart, finding
 from workflows.gitops_check.ownership_rules import OwnedObject
+from workflows.gitops_check.placeholder_values import is_placeholder
 from workflows.gitops_check.yaml_stream import Path, StreamDocument
-from workflows.spec import secrecy
 from workflows.spec.compat.value_shapes import ShapeComparison
 
-_PLACEHOLDER = re.compile(
-    r"\b(REPLACE[_-]?ME|CHANGE[_-]?ME|FIX[_-]?ME|YOUR[_-][A-Z][A-Z_-]+|TO[_-]BE[_-]REPLACED)\b"
-    r"|<<[A-Za-z][\w -]{0,60}>>|^<[A-Za-z][\w .-]{0,60}>$|<(your|my|insert|replace)[\w .-]{0,60}>|^x{4,}$",
-    re.IGNORECASE,
-)
-_EXAMPLE = re.compile(r"(^|[/@.])example\.com(?=[:/]|$)")
 _LONGEST = 400
 """Characters of a value in which placeholders are sought: longer ones are scripts and prose."""
-_ENCRYPTED = ("SealedSecret", "ExternalSecret", "SecretProviderClass", "ClusterExternalSecret", "VaultStaticSecret")
-_REFERENCE = re.compile(r"(secret|key|ref|name|file|path|env)s?$", re.IGNORECASE)
-_TEMPLATE_OR_REFERENCE = re.compile(r"\{\{|\$\{|\$\(|^<path:|^ref\+|^vault:|^ENC\[")
-_PRIVATE_KEY = re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----")
 _POD_PATHS: Mapping[str, Path] = {
     "Pod": ("spec",),
     "Deployment": ("spec", "template", "spec"),
@@ -55,52 +46,18 @@ def text_findings(tree: DeliveryTree) -> Iterator[GitopsFinding]:
     for path, document in files:
         if id(document) not in seen:
             seen.add(id(document))
-            yield from _of_document(path, document)
-    for manifest in tree.manifests:
-        yield from _secret(manifest)
-    for path, text in tree.files.items():
-        if match := _PRIVATE_KEY.search(text):
-            line = text.count("\n", 0, match.start()) + 1
-            yield finding("secret-in-clear", (path, line), "a private key is written out", _SECRET_FIX)
+            yield from _placeholders(path, document)
+            yield from secret_rules.secret_findings(path, document)
+    yield from secret_rules.secret_objects(tree)
 
 
-_SECRET_FIX = "revoke it, since Git keeps it for ever; then use a SealedSecret, an ExternalSecret or SOPS"
-
-
-def _of_document(path: str, document: StreamDocument) -> Iterator[GitopsFinding]:
-    is_encrypted = isinstance(document.data, Mapping) and "sops" in document.data
-    is_secret = isinstance(document.data, Mapping) and document.data.get("kind") in (
-        *_ENCRYPTED,
-        "Secret",
-        "CustomResourceDefinition",
-    )
+def _placeholders(path: str, document: StreamDocument) -> Iterator[GitopsFinding]:
     for place, value in _leaves(document.data):
         if not isinstance(value, str) or len(value) > _LONGEST:
             continue
-        key = next((str(part) for part in reversed(place) if isinstance(part, str)), "")
-        if "\n" not in value and _is_placeholder(value):
+        if "\n" not in value and is_placeholder(value):
             words = f"{'.'.join(map(str, place))} still holds a placeholder"
             yield finding("placeholder", (path, document.line(*place)), words, "write the site's own value", value=value)
-        elif not is_encrypted and not is_secret and (words := _literal(key, value)):
-            where = path, document.line(*place)
-            yield finding("secret-in-clear", where, f"{'.'.join(map(str, place))}: {words} is written out", _SECRET_FIX)
-
-
-def _is_placeholder(value: str) -> bool:
-    if "{{" in value:
-        return False
-    return bool(_PLACEHOLDER.search(value) or (_EXAMPLE.search(value) and ("/" in value or ":" in value or "@" in value)))
-
-
-def _literal(key: str, value: str) -> str:
-    """Return what a value is if it is a secret that is written out; empty for references, templates and other values."""
-    if _TEMPLATE_OR_REFERENCE.search(value) or _PRIVATE_KEY.search(value):
-        return ""
-    if form := secrecy.form_of(value):
-        return form
-    # `tokenSecret: NAME` and `passwordKey: FIELD` name where a secret is
-    is_named = secrecy.names_secret(key) and (key.lower() == "secret" or not _REFERENCE.search(key.removesuffix("Key")))
-    return f"a secret ({key})" if value and is_named and not value.isdigit() else ""
 
 
 def _leaves(data: Any) -> Iterator[tuple[Path, Any]]:
@@ -113,18 +70,6 @@ def _leaves(data: Any) -> Iterator[tuple[Path, Any]]:
             stack += [((*place, number), inner) for number, inner in enumerate(item)]
         else:
             yield place, item
-
-
-def _secret(manifest: DeliveredObject) -> Iterator[GitopsFinding]:
-    if manifest.kind != "Secret" or manifest.group or "sops" in manifest.data:
-        return
-    for key in ("data", "stringData"):
-        for name, value in mapping(manifest.data.get(key)).items():
-            text = str(value or "")
-            if text and not _TEMPLATE_OR_REFERENCE.search(text) and not _is_placeholder(text):
-                where = manifest.where(key, str(name))
-                words = f"Secret {manifest.name} has {name} in clear (base64 is no encryption)"
-                yield finding("secret-in-clear", where, words, _SECRET_FIX)
 
 
 # ---- pods -----------------------------------------------------------------------------------------------------------------------

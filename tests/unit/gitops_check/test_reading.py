@@ -104,11 +104,24 @@ def test_links_and_large_files_are_left_out(call: Any, tmp_path: Path) -> None:
     (folder / "web/link.yaml").symlink_to(outside)
     (folder / "web/up").symlink_to(tmp_path)
     (folder / "web/inner.yaml").symlink_to("deployment.yaml")
+    (folder / "web/nowhere.yaml").symlink_to("absent.yaml")
+    os.mkfifo(folder / "web/pipe.yaml")
     (folder / "web/large.yaml").write_bytes(b"a: b\n" * 500_000)
     code, out, _ = call(folder, "-o", "json")
     refused = {(entry["file"], entry["rule"]) for entry in json.loads(out)["findings"]}
-    assert refused == {(f"web/{name}", "file-refused") for name in ("link.yaml", "up", "large.yaml")}
+    assert refused == {(f"web/{name}", "file-refused") for name in ("link.yaml", "up", "large.yaml", "nowhere.yaml", "pipe.yaml")}
     assert code == 0
+
+
+def test_a_folder_of_which_nothing_is_read_fails(call: Any, tmp_path: Path) -> None:
+    folder = tmp_path / "empty"
+    folder.mkdir()
+    assert call(folder)[0] == 65
+    os.mkfifo(folder / "pipe.yaml")
+    code, out, _ = call(folder)
+    assert code == 65
+    assert "pipe.yaml" in out
+    assert "nothing was checked" in out.replace("\n", " ")
 
 
 def git(folder: Path, *words: str) -> None:

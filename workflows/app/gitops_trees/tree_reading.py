@@ -75,6 +75,10 @@ def read_folder(folder: Path) -> ReadTree:
             reading.refuse(name, "it is a link to a folder, and is not followed", "name the folder itself where it is used")
         elif path.is_file():
             _read_file(reading, path, name)
+        elif path.is_symlink():
+            reading.refuse(name, "it is a link to nothing", "correct where it points, or remove it")
+        else:
+            reading.refuse(name, "it is no regular file, and is not read", "remove it: Git keeps no such file")
     return ReadTree(str(folder), reading.files, tuple(reading.findings))
 
 
