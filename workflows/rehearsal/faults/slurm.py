@@ -9,6 +9,7 @@ FAULTS = (
         summary="The operator's admission webhook has no certificate and does not start, so that no Slurm cluster can be created.",
         caught_by="The release slurm-operator is deployed, but one of its two Deployments has no ready pod.",
         false_green="The install Job is complete and the Helm release is deployed.",
+        needs="slurm.kind=slinky",
         source="https://github.com/SlinkyProject/slurm-operator",
     ),
     Fault(
@@ -32,6 +33,7 @@ FAULTS = (
         node="gpus:2",
         summary="Two nodes stop answering slurmctld while their pods run.",
         caught_by="The NodeSet counts two down nodes, more than the quorum forgives.",
+        needs="slurm.kind=slinky",
         source="https://slurm.schedmd.com/sinfo.html",
     ),
     Fault(
@@ -40,6 +42,7 @@ FAULTS = (
         node="gpus:2",
         summary="slurmd finds one GPU less than configured on two nodes, and slurmctld drains them.",
         caught_by="The drained nodes' reason is gres/gpu count reported lower than configured.",
+        needs="slurm.kind=slinky",
         source="https://slurm.schedmd.com/gres.html",
     ),
     Fault(
@@ -55,6 +58,7 @@ FAULTS = (
         gate="slurm/nodes",
         summary="The NodeSet's configuration promises four GPUs a node, so half of the GPUs never get a job.",
         caught_by="Slurm's Gres and the nodes' allocatable GPUs differ.",
+        needs="slurm.kind=slinky",
         source="https://slurm.schedmd.com/gres.html",
     ),
     Fault(
@@ -81,6 +85,7 @@ FAULTS = (
         caught_by="The vector addition of the job fails on all GPUs.",
         cause="a CUDA kernel on 0 of",
         false_green="nvidia-smi -L inside the job lists eight GPUs.",
+        needs="slurm.kind=slinky",
         source="https://slurm.schedmd.com/gres.html",
     ),
     Fault(
@@ -103,6 +108,17 @@ FAULTS = (
         false_green="slurmctld and every slurmd pod of the earlier release run.",
         needs="slurm.kind=sunk",
         source="https://github.com/coreweave/sunk-anywhere",
+    ),
+    Fault(
+        name="sunk_nodes_down",
+        gate="slurm/nodes",
+        node="gpus:2",
+        summary="Two nodes of SUNK stop answering slurmctld while their pods run; its NodeSets do not count such nodes.",
+        caught_by="The pods' conditions show that Slurm gets no answer.",
+        cause="not_responding",
+        false_green="Every slurmd pod is ready, and the NodeSet counts all of them.",
+        needs="slurm.kind=sunk",
+        source="https://slurm.schedmd.com/sinfo.html",
     ),
     Fault(
         name="sunk_syncer_down",
@@ -348,6 +364,7 @@ FAULTS = (
         caught_by="Slurm has the node of the cordoned one as idle.",
         cause="after kubectl cordon: Slurm has idle",
         false_green="A drain by scontrol shows in Kubernetes.",
+        needs="slurm.kind=slinky",
         source="https://github.com/SlinkyProject/slurm-operator",
     ),
 )

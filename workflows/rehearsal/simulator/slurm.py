@@ -40,6 +40,7 @@ from workflows.rehearsal.simulator.simulated_pods import (
     pod_program,
 )
 from workflows.rehearsal.simulator.slurm_controller import ControlledNode, SimulatedSlurm
+from workflows.rehearsal.simulator.slurm_foreign_pods import create_foreign_pods
 from workflows.rehearsal.simulator.slurm_job_check import CheckRun, SlurmSurroundings
 from workflows.rehearsal.simulator.world import Changes, World
 
@@ -101,7 +102,7 @@ def _states(world: World, pod: Obj) -> tuple[tuple[str, ...], str]:
     if world.fault("slurm_gres_lower_than_configured", node) and configured:
         return ("Idle", "Drain", "InvalidReg"), LOWER.format(seen=configured - 1, configured=configured)
     if world.fault("slurm_nodes_drained", node):
-        return ("Idle", "Drain"), "Low RealMemory (reported:257000 < 100.00% of configured:2063830)"
+        return ("Idle", "Drain"), slurm_drains.LOW_MEMORY
     if reason := slurm_drains.reason_of(world, node) or slurm_drains.cordoned(world, node):
         return ("Idle", "Drain"), reason
     if world.fault("slurm_nodes_down", node):
@@ -218,7 +219,7 @@ class Slinky:
         if not world.served(NODE_SETS) or not has_ready_pod(world, OPERATOR, "slurm-operator"):
             return
         _parts(world)
-        _foreign_pods(world)
+        create_foreign_pods(world)
         sets = list(world.objects(NODE_SETS))
         every = changed.concern(NODE_SETS, DEPLOYMENTS)
         names = [node["metadata"]["name"] for node in world.objects(NODES)] if every else [at.name for at in changed.refs(NODES)]
@@ -232,16 +233,6 @@ class Slinky:
         for nodeset in sets:
             at = ref(nodeset)
             world.later(f"slinky/{at.namespace}/{at.name}/status", 5, 10, functools.partial(_status, world, at))
-
-
-def _foreign_pods(world: World) -> None:
-    """Create pods of a user that get GPUs by the runtime class alone, on the victims of fault `slurm_foreign_pods`."""
-    for host in world.fleet:
-        name = f"notebook-{host.name}"
-        if world.fault("slurm_foreign_pods", host.name) and world.find(PODS, name, "default") is None:
-            container = {"name": "notebook", "image": "simulated/notebook"}
-            spec = {"runtimeClassName": "nvidia", "containers": [container], "affinity": _pinned(host.name)}
-            world.create_soon(PODS, {"metadata": {"name": name, "namespace": "default"}, "spec": spec})
 
 
 def _parts(world: World) -> None:

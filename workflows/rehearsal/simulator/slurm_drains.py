@@ -12,6 +12,7 @@ from workflows.rehearsal.simulator.world import World
 
 DRAIN = "slurm_drain"
 """Key of a host under which slurmctld keeps why a person drained its Slurm node."""
+LOW_MEMORY = "Low RealMemory (reported:257000 < 100.00% of configured:2063830)"
 BY_HAND = "bringup: check of drains"
 
 

@@ -35,6 +35,7 @@ from workflows.rehearsal.simulator.played_commands import PlayedOutput
 from workflows.rehearsal.simulator.scheduler import admits, requests
 from workflows.rehearsal.simulator.simulated_pods import Behaviour, BlockedStart, Exit, LongRunning, blocked_by, pod_program
 from workflows.rehearsal.simulator.slurm_controller import ControlledNode, SimulatedSlurm
+from workflows.rehearsal.simulator.slurm_foreign_pods import create_foreign_pods
 from workflows.rehearsal.simulator.slurm_job_check import CheckRun, SlurmSurroundings
 from workflows.rehearsal.simulator.world import Changes, World
 
@@ -193,6 +194,7 @@ class Sunk:
         """Create missing slurmd pods on feasible nodes; schedule the state of each ready one, and the status of NodeSets."""
         if not world.served(NODE_SETS) or not has_ready_pod(world, NAMESPACE, "sunk-operator"):
             return
+        create_foreign_pods(world)
         if world.fault("sunk_lock_not_tolerated"):
             spec = workload_spec("log-agent", {}, "simulated/log-agent", {})
             world.ensure(DAEMON_SETS, {"metadata": {"name": "log-agent", "namespace": "default"}, "spec": spec})
@@ -258,7 +260,7 @@ def _conditions(world: World, pod: Obj) -> dict[str, str]:
     node = simulated_pods.node(pod)
     true = {"SlurmDrain"} if _reason(world, pod) else set()
     true |= {"SlurmCordon"} if (world.find(NODES, node) or {"spec": {}})["spec"].get("unschedulable") else set()
-    true |= {"SlurmNotResponding"} if world.fault("slurm_nodes_down", node) else set()
+    true |= {"SlurmNotResponding"} if world.fault("sunk_nodes_down", node) else set()
     return {name: "True" if name in true else "False" for name in CONDITIONS}
 
 
@@ -267,7 +269,11 @@ def _reason(world: World, pod: Obj) -> str:
     count = int(requests(pod).get(GPU, 0.0))
     counted = int(annotations_of(pod).get(COUNTED, "0"))
     lacks = world.fault("sunk_gres_autodetect", simulated_pods.node(pod)) or counted < count
-    return LOWER.format(count=count) if count and lacks else slurm_drains.reason_of(world, simulated_pods.node(pod))
+    if count and lacks:
+        return LOWER.format(count=count)
+    if world.fault("slurm_nodes_drained", simulated_pods.node(pod)):
+        return slurm_drains.LOW_MEMORY
+    return slurm_drains.reason_of(world, simulated_pods.node(pod))
 
 
 def _write_conditions(world: World, at: Ref) -> None:
@@ -315,6 +321,7 @@ def slurmd(world: World, pod: Obj, node: str) -> Behaviour:
     return LongRunning()
 
 
+blocked_by("slurmctld_crashes", "app.kubernetes.io/component", "controller", "back-off 5m0s restarting failed container=slurmctld")
 blocked_by(
     "sunk_syncer_down",
     "app.kubernetes.io/name",

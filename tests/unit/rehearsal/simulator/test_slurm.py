@@ -39,8 +39,12 @@ def made() -> Stage:
     return stage("slurm", **SLURM)
 
 
+ONE_FLAVOUR = ("slurm.kind=slinky", "slurm.kind=sunk", "slurm.login.test_user=alice", "slurm.accounting.port=3306")
+"""What faults need that only one of the operators can have."""
 SUNK_NEEDS = ("slurm.kind=sunk", "slurm.login.test_user=alice")
 SCRIPTS = {"prolog": {"10-check.sh": "#!/bin/sh\ntrue\n"}, "epilog": {"10-clean.sh": "#!/bin/sh\ntrue\n"}}
+HOME = {"server": "10.10.0.5", "path": "/export/home"}
+TRAIN = {"name": "train", "groups": "gpu", "default": True, "oversubscribe": "FORCE:2"}
 HOSTS_ON_LEAVES = {**HOSTS, "gpu": HOSTS["gpu"] | {"topology": {"leaf": "leaf{block:2}"}}}
 
 
@@ -49,16 +53,24 @@ def accounted() -> Stage:
     further = {
         "accounting": {"host": "mariadb.slurm.svc", "password": {"file": "./db_password"}},
         "topology": "tree",
-        "partitions": [{"name": "train", "groups": "gpu", "default": True, "oversubscribe": "FORCE:2"}],
-        "home": {"server": "10.10.0.5", "path": "/export/home"},
+        "partitions": [TRAIN],
+        "home": HOME,
         **SCRIPTS,
     }
     return stage("slurm", hosts=HOSTS_ON_LEAVES, slurm={"kind": "slinky", **further}, approvals=[])
 
 
 def sunk(version: str = "7.3.0") -> Stage:
-    login = {"test_user": "alice"}
-    slurm = {"kind": "sunk", "repo": "oci://r.example.org/sunk", "version": version, "login": login, "topology": "tree", **SCRIPTS}
+    slurm = {
+        "kind": "sunk",
+        "repo": "oci://r.example.org/sunk",
+        "version": version,
+        "login": {"test_user": "alice"},
+        "topology": "tree",
+        "home": HOME,
+        "partitions": [TRAIN],
+        **SCRIPTS,
+    }
     return stage("slurm", hosts=HOSTS_ON_LEAVES, slurm=slurm, approvals=[])
 
 
@@ -92,6 +104,17 @@ def test_a_fault_is_caught_by_its_gate_and_by_none_before(make: Make, fault: Fau
     assert all(verdict.is_pass for verdict in verdicts[:-1])
     assert verdicts[-1].gate == fault.gate, verdicts[-1]
     assert not verdicts[-1].is_pass
+    assert re.search(fault.cause, verdicts[-1].reason), verdicts[-1].reason
+
+
+@pytest.mark.sampled_rows(2)
+@pytest.mark.parametrize(
+    "fault", [fault for fault in faults.FAULTS if fault.needs not in ONE_FLAVOUR], ids=lambda fault: fault.name
+)
+def test_sunk_has_the_faults_of_slurm_itself_too(make: Make, fault: Fault) -> None:
+    verdicts = list(run(cluster(make, fault.name), sunk()).values())
+    assert all(verdict.is_pass for verdict in verdicts[:-1])
+    assert (verdicts[-1].gate, verdicts[-1].is_pass) == (fault.gate, False), verdicts[-1]
     assert re.search(fault.cause, verdicts[-1].reason), verdicts[-1].reason
 
 
