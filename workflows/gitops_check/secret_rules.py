@@ -105,7 +105,9 @@ def _written(data: Any, depth: int) -> Iterator[tuple[Path, str]]:
 
 def _of_value(place: Path, value: Any, depth: int) -> Iterator[tuple[Path, str]]:
     key = next((str(part) for part in reversed(place) if isinstance(part, str)), "")
-    if words := _named(key, value):
+    # `passwd: [files, sss]` is a line of nsswitch.conf
+    is_database = key == "passwd" and not isinstance(place[-1], str)
+    if words := _named("" if is_database else key, value):
         yield place, words
     if not isinstance(value, str):
         return
