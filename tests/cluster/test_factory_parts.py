@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from actors import argo_home, nfs_client, pod_home, registry_image, service_names
+from actors import nfs_client, pod_home, registry_image, service_names
 from actors.steps_by_hand import RUN, Steps
-from kubelab import box, custom_kinds, images, node
+from kubelab import box, images, node
 from kubelab.lab import Cluster
 
 from steps.clients.store import Store
@@ -48,6 +48,7 @@ SPEC = {
     "share": {"server": "192.0.2.7", "path": "/srv/factory"},
     "projects": {"software": {"groups": ["developers"]}},
 }
+KINDS = {"workflows": "Workflow", "workflowtemplates": "WorkflowTemplate"}
 CONTROLLER = "argo-workflows-workflow-controller"
 STAGES = ("factory_storage", "factory_registry", "factory_projects", "factory_argo")
 SPACES = ("registry", "software", "argo", "bringup-check")
@@ -205,8 +206,10 @@ def test_developers_submit_and_do_nothing_else(made: FactoryNode) -> None:
 def test_a_workflow_passes_an_answer_through_two_pods(made: FactoryNode, tmp_path: Path) -> None:
     """A stand-in for Argo's controller makes the pods of the check's Workflow, and refuses the one with a template of its own."""
     plane = made.cluster.plane
-    custom_kinds.install(plane, argo_home.CRDS)
-    pod_home.apply(plane, *_controller_objects())
+    names = [f"{plural}.argoproj.io" for plural in KINDS]
+    pod_home.apply(plane, *map(_definition, KINDS, KINDS.values()), *_controller_objects())
+    plane.kubectl("wait", "--for=condition=Established", "--timeout=60s", "crd", *names)
+    plane.until_served()
     plane.kubectl("-n", "argo", "rollout", "status", f"deployment/{CONTROLLER}", "--timeout=60s")
     off = tuple(role.name for role in load_roles() if role.name != "workflow_controller")
     existing = ExistingServer(kubeconfig=plane.kubeconfig, roles_off=off, speed=1.0)
@@ -215,7 +218,20 @@ def test_a_workflow_passes_an_answer_through_two_pods(made: FactoryNode, tmp_pat
     with simulated_cluster(tmp_path, write_fleet(tmp_path, made.steps.plan), options, existing):
         made.run("factory_argo.functional")
     assert made.passes("factory_argo", "functional").startswith("a Workflow of 2 steps gave its answer, and one with")
-    plane.kubectl("delete", "-f", str(argo_home.CRDS), "--timeout=60s")
+    plane.kubectl("delete", "crd", *names, "--timeout=60s")
+
+
+def _definition(plural: str, kind: str) -> pod_home.Object:
+    """Return a definition of Argo's without its schema, as those in its folder `manifests/base/crds/minimal`.
+
+    The full ones, against which other tests check, cost the API server 40 s of CPU.
+    """
+    schema = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
+    version = {"name": "v1alpha1", "served": True, "storage": True, "schema": schema}
+    names = {"plural": plural, "kind": kind, "singular": kind.lower(), "listKind": f"{kind}List"}
+    spec = {"group": "argoproj.io", "names": names, "scope": "Namespaced", "versions": [version]}
+    meta = {"name": f"{plural}.argoproj.io"}
+    return {"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": meta, "spec": spec}
 
 
 def _controller_objects() -> list[pod_home.Object]:
