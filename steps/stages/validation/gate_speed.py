@@ -79,7 +79,7 @@ class SpeedVerdict(NamedTuple):
     summaries: dict[str, str]
 
 
-class _Measured(NamedTuple):
+class QuantityFigures(NamedTuple):
     """One quantity of a fleet: the figures of each node's GPUs, the least of each node, and by what they are judged."""
 
     quantity: Quantity
@@ -111,7 +111,7 @@ def judge(fleet: Mapping[str, NodeSpeed], want: SpeedWant, gpus: Mapping[str, in
     return SpeedVerdict(findings, tuple(map(_measurement, taken)), tuple(notes), _summaries(taken))
 
 
-def _taken(fleet: Mapping[str, NodeSpeed], want: SpeedWant, gpus: Mapping[str, int]) -> Iterator[_Measured]:
+def _taken(fleet: Mapping[str, NodeSpeed], want: SpeedWant, gpus: Mapping[str, int]) -> Iterator[QuantityFigures]:
     for quantity in QUANTITIES:
         values = {node: quantity.figures(speed) for node, speed in fleet.items() if quantity.program not in speed.absent}
         if quantity.name == PEERS:
@@ -122,7 +122,7 @@ def _taken(fleet: Mapping[str, NodeSpeed], want: SpeedWant, gpus: Mapping[str, i
         figures = least.values() if len(least) >= fleet_baseline.FEWEST else [value for row in whole.values() for value in row]
         baseline = fleet_baseline.of_values(figures, OUTLIER_SHARE)
         if values:
-            yield _Measured(quantity, values, least, quantity.floor(want), baseline)
+            yield QuantityFigures(quantity, values, least, quantity.floor(want), baseline)
 
 
 def _without_gaps(row: Figures) -> Sequence[float]:
@@ -136,7 +136,7 @@ def _absent(fleet: Mapping[str, NodeSpeed]) -> Iterator[str]:
             yield f"not run: the image has no {program} ({count(nodes, 'node')})"
 
 
-def _low(measured: _Measured, gpus: Mapping[str, int]) -> Iterator[tuple[str, Finding]]:
+def _low(measured: QuantityFigures, gpus: Mapping[str, int]) -> Iterator[tuple[str, Finding]]:
     """Yield a finding for each node with a GPU that was not measured, or is below the floor or far below the others."""
     quantity, limit = measured.quantity, measured.limit
     for node, row in measured.values.items():
@@ -149,7 +149,7 @@ def _low(measured: _Measured, gpus: Mapping[str, int]) -> Iterator[tuple[str, Fi
             yield node, _slow(measured, row)
 
 
-def _slow(measured: _Measured, row: Figures) -> Finding:
+def _slow(measured: QuantityFigures, row: Figures) -> Finding:
     quantity, floor, baseline = measured.quantity, measured.floor, measured.baseline
     least, gpu = min((value, gpu) for gpu, value in enumerate(row) if value is not None)
     low = sum(value is not None and value < measured.limit for value in row)
@@ -161,7 +161,7 @@ def _slow(measured: _Measured, row: Figures) -> Finding:
     return fail(FailureClass.PERFORMANCE, seen, expected, quantity.next_step)
 
 
-def _unjudged(measured: _Measured) -> Iterator[str]:
+def _unjudged(measured: QuantityFigures) -> Iterator[str]:
     if measured.floor is None and measured.baseline is None and measured.least:
         least, quantity = min(measured.least.values()), measured.quantity
         yield f"{quantity.name} {least:g} {quantity.unit} at least, not judged: no floor, and too few GPUs for a median"
@@ -184,7 +184,7 @@ def _pairs(fleet: Mapping[str, NodeSpeed], floor: float | None) -> Iterator[tupl
             yield node, fail(FailureClass.PERFORMANCE, seen, f"at least {floor:g} GB/s", QUANTITIES[-1].next_step)
 
 
-def _measurement(measured: _Measured) -> Measurement:
+def _measurement(measured: QuantityFigures) -> Measurement:
     """Return the figure of each node's slowest GPU, None if a GPU has none: reports of large fleets cannot hold every GPU's."""
     quantity, least = measured.quantity, measured.least
     return Measurement(
@@ -195,7 +195,7 @@ def _measurement(measured: _Measured) -> Measurement:
     )
 
 
-def _summaries(taken: Sequence[_Measured]) -> dict[str, str]:
+def _summaries(taken: Sequence[QuantityFigures]) -> dict[str, str]:
     """Return the least figures of each node in words."""
     texts: dict[str, str] = {}
     for measured in taken:
