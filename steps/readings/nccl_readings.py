@@ -161,14 +161,14 @@ def _mixture(seen: NcclTransport, site: SiteValues) -> Finding | None:
 
 def _of_network(seen: NcclTransport, site: SiteValues, figures: dict[str, Any]) -> ToolReading:
     """Return the reading of a log without a run, which can answer questions about the network alone."""
-    asked = {
+    stated = {
         "busbw_floor_gbps": site.busbw_floor_gbps,
         "ranks": site.ranks,
         "hosts": site.hosts,
         "nodes": site.nodes,
         "largest_bytes": site.largest_bytes,
     }
-    unanswered = [name for name, value in asked.items() if value is not None]
+    unanswered = [name for name, value in stated.items() if value is not None]
     if unanswered:
         words = f"no row of a table of nccl-tests can be read, so nothing is known about {', '.join(unanswered)}"
         step = "read the whole log: the test hung or was cut, or its lines have a prefix that is not known"

@@ -1,4 +1,4 @@
-"""Outputs that look right at a first glance and hold a fault, or prove nothing, are no pass. Takes 3 s of CPU.
+"""Outputs that look right at a first glance and hold a fault, or prove nothing, are no pass. Takes 1 s of CPU.
 
 Each case is an output in a tool's own format, with the values that a site states for it.
 """
