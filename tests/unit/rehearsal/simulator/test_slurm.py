@@ -60,7 +60,7 @@ def accounted() -> Stage:
     return stage("slurm", hosts=HOSTS_ON_LEAVES, slurm={"kind": "slinky", **further}, approvals=[])
 
 
-def sunk(version: str = "7.3.0") -> Stage:
+def sunk(version: str = "7.3.0", partition: dict[str, Any] = TRAIN) -> Stage:
     slurm = {
         "kind": "sunk",
         "repo": "oci://r.example.org/sunk",
@@ -108,11 +108,10 @@ def test_a_fault_is_caught_by_its_gate_and_by_none_before(make: Make, fault: Fau
 
 
 @pytest.mark.sampled_rows(2)
-@pytest.mark.parametrize(
-    "fault", [fault for fault in faults.FAULTS if fault.needs not in ONE_FLAVOUR], ids=lambda fault: fault.name
-)
+@pytest.mark.parametrize("fault", [it for it in faults.FAULTS if it.needs not in ONE_FLAVOUR], ids=lambda fault: fault.name)
 def test_sunk_has_the_faults_of_slurm_itself_too(make: Make, fault: Fault) -> None:
-    verdicts = list(run(cluster(make, fault.name), sunk()).values())
+    planned = sunk() if fault.needs else sunk(partition={"name": "train", "groups": "gpu", "default": True})
+    verdicts = list(run(cluster(make, fault.name), planned).values())
     assert all(verdict.is_pass for verdict in verdicts[:-1])
     assert (verdicts[-1].gate, verdicts[-1].is_pass) == (fault.gate, False), verdicts[-1]
     assert re.search(fault.cause, verdicts[-1].reason), verdicts[-1].reason
