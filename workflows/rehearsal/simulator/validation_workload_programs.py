@@ -13,7 +13,7 @@ from workflows.rehearsal.simulator.simulated_pods import Behaviour, Exit, check,
 from workflows.rehearsal.simulator.world import World
 
 STORAGE_MB_S, WRITE_SHARE, STORAGE_IOPS = 5200.0, 0.6, 90_000.0
-"""What one node reads from the simulated storage, the part of it that it writes, and its random reads of 4 KiB a second."""
+"""Sequential reads of one node from the simulated storage, the share that its writes reach, and random reads of 4 KiB a second."""
 CONGESTED_MOUNT = 0.15
 """Share that is left to a node whose mount goes through one slow path (fault `storage_slow_on_some_nodes`)."""
 MEMORY_MB_S = 660_000.0
