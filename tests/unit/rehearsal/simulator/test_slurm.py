@@ -68,7 +68,7 @@ def sunk(version: str = "7.3.0", partition: dict[str, Any] = TRAIN) -> Stage:
         "login": {"test_user": "alice"},
         "topology": "tree",
         "home": HOME,
-        "partitions": [TRAIN],
+        "partitions": [partition],
         **SCRIPTS,
     }
     return stage("slurm", hosts=HOSTS_ON_LEAVES, slurm=slurm, approvals=[])
