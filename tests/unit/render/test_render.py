@@ -312,6 +312,19 @@ def test_approvals_have_one_name() -> None:
     assert open_approvals.PREFIX == approval.NODE_PREFIX
 
 
+def test_an_approval_may_depend_on_what_an_earlier_stage_has_found() -> None:
+    sunk = TEXT.replace("  kind: slinky\n", "  kind: sunk\n  repo: oci://r.example.org/sunk\n  version: 7.3.0\n")
+    made = render(compile_plan(load(sunk), only=["slurm", "slurm_login"]), bringup.build)
+    require_clean(made)
+    (main,) = [one for one in made.template["spec"]["templates"] if one["name"] == "bringup"]
+    tasks = {task["name"]: task for task in main["dag"]["tasks"]}
+    assert tasks["approve-slurm-login"]["when"] == "{{tasks.slurm.outputs.parameters.sessions}} == some"
+    assert tasks["confirm-slurm-login"]["depends"] == "approve-slurm-login.Succeeded"
+    assert tasks["slurm-login"]["depends"] == "(confirm-slurm-login.Succeeded || approve-slurm-login.Skipped)"
+    alone = compile_plan(load(sunk), only=["slurm_login"])
+    assert [stage.approval for stage in alone.stages] == [None], "nobody has listed what it would be about"
+
+
 def test_the_order_of_stages_is_written_once() -> None:
     assert typing.get_args(StageName) == STAGES
     assert ORDER is STAGES

@@ -1,15 +1,15 @@
-"""The correction of SUNK's gres.conf: after an install, without a change, after an upgrade, and after it was killed."""
+"""The correction of SUNK's gres.conf after an install, an upgrade, and a kill, and the topology.conf that is written beside it."""
 
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
 
 import msgspec
-import pytest
 
 from steps.clients.kube.client import Kube
+from steps.contract import topology_conf
 from steps.contract.gres_conf import KEY, GresConf, NodeGpus, nodes_of, text_of
+from steps.contract.host_ranges import expand
 from steps.runtime import gres_settlement
 from tests.unit.rehearsal.simulator.harness import Make, User
 from tests.unit.rehearsal.simulator.stage_runner import DirectTask, VirtualClock, kubelets, run
@@ -43,30 +43,39 @@ def uids(user: User) -> set[str]:
     return {pod["metadata"]["uid"] for pod in user.pods("tenant-slurm", f"{slurm_sunk.ROLE}=compute")}
 
 
-@pytest.fixture
-def user(make: Make) -> User:
-    """A cluster on which the stage has run up to its gate about the control plane."""
+def test_pods_restart_only_if_they_may_have_read_another_text(make: Make) -> None:
     user, whole = cluster(make), sunk()
     names = [step.name for step in whole.steps]
     verdicts = run(user, dataclasses.replace(whole, steps=whole.steps[: names.index("control") + 1]))
     assert {name: verdict.reason for name, verdict in verdicts.items() if not verdict.is_pass} == {}
-    return user
-
-
-def test_pods_restart_only_for_a_new_line(user: User) -> None:
     before = uids(user)
     assert settled(user) == "gres.conf has 3 nodes with GPUs, 0 pods restarted, 0 nodes resumed"
     assert uids(user) == before
+    an_upgrade_writes_its_own_text = {"data": {KEY: "AutoDetect=nvml\n"}}
+    the_task_was_killed_before_the_restarts = {"metadata": {"annotations": {gres_settlement.MARK: None}}}
+    for patch in (an_upgrade_writes_its_own_text, the_task_was_killed_before_the_restarts):
+        before = uids(user)
+        user.api.merge(api_kinds.CONFIG_MAPS, MAP, patch)
+        user.simulator.settle()
+        assert settled(user) == "gres.conf has 3 nodes with GPUs, 3 pods restarted, 0 nodes resumed", patch
+        assert not uids(user) & before
+    topology_follows_the_pods(user)
 
 
-@pytest.mark.parametrize(
-    "patch",
-    [{"data": {KEY: "AutoDetect=nvml\n"}}, {"metadata": {"annotations": {gres_settlement.MARK: None}}}],
-    ids=["an upgrade writes the chart's own text", "the task was killed before the restarts"],
-)
-def test_all_pods_restart_when_they_may_have_read_another_text(user: User, patch: dict[str, Any]) -> None:
-    before = uids(user)
-    user.api.merge(api_kinds.CONFIG_MAPS, MAP, patch)
+def topology_follows_the_pods(user: User) -> None:
+    """topology.conf has the pods at the leaves of their nodes, and is written again if somebody has changed it."""
+    (step,) = [step for step in sunk().steps if step.name == "gres"]
+    leaf_of = {host: leaf for leaf, hosts in step.task.arguments["gres_conf"]["leaves"].items() for host in expand(hosts)}
+    pods = user.pods("tenant-slurm", f"{slurm_sunk.ROLE}=compute")
+    placed = {pod["metadata"]["name"]: leaf_of[pod["spec"]["nodeName"]] for pod in pods}
+    assert {name: leaf for leaf, names in leaves(user).items() for name in names} == placed
+    user.api.merge(api_kinds.CONFIG_MAPS, MAP, {"data": {topology_conf.KEY: "SwitchName=leaf9 Nodes=slurm-gpu-000-000\n"}})
     user.simulator.settle()
-    assert settled(user) == "gres.conf has 3 nodes with GPUs, 3 pods restarted, 0 nodes resumed"
-    assert not uids(user) & before
+    settled(user)
+    assert {name: leaf for leaf, names in leaves(user).items() for name in names} == placed
+
+
+def leaves(user: User) -> dict[str, tuple[str, ...]]:
+    stored = user.api.get(api_kinds.CONFIG_MAPS, MAP.name, MAP.namespace)
+    assert stored is not None
+    return topology_conf.leaves_of(stored["data"][topology_conf.KEY])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Callable
 
 import msgspec
 import pytest
@@ -35,18 +34,13 @@ def wanted() -> LoginPods:
     return msgspec.convert(login().steps[0].task.arguments["login_replacement"], LoginPods)
 
 
-@pytest.fixture
-def installed(make: Make) -> Callable[..., User]:
-    """A function that returns a cluster after stage slurm's charts and slurmd pods are there."""
-
-    def build() -> User:
-        user, whole = cluster(make), sunk()
-        names = [step.name for step in whole.steps]
-        verdicts = run(user, dataclasses.replace(whole, steps=whole.steps[: names.index("control") + 1]))
-        assert {name: verdict.reason for name, verdict in verdicts.items() if not verdict.is_pass} == {}
-        return user
-
-    return build
+def installed(make: Make) -> User:
+    """A cluster after stage slurm's charts and slurmd pods are there."""
+    user, whole = cluster(make), sunk()
+    names = [step.name for step in whole.steps]
+    verdicts = run(user, dataclasses.replace(whole, steps=whole.steps[: names.index("control") + 1]))
+    assert {name: verdict.reason for name, verdict in verdicts.items() if not verdict.is_pass} == {}
+    return user
 
 
 def listed(user: User) -> SessionsObservation:
@@ -71,8 +65,8 @@ def gate(user: User) -> str:
     return f"{verdict.status.value}: {verdict.reason}"
 
 
-def test_an_update_leaves_the_pod_until_its_users_are_approved(installed: Callable[..., User]) -> None:
-    user = installed()
+def test_an_update_leaves_the_pod_until_its_users_are_approved(make: Make) -> None:
+    user = installed(make)
     assert listed(user) == SessionsObservation()
     assert replaced(user) == "0 login pods replaced"
     user.api.merge(api_kinds.STATEFUL_SETS, SET, OUTDATED)
@@ -90,11 +84,13 @@ def test_an_update_leaves_the_pod_until_its_users_are_approved(installed: Callab
     assert replaced(user, ALICE) == "1 login pod replaced"
     assert uid(user) != before
     assert re.fullmatch(r"pass: slurm-login-0: revision slurm-login-\w+, ready", gate(user))
+    a_pod_that_tells_nothing_is_asked_about(user)
 
 
-def test_a_pod_that_tells_nothing_is_asked_about(installed: Callable[..., User]) -> None:
-    user = installed()
-    user.api.merge(api_kinds.STATEFUL_SETS, SET, OUTDATED)
+def a_pod_that_tells_nothing_is_asked_about(user: User) -> None:
+    user.api.merge(
+        api_kinds.STATEFUL_SETS, SET, {"spec": {"template": {"metadata": {"annotations": {slurm_login.RESTARTED: "later"}}}}}
+    )
     user.simulator.settle()
     unreachable = login_sessions.listed(DirectTask(Kube.from_file(user.kubeconfig), VirtualClock(user)), wanted())[1]
     assert unreachable.is_used
