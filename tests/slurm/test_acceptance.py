@@ -1,6 +1,7 @@
 """Acceptance of the real cluster from its login node: both of its sentences, and the queue after a kill."""
 
 import re
+import signal
 import subprocess
 
 from hostlab.waiting import until
@@ -21,11 +22,16 @@ def test_jobs_of_a_killed_acceptance_are_cancelled_by_the_next_which_accepts(clu
     killed = subprocess.Popen(cluster.entering(*words), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     seconds = STARTED_SECONDS
     started = until(lambda: len([job for job in jobs(cluster) if "RUNNING bringup-accept" in job]) >= 2, seconds, every=0.5)
-    cluster.run("sh", "-c", "pkill -KILL -f 'm (workflows|steps)' ; pkill -KILL -x srun; true")
+    # stopped first: a task that sees its parent die would clean up before its turn comes
+    kill = "for signal in STOP KILL; do pkill -$signal -f 'm (workflows|steps)'; pkill -$signal -x srun; done; true"
+    cluster.run("sh", "-c", kill)
+    # nsenter stops itself with its child
+    killed.send_signal(signal.SIGCONT)
     assert started, killed.communicate(timeout=30)[0]
     killed.communicate(timeout=30)
     assert jobs(cluster)
-    cluster.run("sh", "-c", "rm -rf /home/.bringup-accept")
+    left = cluster.run("ls", f"{configuration.SHARED}/.bringup-accept")
+    assert left
 
     done = acceptance.accept(cluster, "--allow-drain", f"--script-marks={configuration.MARKS}")
     assert done.code == 0, done.output
@@ -33,6 +39,7 @@ def test_jobs_of_a_killed_acceptance_are_cancelled_by_the_next_which_accepts(clu
     assert jobs(cluster) == []
     logs = cluster.run("sh", "-c", f"grep -rhs 'of interrupted acceptances' {acceptance.HOME}/store/runs | head -n 1")
     assert re.search(r"cancelled \d+ jobs of interrupted acceptances", logs)
+    assert cluster.run("ls", f"{configuration.SHARED}/.bringup-accept") == "", f"also {left} of the killed one"
     report = cluster.run("sh", "-c", f"cat {acceptance.HOME}/store/runs/*/report/report.txt")
     assert "buffers in host memory" in report
 

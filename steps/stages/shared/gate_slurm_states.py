@@ -2,12 +2,7 @@
 
 from steps.contract.verdict import FailureClass
 from steps.stages.shared.finding import Finding, fail, unknown
-
-USABLE = frozenset({"idle", "allocated", "mixed", "completing"})
-"""Base states in which a node runs or takes jobs."""
-
-HARMLESS = frozenset({"completing", "planned", "undrain", "dynamic_norm", "cloud", "reservation", "reserved"})
-"""Additional state words of Slurm that do not keep jobs away from a node."""
+from steps.stages.shared.slurm_states import takes_jobs
 
 
 def state(states: tuple[str, ...], reason: str = "", *, powered_down: bool = False) -> Finding | None:
@@ -18,9 +13,7 @@ def state(states: tuple[str, ...], reason: str = "", *, powered_down: bool = Fal
     if not states:
         step = "check that its slurmd reached slurmctld"
         return unknown(FailureClass.HEALTH, "Slurm tells no state of the node", "a state", step)
-    asleep = {"powered_down"} if powered_down else set()
-    odd = [word for word in states if word not in USABLE | HARMLESS | asleep]
-    if not odd and any(word in USABLE for word in states):
+    if takes_jobs(states, powered_down=powered_down):
         return None
     why = f" ({reason})" if reason else ""
     resume = "remove the cause, then `scontrol update nodename=NODE state=resume`"

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from steps.stages.shared import gate_slurm_states
+from steps.stages.shared.slurm_states import takes_jobs
 from steps.stages.slurm.contract import SlurmNode
 
 MOST = 100_000
@@ -115,7 +115,7 @@ def gpus(gres: str) -> int:
 
 
 class SinfoTable(Struct, frozen=True, kw_only=True):
-    """What a text with output of sinfo shows.
+    """Nodes and partitions in output of sinfo, and rows that speak against them.
 
     `unavailable` maps partitions that take no jobs to their state. `unequal` are rows whose number of nodes is not that of their
     names, `unread` rows that cannot be read. `is_cut`: the text lists more hosts than any cluster has, and none is read.
@@ -175,9 +175,9 @@ def worst(listed: Iterable[SlurmNode]) -> tuple[SlurmNode, ...]:
 
 def _badness(words: tuple[str, ...]) -> int:
     """Return 0 for states in which a node takes jobs, 1 for a node that sleeps, 2 for any other."""
-    if gate_slurm_states.state(words) is None:
+    if takes_jobs(words):
         return 0
-    return 1 if gate_slurm_states.state(words, powered_down=True) is None else 2
+    return 1 if takes_jobs(words, powered_down=True) else 2
 
 
 def reasons(text: str) -> dict[str, str]:
