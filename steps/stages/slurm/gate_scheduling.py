@@ -31,7 +31,7 @@ PURPOSE: dict[JobCheckName, str] = {
     "het": "a heterogeneous job",
     "steps": "a job with three overlapping steps",
     "memory": "a job that asks for more memory than a node has",
-    "gpu": "a job with one GPU that sees one",
+    "gpu": "a job with one GPU that may use one",
     "exclusive": "two exclusive jobs on one node",
     "shared": "two jobs with all CPUs of one node, which may share it",
     "prolog": "a job that reads the prolog's mark",

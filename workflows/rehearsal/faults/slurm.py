@@ -208,7 +208,7 @@ FAULTS = (
         gate="slurm/scheduling",
         summary="A job sees all GPUs of its node, however few it asked for, because gres.conf names no device files.",
         caught_by="The job with one GPU counts eight.",
-        cause="a job with one GPU that sees one: job [0-9]+ is FAILED",
+        cause="a job with one GPU that may use one: job [0-9]+ is FAILED",
         false_green="A job that asks for all GPUs of a node sees them.",
         source="https://slurm.schedmd.com/gres.html",
     ),
