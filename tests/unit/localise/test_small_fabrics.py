@@ -145,7 +145,7 @@ class _Moody(SimulatedFabric):
         return [Outcome(test=test.id, result=chance.choice(("pass", "fail"))) for test in tests]
 
 
-@pytest.mark.parametrize("nodes", [2, 3, 6])
+@pytest.mark.parametrize("nodes", [2, 3, 5])
 @pytest.mark.parametrize("noise", [0.0, 0.02])
 def test_contradictions_end(nodes: int, noise: float) -> None:
     _, diagnosis = localised(_Moody(_layout(nodes, 2, 0), InjectedFaults()), Policy(noise=noise))
