@@ -93,8 +93,8 @@ class SlurmLogin(Section):
     )
     test_user: Annotated[str, StringConstraints(pattern=r"^[a-z_][a-z0-9_-]{0,31}$")] | None = Field(
         default=None,
-        description="With SUNK: a plain user of the site's directory, who logs in by SSH and submits a job as a test, with a key that "
-        "~/.ssh/authorized_keys has meanwhile; default: none.",
+        description="With SUNK: a plain user of the site's directory, who logs in by SSH and submits a job as a test, with a key "
+        "that ~/.ssh/authorized_keys has meanwhile; default: none.",
         examples=["alice"],
     )
 

@@ -20,7 +20,7 @@ HELD = "backup.example.org/home"
 """Finalizer of a controller that is gone."""
 
 
-class LoginPods:
+class LoginDisturbances:
     """People and controllers around the login pods: with a fault, a restart is wanted, and the replacement does not succeed."""
 
     name = "slurm_login"
@@ -58,4 +58,4 @@ def sessions(_world: World, pod: Obj, _variables: Mapping[str, str]) -> PlayedOu
     return PlayedOutput(stdout="".join(f"{line}\n" for line in (*lines, "end")), seconds=2)
 
 
-ROLES = (LoginPods,)
+ROLES = (LoginDisturbances,)
