@@ -76,7 +76,7 @@ def require_archives(spec: FactorySpec, folder: Path) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class RegistryEndpoint:
-    """Where pushes go: the URL of a registry, the name and CA certificates of its own certificate, and a login.
+    """The registry that pushes go to: its URL, the name and CA certificates of its own certificate, and a login.
 
     Without `name` the registry speaks HTTP; without `authorities` those that this machine trusts verify its certificate.
     """

@@ -40,7 +40,7 @@ def made() -> Stage:
 
 
 ONE_FLAVOUR = ("slurm.kind=slinky", "slurm.kind=sunk", "slurm.login.test_user=alice", "slurm.accounting.port=3306")
-"""What faults need that only one of the operators can have."""
+"""Needs of faults that only one of the operators can have."""
 SUNK_NEEDS = ("slurm.kind=sunk", "slurm.login.test_user=alice")
 SCRIPTS = {"prolog": {"10-check.sh": "#!/bin/sh\ntrue\n"}, "epilog": {"10-clean.sh": "#!/bin/sh\ntrue\n"}}
 HOME = {"server": "10.10.0.5", "path": "/export/home"}
