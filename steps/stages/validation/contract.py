@@ -73,13 +73,14 @@ class IntraExpectation(Struct, frozen=True, kw_only=True, omit_defaults=True, fo
 
 
 class DcgmPod(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A pod of the DCGM check of one node: the parsed result of `dcgmi diag`, host facts, and the speed of its GPUs.
+    """A pod of the DCGM check of one node: the parsed result and exit code of `dcgmi diag`, host facts, and the speed of its GPUs.
 
     Each is None if it cannot be read.
     """
 
     pod: CheckPod
     run: DcgmRun | None = None
+    code: int | None = None
     error: str = ""
     facts: NodeFacts | None = None
     speed: NodeSpeed | None = None

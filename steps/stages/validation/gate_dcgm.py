@@ -19,6 +19,9 @@ _CLASSES = (
 
 _LINKS = re.compile(r"NvLink link (\d+) is currently down")
 
+_REQUIRED = {3: ("diagnostic", "targeted_stress", "targeted_power")}
+"""Level of `dcgmi diag -r` → tests that it and higher levels must have run; DCGM 3 writes them as `Targeted Stress`."""
+
 
 def problem(run: DcgmRun | None, gpus: int, level: int = 1) -> Finding | None:
     """Return the first problem of a node's diagnostic; None if there is none. `gpus` 0 means that their number is unknown."""
@@ -29,6 +32,16 @@ def problem(run: DcgmRun | None, gpus: int, level: int = 1) -> Finding | None:
     if run.error:
         return fail(FailureClass.RUNTIME, f"DCGM: {run.error}", "a diagnostic that runs", "check nv-hostengine in the check pod")
     return _failures(run) or _tested(run, level) or _entities(run, gpus)
+
+
+def ended(code: int | None) -> Finding | None:
+    """Return a finding unless `dcgmi diag`, whose results show no problem, ended with exit code 0."""
+    if code == 0:
+        return None
+    words = (
+        "the exit code of dcgmi diag is unknown" if code is None else f"dcgmi diag ended with exit code {code}, and no test failed"
+    )
+    return fail(FailureClass.RUNTIME, words, "exit code 0", "read the end of the check pod's log; 124 is a time-out")
 
 
 def failure_class(warning: str) -> FailureClass:
@@ -81,7 +94,21 @@ def _tested(run: DcgmRun, level: int) -> Finding | None:
             "tests that load the GPUs",
             "make sure nothing else uses the GPUs, and that the image holds the plug-ins for this CUDA version",
         )
-    return _partly(run)
+    return _missing(run, level) or _partly(run)
+
+
+def _missing(run: DcgmRun, level: int) -> Finding | None:
+    """Return a finding if a test that a level has is not among the results."""
+    names = {test.name.lower().replace(" ", "_") for test in run.tests}
+    missing = [name for least, tests in _REQUIRED.items() if level >= least for name in tests if name not in names]
+    if not missing:
+        return None
+    return unknown(
+        FailureClass.DEPENDENCY,
+        f"level {level} did not run {', '.join(missing)}",
+        "every test of this level",
+        "make sure that the image holds the plug-ins for this CUDA version, and run the test again",
+    )
 
 
 def _partly(run: DcgmRun) -> Finding | None:

@@ -76,7 +76,7 @@ def _with(finding: Finding | None, other: Finding | None) -> Finding | None:
 def _diagnostic(check: DcgmPod, gpus: int, level: int) -> Finding | None:
     if check.run is None and check.error:
         return fail(FailureClass.RUNTIME, f"dcgmi diag gave no result: {check.error}", "a result", _DIAGNOSED)
-    return gate_dcgm.problem(check.run, gpus, level)
+    return gate_dcgm.problem(check.run, gpus, level) or gate_dcgm.ended(check.code)
 
 
 def _unmeasured(check: DcgmPod) -> Finding | None:

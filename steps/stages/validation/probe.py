@@ -158,6 +158,7 @@ def _dcgm_pod(kube: KubeReader, pod: CheckPod) -> DcgmPod:
     return DcgmPod(
         pod=_without_output(pod),
         run=run,
+        code=next(iter(_exits(pod.report)), None),
         error="" if run or not own else own.strip()[-300:],
         facts=reader_node.facts(outputs),
         speed=reader_node.speed(outputs),

@@ -62,6 +62,12 @@ def _test(category: dict[str, Any], test: dict[str, Any], gpus: set[int]) -> Dcg
     results = list(_maps(test.get("results")))
     tested = {gpu for result in results if _text(result.get("status")).lower() == "pass" for gpu in _result_gpus(result)}
     statuses = Counter(_text(result.get("status")).lower() or "unknown" for result in results)
+    # DCGM's own verdict on the test: it can be worse than every result of a GPU, and is none itself if it is as good
+    summary = test.get("test_summary")
+    own = _text(summary.get("status")).lower() if isinstance(summary, dict) else ""
+    if isinstance(summary, dict) and own not in ("", "pass", *statuses):
+        results.append(summary)
+        statuses[own] += 1
     bad = (result for result in results if _text(result.get("status")).lower() == "fail")
     return DcgmTest(
         name=_text(test.get("name")),

@@ -4,9 +4,11 @@ import os
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 import yaml
 
+from steps.contract.dcgm import DcgmTest
 from steps.contract.verdict import Status
 from steps.stages.validation import gate_dcgm, reader_dcgm
 
@@ -41,12 +43,12 @@ def test_sample(case: dict[str, Any]) -> None:
     assert CAUSES[case["file"]] in found.seen
 
 
-def diag(status: str, *, gpus: int = 8, key: str = "DCGM Diagnostic", hardware: bool = True) -> str:
+def diag(status: str, *, gpus: int = 8, key: str = "DCGM Diagnostic", hardware: bool = True, summary: str = "") -> str:
     """A result of DCGM 4 as `dcgmi diag -j` prints it."""
     rows = ", ".join(
         f'{{"entity_group": "GPU", "entity_group_id": 1, "entity_id": {gpu}, "status": "{status}"}}' for gpu in range(gpus)
     )
-    tests = f'{{"name": "memory", "results": [{rows}], "test_summary": {{"status": "{status}"}}}}'
+    tests = f'{{"name": "memory", "results": [{rows}], "test_summary": {{"status": "{summary or status}"}}}}'
     software = '{"name": "software", "results": [{"entity_group": "GPU", "entity_id": 0, "status": "Pass"}]}'
     categories = f'{{"category": "Deployment", "tests": [{software}]}}'
     categories += f', {{"category": "Hardware", "tests": [{tests}]}}' if hardware else ""
@@ -56,6 +58,11 @@ def diag(status: str, *, gpus: int = 8, key: str = "DCGM Diagnostic", hardware: 
 def test_passes_when_every_gpu_was_tested() -> None:
     assert gate_dcgm.problem(reader_dcgm.read(diag("Pass")), 8, 2) is None
     assert gate_dcgm.problem(reader_dcgm.read("Successfully ran diagnostic for group.\n" + diag("Pass")), 8, 2) is None
+    run = reader_dcgm.read(diag("Pass"))
+    assert run is not None
+    names = ("Diagnostic", "Targeted Stress", "targeted_power")
+    more = tuple(DcgmTest(name=name, category="Stress", statuses={"pass": 8}) for name in names)
+    assert gate_dcgm.problem(msgspec.structs.replace(run, tests=(*run.tests, *more)), 8, 3) is None
 
 
 @pytest.mark.parametrize(
@@ -65,6 +72,9 @@ def test_passes_when_every_gpu_was_tested() -> None:
         (diag("Pass", hardware=False), 1, 2, "inconclusive", "level 2 ran no hardware test"),
         (diag("Pass", gpus=7), 8, 2, "fail", "tested 7 GPUs"),
         (diag("Fail"), 8, 2, "fail", "memory failed on GPU 0, 1, 2"),
+        (diag("Pass", summary="Fail"), 8, 2, "fail", "memory failed"),
+        (diag("Pass", summary="Warn"), 8, 2, "inconclusive", "memory ended with a warning"),
+        (diag("Pass"), 8, 3, "inconclusive", "did not run diagnostic, targeted_stress, targeted_power"),
         (diag("Pass")[:300], 8, 2, "inconclusive", "no result"),
         ("", 8, 1, "inconclusive", "no result"),
         ('{"DCGM Diagnostic": {"runtime_error": "no hostengine", "test_categories": []}}', 8, 1, "fail", "no hostengine"),
