@@ -78,8 +78,16 @@ def untested(spec: ClusterSpec) -> Iterator[UntestedPart]:
         yield from _of_gang(spec)
     if "slurm" in stages and spec.slurm.kind == "sunk":
         yield from _of_sunk(spec)
-    if "slurm" in stages and len({str(partition.oversubscribe or "")[:5] == "FORCE" for partition in spec.slurm.partitions}) > 1:
+    if "slurm" in stages:
+        yield from _of_sharing([str(partition.oversubscribe or "") for partition in spec.slurm.partitions])
+
+
+def _of_sharing(rules: Sequence[str]) -> Iterator[UntestedPart]:
+    forced = {rule.startswith("FORCE") for rule in rules}
+    if len(forced) > 1:
         yield UntestedPart(SHARED_JOBS, "slurm.partitions", "some partitions share nodes by force, and the check uses one of all")
+    elif "FORCE:1" in rules:
+        yield UntestedPart(SHARED_JOBS, "slurm.partitions", "the check has no test for partitions with FORCE:1")
 
 
 def _of_sunk(spec: ClusterSpec) -> Iterator[UntestedPart]:

@@ -111,7 +111,7 @@ def report(run: CheckRun) -> str:
 
 def _submit_jobs(run: CheckRun, first: ControlledNode, second: ControlledNode) -> None:
     faults = run.slurm.faults
-    run.submit(JobRequest(check="batch"))
+    marked = run.slurm.last() if run.submit(JobRequest(check="batch", where=first.name)) else 0
     run.submit(JobRequest(check="two", nodes=2, program=lambda job: len(_hosts(job)) == 2 and not faults.nodes_apart))
     for _ in range(4):
         run.submit(JobRequest(check="array"))
@@ -120,17 +120,16 @@ def _submit_jobs(run: CheckRun, first: ControlledNode, second: ControlledNode) -
     run.submit(JobRequest(check="steps", steps=3))
     run.submit(JobRequest(check="gpu", gpus=1, program=lambda job: _seen_gpus(run, job) == 1))
     run.submit(JobRequest(check="exclusive", where=first.name, exclusive=True, seconds=3))
-    marked, ended_on = run.slurm.last(), first
     run.submit(JobRequest(check="exclusive", where=first.name, exclusive=True, seconds=3))
-    if run.submit(JobRequest(check="shared", where=second.name, cpus=second.cpus, seconds=5)) and not run.wants("exclusive"):
-        marked, ended_on = run.slurm.last(), second
+    run.submit(JobRequest(check="shared", where=second.name, cpus=second.cpus, seconds=5))
     run.submit(JobRequest(check="shared", where=second.name, cpus=second.cpus, seconds=5))
     run.submit(JobRequest(check="memory", where=first.name, memory=run.around.memory.get(first.host, 0) + MACHINE_MARGIN))
     if run.wants("het"):
         run.submit(JobRequest(check="het", het=True))
         run.submit(JobRequest(check="het", het=True))
     run.submit(JobRequest(check="prolog", where=first.name, program=_marked("prolog")))
-    run.submit(JobRequest(check="epilog", where=ended_on.name, after=marked, seconds=2, program=_marked("epilog", marked)))
+    if marked:
+        run.submit(JobRequest(check="epilog", where=first.name, after=marked, seconds=2, program=_marked("epilog", marked)))
     _submit_others(run, first, second)
 
 

@@ -39,7 +39,7 @@ for name in $(sinfo -h -o %R 2>>"$work/errors" | sort -u); do
   most=$(grep -c . "$work/idle") partition=$name first=$(sed -n 1p "$work/idle") second=$(sed -n 2p "$work/idle")
 done
 if [ -n "$first" ]; then {
-  submit batch -N 1 -n 1 --wrap 'hostname'
+  marked=$(submit batch -N 1 -w "$first" -n 1 --wrap 'hostname')
   submit two -N 2 --ntasks-per-node=1 --wrap 'test "$(srun hostname | sort -u | grep -c .)" = 2'
   submit array -N 1 -n 1 --array=1-4 --wrap 'test "$SLURM_ARRAY_TASK_COUNT" = 4'
   before=$(submit dependency -N 1 -n 1 --wrap 'sleep 2')
@@ -47,13 +47,11 @@ if [ -n "$first" ]; then {
   submit steps -N 1 -n 1 --wrap 'srun --overlap -n1 true & a=$!; srun --overlap -n1 true & b=$!; srun --overlap -n1 true && wait $a && wait $b'
   submit gpu -N 1 -n 1 --gres=gpu:1 --wrap 'seen=$(nvidia-smi -L | grep -c ^GPU)
     case $CUDA_VISIBLE_DEVICES in *,*) false;; ?*) test "$seen" -ge 1;; *) test "$seen" = 1;; esac'
-  marked=$(submit exclusive -N 1 -w "$first" -n 1 --exclusive --wrap 'sleep 3')
+  submit exclusive -N 1 -w "$first" -n 1 --exclusive --wrap 'sleep 3'
   submit exclusive -N 1 -w "$first" -n 1 --exclusive --wrap 'sleep 3'
   cpus=$(sinfo -h -N -n "${second:-$first}" -o %c | head -n 1 | tr -d +)
-  shared=$(submit shared -N 1 -w "${second:-$first}" -n "${cpus:-1}" --wrap 'sleep 5')
   submit shared -N 1 -w "${second:-$first}" -n "${cpus:-1}" --wrap 'sleep 5'
-  ended_on=$first
-  [ -n "$marked" ] || [ -z "$shared" ] || { marked=$shared ended_on=${second:-$first}; }
+  submit shared -N 1 -w "${second:-$first}" -n "${cpus:-1}" --wrap 'sleep 5'
   # more memory than the machine has, whatever its RealMemory says
   memory=$(on memory "$first" sed -n 's/^MemTotal: *\([0-9]*\) kB/\1/p' /proc/meminfo)
   submit memory -N 1 -w "$first" -n 1 --mem="$((${memory:-0} / 1024 + 1024))M" --wrap true
@@ -63,14 +61,19 @@ if [ -n "$first" ]; then {
   fi
   submit prolog -N 1 -w "$first" -n 1 --wrap "test -f $MARKS/prolog.\$SLURM_JOB_ID"
   waits='for second in 1 2 3 4 5 6 7 8 9 10; do test -f "$mark" && exit 0; sleep 1; done; exit 1'
-  [ -z "$marked" ] || submit epilog -N 1 -w "$ended_on" -n 1 --dependency="afterany:$marked" --wrap "mark=$MARKS/epilog.$marked; $waits"
+  [ -z "$marked" ] || submit epilog -N 1 -w "$first" -n 1 --dependency="afterany:$marked" --wrap "mark=$MARKS/epilog.$marked; $waits"
   if wants user; then
-    # as users do: by SSH, with a key that the user has for this check alone
-    su - "$USER_NAME" -s /bin/sh -c "umask 077; key=.ssh/bringup-check; mkdir -p .ssh; rm -f \$key*
-      ssh-keygen -q -t ed25519 -N '' -C bringup-check -f \$key && cat \$key.pub >>.ssh/authorized_keys
+    # as users do: by SSH, with a key that the user has for this check alone. The user's own lines stay: a file without a last newline gets
+    # one, and only a whole line of the check's form is removed, so that one left by a killed check goes too
+    su - "$USER_NAME" -s /bin/sh -c "umask 077; key=.ssh/bringup-check; mkdir -p .ssh; keys=\$(readlink -f .ssh/authorized_keys)
+      own='^restrict ssh-ed25519 [^ ]* bringup-check\$'
+      clean() { rm -f \$key \$key.pub; ! grep -q \"\$own\" \"\$keys\" 2>/dev/null || sed -i \"/\$own/d\" \"\$keys\"; }
+      clean; trap clean EXIT; trap 'exit 1' HUP INT TERM
+      ssh-keygen -q -t ed25519 -N '' -C bringup-check -f \$key || exit 1
+      [ -z \"\$(tail -c 1 \"\$keys\" 2>/dev/null)\" ] || echo >>\"\$keys\" || exit 1
+      echo \"restrict \$(cat \$key.pub)\" >>\"\$keys\" || exit 1
       ssh -n -i \$key -o BatchMode=yes -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null -o LogLevel=ERROR -o ConnectTimeout=15 \
-        $LOGIN sbatch --parsable $(common user) -N 1 -n 1 --wrap true
-      code=\$?; sed -i '/ bringup-check\$/d' .ssh/authorized_keys; rm -f \$key*; exit \$code" >/dev/null 2>"$work/last" || refused user
+        $LOGIN sbatch --parsable $(common user) -N 1 -n 1 --wrap true" >/dev/null 2>"$work/last" || refused user
   fi
   if wants home; then
     file=$SHARED_HOME/.bringup-check-$$ word=$(date +%s)-$$
