@@ -10,7 +10,8 @@ class Measurement(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     `floor` is the least value that passes, None if there is none. `values` maps nodes to their values: one for each of `columns`
     (the rails of a node), or a single one without columns; None was not measured. `together` is the value of all nodes at once,
-    None if the quantity is one of single nodes.
+    None if the quantity is one of single nodes. `unjudged` says that the gate held the values against nothing, neither a floor nor
+    the other nodes: they prove nothing.
     """
 
     quantity: str
@@ -19,6 +20,7 @@ class Measurement(Struct, frozen=True, kw_only=True, omit_defaults=True):
     columns: tuple[str, ...] = ()
     values: dict[str, tuple[float | None, ...]] = {}
     together: float | None = None
+    unjudged: bool = False
 
     def is_low(self, value: float | None) -> bool:
         """Return True if a measured value is below the floor."""

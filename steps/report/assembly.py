@@ -196,7 +196,8 @@ def _measured(latest: Iterable[Evidence]) -> Iterator[Measurement]:
     for rows in quantities.values():
         last = rows[-1]
         of_its_columns = (row.values for row in rows if row.columns == last.columns)
-        yield msgspec.structs.replace(last, values={node: row for values in of_its_columns for node, row in values.items()})
+        together = {node: row for values in of_its_columns for node, row in values.items()}
+        yield msgspec.structs.replace(last, values=together, unjudged=any(row.unjudged for row in rows))
 
 
 def _nodes(source: StoredRun, latest: tuple[Evidence, ...]) -> tuple[model.HostReport, ...]:

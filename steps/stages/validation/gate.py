@@ -129,8 +129,12 @@ def intra(seen: IntraObservation, want: IntraExpectation) -> Verdict:
     low = [*fleet_baseline.note(measured[0].least, "NCCL inside nodes", "GB/s")]
     if want.fabric is not None:
         quantity = "bus bandwidth of NCCL over a node's adapters alone, slowest run"
-        measured.append(Measurement(quantity=quantity, unit="GB/s", floor=want.fabric.floor, values=over_adapters))
-        low += fleet_baseline.note(measured[1].least, "NCCL over the adapters alone", "GB/s")
+        alone = Measurement(quantity=quantity, unit="GB/s", floor=want.fabric.floor, values=over_adapters)
+        far = fleet_baseline.note(alone.least, "NCCL over the adapters alone", "GB/s")
+        # without a floor a note on slow nodes fails none of them, so only a fleet of equals has been judged
+        unjudged = not want.fabric.floor and (bool(far) or fleet_baseline.of_values(alone.least.values()) is None)
+        measured.append(msgspec.structs.replace(alone, unjudged=unjudged))
+        low += far or (["NCCL over the adapters alone: not judged: no floor, and too few nodes for a median"] if unjudged else [])
     return gate_checks.conclude(msgspec.structs.replace(verdict, measured=tuple(measured), notes=(*verdict.notes, *low)))
 
 

@@ -192,6 +192,7 @@ def _measurement(measured: QuantityFigures) -> Measurement:
         unit=quantity.unit,
         floor=measured.floor,
         values={node: (None if None in row else least.get(node),) for node, row in measured.values.items()},
+        unjudged=not measured.limit,
     )
 
 

@@ -9,6 +9,9 @@ import pytest
 
 from steps.contract.measurements import Measurement
 from steps.report import model
+from steps.stages.validation import gate
+from steps.stages.validation.contract import IntraExpectation, IntraObservation
+from tests.gates.case_files import FOLDER, read_case
 from workflows.app.runs import clustermax_report
 from workflows.catalog import clustermax
 
@@ -80,3 +83,15 @@ def test_what_a_level_leaves_out_or_an_image_lacks_proves_nothing_although_the_g
     assert shown() == "unverified"
     assert shown(*ways) == "pass"
     assert shown(ways[0], msgspec.structs.replace(ways[1], values={"gpu1": (52.9,)})) == "unverified"
+    assert shown(ways[0], msgspec.structs.replace(ways[1], unjudged=True)) == "unverified"
+
+
+def test_adapters_without_a_floor_are_measured_and_not_judged() -> None:
+    case = read_case(FOLDER / "validation/intra_pass.json")
+    seen, want = msgspec.convert(case["seen"], IntraObservation), msgspec.convert(case["want"], IntraExpectation)
+    assert [row.unjudged for row in gate.intra(seen, want).measured] == [False, False]
+    assert want.fabric is not None
+    bare = msgspec.structs.replace(want, fabric=msgspec.structs.replace(want.fabric, floor=None))
+    verdict = gate.intra(seen, bare)
+    assert [row.unjudged for row in verdict.measured] == [False, True]
+    assert "NCCL over the adapters alone: not judged: no floor, and too few nodes for a median" in verdict.notes

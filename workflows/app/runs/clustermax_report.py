@@ -60,14 +60,14 @@ def _row(item: AuditItem, gates: Mapping[str, str], report: model.Report, known:
         states = ", ".join(f"{gate} {gates.get(gate, 'is not in this run')}" for gate in open_gates)
         return AuditRow(id=item.id, status=UNVERIFIED, shown=states)
     if unmeasured := [name for name in item.measured if not _is_measured(name, item.gates, report)]:
-        return AuditRow(id=item.id, status=UNVERIFIED, shown=f"not measured on every node: {', '.join(unmeasured)}")
+        return AuditRow(id=item.id, status=UNVERIFIED, shown=f"not measured and judged on every node: {', '.join(unmeasured)}")
     return AuditRow(id=item.id, status=PASS, shown=", ".join(item.gates))
 
 
 def _is_measured(quantity: str, gates: Iterable[str], report: model.Report) -> bool:
-    """Return True if a quantity has a value of every node that passed the gates, and of one at least."""
+    """Return True if a quantity has a value of every node that passed the gates, and of one at least, and the gate judged it."""
     passed = {node.name for node in report.nodes if any(node.gates.get(gate) == Status.PASS.value for gate in gates)}
-    rows = [row for row in report.measured if row.quantity.startswith(quantity)]
+    rows = [row for row in report.measured if row.quantity.startswith(quantity) and not row.unjudged]
     whole = {node for row in rows for node, values in row.values.items() if values and None not in values}
     return bool(rows and passed) and passed <= whole
 
