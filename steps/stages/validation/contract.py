@@ -207,7 +207,7 @@ class BenchmarksExpectation(Struct, frozen=True, kw_only=True, omit_defaults=Tru
     """Expectation of the gate validation/benchmarks.
 
     With `storage`, fio must run on each of `nodes`; `floors` maps its jobs to MB/s (sequential) or operations a second (random).
-    STREAM must run only with a floor (`stream`, MB/s of Triad); without, it counts where the image has it.
+    STREAM must run with a floor (`stream`, MB/s of Triad) or without storage; else it counts where the image has it.
     """
 
     nodes: tuple[str, ...] = ()
