@@ -226,7 +226,12 @@ class Validation(Section):
         default=2, description="Level of dcgmi diag; level 3 takes about 15 minutes on a node.", examples=[2]
     )
     runs: Annotated[int, Field(ge=1, le=20)] = Field(default=3, description="Repetitions of each bandwidth test.", examples=[3])
-    timeout: Duration = Field(default="45m", validate_default=True, description="Longest time of each test.", examples=["45m"])
+    timeout: Duration = Field(
+        default="45m",
+        validate_default=True,
+        description="Longest time of each test: all its programs and repetitions share it.",
+        examples=["45m"],
+    )
     benchmarks: Benchmarks | None = Field(default=None, description="Storage and memory benchmarks at level full.")
     training: Training | None = Field(default=None, description="A training job on two nodes at level full.")
     gpu_floors: GpuFloors = Field(default=GpuFloors(), description="Floors of each GPU by itself.")

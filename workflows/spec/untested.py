@@ -18,6 +18,7 @@ NCCL_INTRA, NCCL_INTER, DCGM, PORTS, GANG, SRUN, CUDA_IN_JOBS = (
     "CUDA in Slurm's jobs",
 )
 GPU_SPEED, PCIE_LINKS = "speed of each GPU", "PCIe links of GPUs"
+ADAPTERS, COLLECTIVES = "NCCL over the adapters alone", "all_gather and alltoall over all nodes"
 BENCHMARKS, TRAINING = "benchmarks of storage and memory", "training on two nodes"
 SHARED_JOBS, TREE = "jobs that share a node, or have it alone", "Slurm's topology"
 """Names of the tests, as reports print them; `on GROUP, …` follows if a test runs on other groups."""
@@ -128,8 +129,29 @@ def _of_validation(spec: ClusterSpec) -> Iterator[UntestedPart]:
         if sum(len(pool.spec.gpu_machines) for pool in together) < 2:
             what = "one GPU machine" if len(pools) == 1 else f"one machine with {together[0].accelerator.product}"
             yield UntestedPart(_on(NCCL_INTER, together, pools), "hosts", f"there is {what}")
-    if spec.validation.level == "full":
-        yield from _of_level_full(spec)
+    yield from _of_level_full(spec) if spec.validation.level == "full" else _of_lower_levels(spec)
+    possible = spec.fabric.kind != "none" and any(map(pool_runs_nccl, pools))
+    if spec.validation.level != "quick" and spec.validation.gpu_floors.adapters_gb_s and not possible:
+        reason = "it takes a fabric, and nodes with several GPUs that are not cut by MIG"
+        yield UntestedPart(ADAPTERS, "validation.gpu_floors.adapters_gb_s", reason)
+
+
+def _of_lower_levels(spec: ClusterSpec) -> Iterator[UntestedPart]:
+    """Yield the tests below level full for which the spec has settings, and which only a higher level runs."""
+    validation, floors = spec.validation, spec.validation.gpu_floors
+    # the defaults ask for nothing: only what the user wrote is told
+    full = {BENCHMARKS: validation.benchmarks, TRAINING: validation.training}
+    yield from (UntestedPart(test, "validation.level", "it runs at level full alone") for test in full if full[test] is not None)
+    if validation.level != "quick":
+        return
+    standard = {
+        GPU_SPEED: (floors.gemm_tflops, floors.host_gb_s, floors.peer_gb_s),
+        ADAPTERS: (floors.adapters_gb_s,),
+        COLLECTIVES: (validation.nccl.all_gather_floor_gb_s, validation.nccl.alltoall_floor_gb_s),
+    }
+    for test, wanted in standard.items():
+        if any(wanted):
+            yield UntestedPart(test, "validation.level", "its floors count at levels standard and full alone")
 
 
 def _of_level_full(spec: ClusterSpec) -> Iterator[UntestedPart]:

@@ -4,6 +4,7 @@ import functools
 import json
 import os
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -424,12 +425,41 @@ def test_benchmarks_script(tmp_path: Path) -> None:
     assert (fio_report.read(storage[:-9]), stream_table.read("Triad: fast"), fio_report.read("}{")) == (None, None, None)
 
 
+def test_benchmarks_script_that_is_ended_leaves_nothing_on_the_storage(tmp_path: Path) -> None:
+    (tmp_path / "bringup.gpu001").mkdir()
+    (tmp_path / "bringup.gpu001/data").write_text("of a pod that was killed")
+    # the shell that runs the script is the parent of timeout, which is that of fio; mount and file exist when TERM comes
+    fio = (
+        "ls $AT/bringup.gpu001 >$AT/called; touch $AT/bringup.gpu001/data; read -r _ _ _ shell _ </proc/$PPID/stat; "
+        "kill -TERM $shell; exec sleep 30"
+    )
+    with pytest.raises(subprocess.CalledProcessError) as ended:
+        ran(tmp_path, "node_benchmarks.sh", {"fio": fio}, FOLDER=str(tmp_path), SIZE="1G", SECONDS_A_TEST="1", SECONDS_A_RUN="20")
+    assert ended.value.returncode == 143
+    assert (tmp_path / "called").read_text() == ""
+    assert not (tmp_path / "bringup.gpu001").exists()
+
+
 def test_benchmarks_script_tells_what_the_image_lacks(tmp_path: Path) -> None:
     report, _ = ran(tmp_path, "node_benchmarks.sh", {}, FOLDER="", SECONDS_A_RUN="20")
     assert (report["fio"], report["stream"]) == (127, 127)
 
 
-def test_training_script_counts_channels_of_both_kinds(tmp_path: Path) -> None:
+TORCH = """class Part:
+    def __getattr__(self, name):
+        known = {"item": float("nan"), "numel": 1 << 28, "get_rank": 0, "get_world_size": 16}
+        return (lambda: known[name]) if name in known else Part()
+    def __call__(self, *_, **__): return Part()
+    __getitem__ = __sub__ = __call__
+def __getattr__(name): return Part()
+__version__ = "2.9.0"
+import sys
+sys.modules["torch.distributed"] = Part()
+"""
+"""Stand-in for torch, whose loss is NaN at every step."""
+
+
+def test_training_script_counts_channels_and_reports_a_loss_that_is_no_number(tmp_path: Path) -> None:
     torchrun = """echo "$@" >>$AT/called
 printf 'via NET/IB/0/GDRDMA\nvia NET/IB/1\nvia NET/Socket/0\n' >$AT/nccl.host.1
 printf '{"ranks":16,"busbw":371.5}' >$AT/result
@@ -439,7 +469,10 @@ exit 1"""
     assert (report["exit"], report["result"]) == (1, {"ranks": 16, "busbw": 371.5})
     assert report["channels"] == {"gdr": 1, "rdma": 2, "socket": 1}
     assert "--node-rank 1 --master-addr training-0.training" in (tmp_path / "called").read_text()
-    compile((tmp_path / "train.py").read_text(), "train.py", "exec")
+    (tmp_path / "torch.py").write_text(TORCH)
+    subprocess.run([sys.executable, "train.py"], cwd=tmp_path, env={"LOCAL_RANK": "0"}, check=True, timeout=60)
+    result = msgspec.json.decode((tmp_path / "result").read_bytes())
+    assert (result["ranks"], result["first_loss"], result["last_loss"]) == (16, None, None)
 
 
 WORKLOADS = {

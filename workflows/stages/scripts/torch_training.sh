@@ -2,7 +2,7 @@
 # fall. The debug lines of NCCL go to files, and channels between nodes are counted in them.
 # In: NODE_NAME, JOB_COMPLETION_INDEX, JOB, SERVICE, SECONDS_A_RUN. Out: {"node","exit":code,"result":{…},"channels":{"gdr","rdma","socket"}}
 cat >/tmp/train.py <<'PYTHON'
-import json, os, time
+import json, math, os, time
 import torch
 import torch.distributed as dist
 
@@ -33,7 +33,9 @@ for _ in range(50):
     optimizer.step()
     losses.append(loss.item())
 if device == 0:
-    result = {"ranks": world, "busbw": round(busbw, 2), "first_loss": losses[0], "last_loss": losses[-1], "torch": torch.__version__}
+    # JSON has no NaN, which a loss becomes where a GPU computes wrongly
+    first, last = (loss if math.isfinite(loss) else None for loss in (losses[0], losses[-1]))
+    result = {"ranks": world, "busbw": round(busbw, 2), "first_loss": first, "last_loss": last, "torch": torch.__version__}
     json.dump(result, open("/tmp/result", "w"))
 dist.destroy_process_group()
 PYTHON
