@@ -28,6 +28,7 @@ class Release(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unkn
     - `by_quorum`: kinds (GROUP/KIND) that count nodes, which the stage's own gates judge by quorum. Argo CD calls them and the
       Application Progressing for as long as one node is missing. Empty if everything must be Healthy.
     - `values`: top-level keys of the planned Helm values, with the digests of their values (see `value_digests`).
+    - `on_delete`: StatefulSets with that update strategy whose pods a later stage replaces: until then old pods count as updated.
     """
 
     name: str
@@ -44,6 +45,7 @@ class Release(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unkn
     spare: int = 0
     by_quorum: tuple[str, ...] = ()
     values: dict[str, str] = {}
+    on_delete: tuple[str, ...] = ()
 
 
 def value_digests(values: Mapping[str, Any]) -> dict[str, str]:

@@ -93,7 +93,10 @@ def _sessions(task: LoginTask, wanted: LoginPods, pod: str) -> OutdatedPod:
     if output.code or last.strip() != _END or None in matches:
         return OutdatedPod(name=pod, error=(output.stderr or output.stdout).strip()[-300:] or "the list of sessions is not whole")
     every = dict.fromkeys(f"{match[1]} {match[2]}" for match in matches if match)
-    return OutdatedPod(name=pod, sessions=tuple(every)[:MOST_SESSIONS])
+    if len(every) > MOST_SESSIONS:
+        # a shorter list would hide users whom nobody then approves
+        return OutdatedPod(name=pod, error=f"{len(every)} sessions, more than the {MOST_SESSIONS} that are listed")
+    return OutdatedPod(name=pod, sessions=tuple(every))
 
 
 def _is_back(task: LoginTask, wanted: LoginPods, name: str) -> bool:

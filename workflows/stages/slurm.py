@@ -282,7 +282,14 @@ def _gpu_counts(site: Site) -> Object:
 
 
 def _expected(site: Site, releases: Iterable[PlannedRelease]) -> list[Object]:
-    return [manifest_objects.expected_release(site, release, workloads=_WORKLOADS.get(release.id, 1)) for release in releases]
+    return [_expected_release(site, release) for release in releases]
+
+
+def _expected_release(site: Site, release: PlannedRelease) -> Object:
+    """Return the expectation of a release; pods that stage slurm_login replaces may be of an old revision here."""
+    waiting = release.id == "sunk_slurm" and slurm_login.has_waiting_pods(site, release)
+    expectation = manifest_objects.expected_release(site, release, workloads=_WORKLOADS.get(release.id, 1))
+    return expectation | ({"on_delete": [slurm_login.SET]} if waiting else {})
 
 
 def _charts(site: Site, operator: tuple[PlannedRelease, ...], expectations: Object) -> Step:

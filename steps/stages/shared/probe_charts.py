@@ -262,7 +262,9 @@ def decode_release(data: str) -> Stored:
 
 def _workloads(kube: KubeReader, release: Release) -> tuple[tuple[Workload, ...], tuple[Trouble, ...]]:
     """Return the workloads that the chart itself installs; if one is not settled, also why their pods are not ready."""
-    owned = probe_workloads.read(kube, release.namespace, lambda raw: _belongs(raw.metadata, release.name))
+    owned = probe_workloads.read(
+        kube, release.namespace, lambda raw: _belongs(raw.metadata, release.name), on_delete=release.on_delete
+    )
     if all(entry.settled() for entry in owned):
         return owned, ()
     names = {entry.name for entry in owned}

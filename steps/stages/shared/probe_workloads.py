@@ -2,7 +2,7 @@
 
 import datetime
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 from msgspec import Struct
@@ -255,10 +255,15 @@ class Pod(Struct, frozen=True):
 Keep = Callable[[Raw], bool]
 
 
-def read(kube: KubeReader, namespace: str, keep: Keep, kinds: Iterable[str] = tuple(RESOURCES)) -> tuple[Workload, ...]:
-    """Return the workloads of a namespace for which `keep` returns True, sorted by kind and name."""
+def read(
+    kube: KubeReader, namespace: str, keep: Keep, kinds: Iterable[str] = tuple(RESOURCES), on_delete: Sequence[str] = ()
+) -> tuple[Workload, ...]:
+    """Return the workloads of a namespace for which `keep` returns True, sorted by kind and name.
+
+    `on_delete` names StatefulSets with that update strategy whose pods of an old revision count as updated.
+    """
     workloads = (
-        _workload(kind, raw)
+        _workload(kind, raw, on_delete)
         for kind in kinds
         for raw in kube.list(f"/apis/apps/v1/namespaces/{namespace}/{RESOURCES[kind]}", Raw) or ()
         if keep(raw)
@@ -319,11 +324,11 @@ def trouble(pod: Pod) -> Trouble | None:
     return None
 
 
-def _workload(kind: str, raw: Raw) -> Workload:
+def _workload(kind: str, raw: Raw, on_delete: Sequence[str]) -> Workload:
     status, daemon = raw.status, kind == "DaemonSet"
     containers = raw.spec.template.spec.containers
-    # pods of such a StatefulSet keep their revision until a person deletes them: a gate of the stage that does so compares it
-    kept = kind == "StatefulSet" and raw.spec.update_strategy.type == "OnDelete"
+    # pods of such a StatefulSet keep their revision until somebody deletes them: a gate of the stage that does so compares it
+    kept = kind == "StatefulSet" and raw.metadata.name in on_delete and raw.spec.update_strategy.type == "OnDelete"
     return Workload(
         kind=kind,
         name=raw.metadata.name,

@@ -4,7 +4,7 @@ import base64
 import gzip
 import os
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 import pytest
@@ -14,7 +14,7 @@ from steps.contract.charts import Owner, Release, ReleaseState
 from steps.contract.verdict import FailureClass
 from steps.stages.shared import gate_charts as gates
 from steps.stages.shared import probe_applications, probe_charts, probe_workloads
-from steps.stages.shared.kube_reader import Scope
+from steps.stages.shared.kube_reader import KubeReader, Scope
 
 SAMPLES = Path(os.environ.get("BRINGUP_TEST_DATA") or Path(__file__).parents[4] / "shared") / "samples/k8s"
 
@@ -69,6 +69,27 @@ def test_recorded_application_with_an_error_behind_healthy() -> None:
     assert finding is not None
     assert finding.failure_class is FailureClass.MANIFEST_GENERATION
     assert "app path does not exist" in finding.seen
+
+
+class ReleasedSets:
+    """Two StatefulSets of release `slurm` with the strategy OnDelete, whose only pod is of an old revision."""
+
+    def list(
+        self, path: str, kind: type[probe_workloads.Raw], labels: str = "", fields: str = ""
+    ) -> tuple[probe_workloads.Raw, ...]:
+        if not path.endswith("/statefulsets"):
+            return ()
+        status = {"observedGeneration": 1, "replicas": 1, "updatedReplicas": 0, "readyReplicas": 1}
+        spec = {"replicas": 1, "updateStrategy": {"type": "OnDelete"}}
+        metas = ({"name": name, "generation": 1} for name in ("slurm-login", "slurm-mysql"))
+        return tuple(msgspec.convert({"metadata": meta, "spec": spec, "status": status}, kind) for meta in metas)
+
+
+def test_old_pods_count_as_updated_only_where_a_later_stage_replaces_them() -> None:
+    for names, settled in (((), []), (("slurm-login",), ["slurm-login"])):
+        every = probe_workloads.read(cast("KubeReader", ReleasedSets()), "slurm", lambda _: True, on_delete=names)
+        assert len(every) == 2
+        assert [workload.name for workload in every if workload.settled()] == settled
 
 
 def test_a_crash_loop_is_trouble_also_while_its_container_runs_again() -> None:

@@ -21,7 +21,7 @@ from workflows.spec.cluster_spec import ClusterSpec
 from workflows.spec.machines import expand_groups
 from workflows.stages import host_access, manifest_objects
 from workflows.stages import slurm as stage
-from workflows.stages.stage import Site
+from workflows.stages.stage import Site, Stage
 
 EXAMPLE = Path(stage.__file__).parents[1] / "examples" / "h200-16.yaml"
 VERBS = {Verb.APPLY: apply.Arguments, Verb.WAIT: wait.Arguments, Verb.JOB: job.Arguments, Verb.JUDGE: judge.Arguments}
@@ -129,6 +129,20 @@ def test_sunk_runs_jobs_from_its_login_pod() -> None:
     groups = {group for step in built.steps for rule in step.rules if "nodesets" in rule.resources for group in rule.groups}
     assert groups == {"sunk.coreweave.com"}
     assert "gres.conf" in built.changes[-1].what
+
+
+def sets_on_delete(built: Stage) -> list[str]:
+    """Return the StatefulSets whose old pods gate slurm/control lets pass."""
+    control = next(step.task for step in built.steps if step.name == "control")
+    assert control.arguments["releases"] == control.expectations["releases"]
+    return [name for release in control.expectations["releases"] for name in release.get("on_delete", ())]
+
+
+def test_only_login_pods_that_a_later_stage_replaces_may_be_old() -> None:
+    for section, names in ((SUNK, ["slurm-login"]), (SUNK | {"login": {"replicas": 0}}, []), ({"kind": "slinky"}, [])):
+        built = stage.build(site(slurm=section))
+        assert built is not None
+        assert sets_on_delete(built) == names
 
 
 def test_sunk_without_login_pods_runs_no_jobs() -> None:

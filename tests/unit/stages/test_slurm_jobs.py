@@ -1,4 +1,4 @@
-"""Script slurm_jobs.sh in a shell with stand-ins for Slurm's tools, `su` and `ssh`: a user's keys stay, and each wanted job is submitted."""
+"""Script slurm_jobs.sh with stand-ins for the tools of Slurm and SSH: a user's keys stay, and each wanted job is submitted."""
 
 import os
 import shutil

@@ -84,7 +84,20 @@ def test_an_update_leaves_the_pod_until_its_users_are_approved(make: Make) -> No
     assert replaced(user, ALICE) == "1 login pod replaced"
     assert uid(user) != before
     assert re.fullmatch(r"pass: slurm-login-0: revision slurm-login-\w+, ready", gate(user))
+    a_list_that_is_too_long_hides_nobody(user)
     a_pod_that_tells_nothing_is_asked_about(user)
+
+
+def a_list_that_is_too_long_hides_nobody(user: User) -> None:
+    user.api.merge(
+        api_kinds.STATEFUL_SETS, SET, {"spec": {"template": {"metadata": {"annotations": {slurm_login.RESTARTED: "soon"}}}}}
+    )
+    everybody = ",".join(f"user{number} pts/{number}" for number in range(login_sessions.MOST_SESSIONS + 1))
+    user.api.merge(api_kinds.PODS, POD, {"metadata": {"annotations": {slurm_login.SESSIONS: everybody}}})
+    user.simulator.settle()
+    seen = listed(user)
+    assert seen.pods == (OutdatedPod(name="slurm-login-0", error="201 sessions, more than the 200 that are listed"),)
+    assert "kept, since nobody approved it, slurm-login-0: unknown (201 sessions" in replaced(user)
 
 
 def a_pod_that_tells_nothing_is_asked_about(user: User) -> None:
