@@ -1,9 +1,11 @@
 """Pushes of OCI archives to a registry in memory, which is a stand-in for CNCF distribution; about 1 CPU second."""
 
+import dataclasses
 import hashlib
 import io
 import json
 import re
+import ssl
 import tarfile
 import threading
 from collections.abc import Iterator
@@ -13,7 +15,9 @@ from typing import Any
 
 import pytest
 
+from steps.contract.delivery import certificates
 from tests.unit.factories.conftest import STARTER
+from tests.unit.steps import authority
 from workflows.app.factories import registry_push
 from workflows.app.factories.registry_push import INDEX, MANIFEST, NotPushed, RegistryEndpoint
 from workflows.spec import load_factory
@@ -49,6 +53,9 @@ class _PushRequests(BaseHTTPRequestHandler):
         for name, value in {**headers, "Content-Length": "0"}.items():
             self.send_header(name.replace("_", "-"), value)
         self.end_headers()
+
+    def do_GET(self) -> None:
+        self.answer(200 if self.path == "/v2/" else 404)
 
     def do_HEAD(self) -> None:
         self.answer(200 if self.path.rpartition("/")[2] in self.server.blobs else 404)
@@ -172,6 +179,29 @@ def test_a_registry_that_is_away_is_named(tmp_path: Path) -> None:
         away = server.at
     with pytest.raises(NotPushed, match=f"{away.url} does not take builders/spack:0.23"):
         registry_push.push(away, path, IMAGE)
+
+
+def test_a_certificate_that_nodes_would_refuse_is_named(registry: PushedRegistry, tmp_path: Path) -> None:
+    """The server's certificate is for 127.0.0.1."""
+    own, other = (certificates(authority.root(tmp_path, name).read_text()) for name in ("own", "other"))
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(authority.server(tmp_path, "registry", tmp_path / "own.pem"))
+    registry.socket = context.wrap_socket(registry.socket, server_side=True, do_handshake_on_connect=False)
+    at = RegistryEndpoint(url=registry.at.url.replace("http:", "https:"), name="127.0.0.1", authorities=own)
+    registry_push.require_verified(at)
+    with pytest.raises(NotPushed, match=r"as 127\.0\.0\.1: .*certificate verify failed.*registry\.tls\.ca"):
+        registry_push.require_verified(dataclasses.replace(at, authorities=other))
+    with pytest.raises(NotPushed, match=r"nodes cannot pull from .* as registry\.example\.org: "):
+        registry_push.require_verified(dataclasses.replace(at, name="registry.example.org"))
+
+
+def test_a_registry_with_tls_is_asked_even_if_nothing_is_pushed(tmp_path: Path) -> None:
+    """Nothing listens at the registry's port of this machine."""
+    text = STARTER.read_text().replace("start: 10.20.0.11", "start: 127.0.0.1")
+    assert list(registry_push.push_images(load_factory(text), tmp_path)) == []
+    tls = "{certificate: {file: c.pem}, key: {file: k.pem}}"
+    with pytest.raises(NotPushed, match=r"the registry at https://127\.0\.0\.1:30500 does not answer"):
+        list(registry_push.push_images(load_factory(text.replace("registry: {", f"registry: {{tls: {tls}, ")), tmp_path))
 
 
 def test_missing_archives_are_told_before_anything_is_built(tmp_path: Path) -> None:

@@ -131,11 +131,28 @@ def endpoint(spec: FactorySpec, folder: Path, environ: Mapping[str, str]) -> Reg
 
 
 def push_images(spec: FactorySpec, folder: Path) -> Iterator[PushedImage]:
-    """Push each image of a spec and yield it. Archives are looked up from `folder`. Raises NotPushed and SecretMissing."""
-    if spec.registry.images:
+    """Push each image of a spec and yield it. Archives are looked up from `folder`. Raises NotPushed and SecretMissing.
+
+    A registry with TLS is asked once even if there is no image: the programs of the factory's own check verify no certificate.
+    """
+    if spec.registry.images or spec.registry.tls:
         target = endpoint(spec, folder, os.environ)
+        require_verified(target)
         for image in spec.registry.images:
             yield push(target, folder / image.archive, image)
+
+
+def require_verified(target: RegistryEndpoint) -> None:
+    """Raise NotPushed unless the registry answers, with a certificate that nodes accept, and takes the login."""
+    try:
+        with target.connect() as http:
+            answer = http.request("GET", f"{target.url}/v2/")
+    except urllib3.exceptions.SSLError as error:
+        advice = certificates.advice("registry.tls.ca")
+        raise NotPushed(f"nodes cannot pull from {target.url} as {target.name}: {error}; {advice}") from error
+    except urllib3.exceptions.HTTPError as error:
+        raise NotPushed(f"the registry at {target.url} does not answer: {error}") from error
+    _require(answer, 200, "GET /v2/")
 
 
 def push(target: RegistryEndpoint, archive: Path, image: BuilderImage) -> PushedImage:
