@@ -18,7 +18,8 @@ import pytest
 from steps.contract.delivery import certificates
 from tests.unit.factories.conftest import STARTER
 from tests.unit.steps import authority
-from workflows.app.factories import registry_push
+from workflows.app.factories import factory_specs, registry_certificate, registry_push
+from workflows.app.factories.registry_certificate import UnusableCertificate
 from workflows.app.factories.registry_push import INDEX, MANIFEST, NotPushed, RegistryEndpoint
 from workflows.spec import load_factory
 from workflows.spec.factory_spec import BuilderImage
@@ -193,6 +194,28 @@ def test_a_certificate_that_nodes_would_refuse_is_named(registry: PushedRegistry
         registry_push.require_verified(dataclasses.replace(at, authorities=other))
     with pytest.raises(NotPushed, match=r"nodes cannot pull from .* as registry\.example\.org: "):
         registry_push.require_verified(dataclasses.replace(at, name="registry.example.org"))
+
+
+def test_validate_refuses_what_nodes_would_refuse(tmp_path: Path) -> None:
+    """The certificate is for 127.0.0.1, and CA `own` signed it."""
+    own = authority.root(tmp_path, "own")
+    authority.root(tmp_path, "other")
+    authority.server(tmp_path, "registry", own)
+
+    def issues(name: str, **files: str) -> list[str]:
+        tls = {kind: {"file": file} for kind, file in ({"certificate": "registry.pem", "key": "registry.key"} | files).items()}
+        section = json.dumps({"tls": tls | {"name": name}})[1:-1]
+        (tmp_path / "factory.yaml").write_text(STARTER.read_text().replace("registry: {", f"registry: {{{section}, "))
+        return [issue.problem for issue in factory_specs.issues(tmp_path / "factory.yaml") if issue.path.startswith("registry.tls")]
+
+    assert issues("127.0.0.1", ca="own.pem") == issues("127.0.0.1") == issues("localhost", key="not-here.key") == []
+    assert "nodes would refuse registry.pem for 127.0.0.1: unable to get" in issues("127.0.0.1", ca="other.pem")[0]
+    for files in ({"ca": "own.pem"}, {}):
+        assert "nodes would refuse registry.pem for localhost: Hostname mismatch" in issues("localhost", **files)[0]
+    assert "KEY_VALUES_MISMATCH" in issues("127.0.0.1", key="other.key")[0]
+    assert "the secret file registry.key holds a private key" in issues("127.0.0.1", ca="registry.key")[0]
+    with pytest.raises(UnusableCertificate, match=r"^registry\.tls\.certificate: registry\.pem and registry\.key cannot be used"):
+        registry_certificate.require_accepted(load_factory(tmp_path / "factory.yaml"), tmp_path)
 
 
 def test_a_registry_with_tls_is_asked_even_if_nothing_is_pushed(tmp_path: Path) -> None:

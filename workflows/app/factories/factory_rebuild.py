@@ -14,7 +14,14 @@ from steps.clients.kube.client import Kube
 from steps.contract.exit import ExitCode
 from steps.contract.plain_text import count
 from steps.errors import StepError
-from workflows.app.factories import build_drain, factory_pipeline, factory_runs, foreign_processes, registry_push
+from workflows.app.factories import (
+    build_drain,
+    factory_pipeline,
+    factory_runs,
+    foreign_processes,
+    registry_certificate,
+    registry_push,
+)
 from workflows.app.factories.rebuild_refusals import Refusal, refusals
 from workflows.app.run_options import StartOptions, Wish
 from workflows.app.runs.screen import Screen
@@ -80,6 +87,7 @@ def prepare(source: str, force: str, until: str = "") -> PreparedRebuild:
     # a spec that cannot be built again must not end what there is
     factory_pipeline.plan_of(path, spec, until)
     registry_push.require_archives(spec, path.parent)
+    registry_certificate.require_accepted(spec, path.parent)
     kubeconfig = _kubeconfig(source)
     reasons = [reason for reason in refusals(spec, path.parent, kubeconfig) if not (force and reason.forcible)]
     if reasons := [reason for reason in reasons if not (spec.rebuild.drain and reason.ends)]:

@@ -14,7 +14,7 @@ from steps.contract.operation import Operation, OperationKind
 from steps.errors import StepError
 from steps.report import factory_phases
 from steps.report.timeline import stamp
-from workflows.app.factories import registry_push
+from workflows.app.factories import registry_certificate, registry_push
 from workflows.app.factories.factory_pipeline import FACTORY, read
 from workflows.app.run_options import LOCAL, Pipeline, StartOptions, Wish
 from workflows.app.runs import report_assembly, run_start
@@ -71,6 +71,7 @@ def up(screen: Screen, source: str, options: StartOptions, wish: Wish) -> int:
         wish = replace(wish, reuse=(_proven_run(source) if options.engine == LOCAL else "") or Wish().reuse)
     path, spec = read(source)
     registry_push.require_archives(spec, path.parent)
+    registry_certificate.require_accepted(spec, path.parent)
     code = run_start.start(screen, source, options, wish, FACTORY)
     if code == ExitCode.OK and options.engine == LOCAL and not wish.until:
         screen.lines(image.sentence for image in registry_push.push_images(spec, path.parent))

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from workflows import catalog
-from workflows.app.factories import registry_push
+from workflows.app.factories import registry_certificate, registry_push
 from workflows.spec import Issue, key_files, load_factory
 from workflows.spec.pipeline_files import load_pipelines
 
@@ -16,3 +16,4 @@ def issues(path: Path) -> Iterator[Issue]:
     yield from catalog.check(spec.cluster, catalog.load())
     yield from key_files.missing_files(spec.cluster, path.parent)
     yield from registry_push.missing_archives(spec, path.parent)
+    yield from registry_certificate.refusals(spec, path.parent)
