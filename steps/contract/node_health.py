@@ -76,13 +76,17 @@ class GemmFigures(Struct, frozen=True, kw_only=True):
     most: float
 
 
-class PeerCopies(Struct, frozen=True, kw_only=True):
-    """GB/s between the GPUs of a node: the median of each GPU with the others, and the slowest pair by the indexes of its GPUs."""
+class PeerCopies(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """GB/s between the GPUs of a node: the median of each GPU with the others, and the slowest pair by the indexes of its GPUs.
+
+    `dead` has the first pairs without a figure, because no copy went between these GPUs.
+    """
 
     medians: tuple[float | None, ...]
     least: float
     first: int
     second: int
+    dead: tuple[tuple[int, int], ...] = ()
 
 
 class NodeSpeed(Struct, frozen=True, kw_only=True, omit_defaults=True):

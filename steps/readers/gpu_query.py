@@ -15,8 +15,12 @@ LARGEST_XML = 32 << 20
 _GPU = re.compile(r"^GPU ([0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-9A-Fa-f])[ \t]*$")
 _FIELD = re.compile(r"^(?P<indent> *)(?P<name>\S[^:\n]*?)[ \t]*(?::(?:[ \t]+(?P<value>[^\n]*))?)?$")
 _NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
-_NEUTRAL = frozenset({"", "n/a", "none", "no", "not supported", "false"})
-_GOOD = {
+_DEPRECATED = "requested functionality has been deprecated"
+_NEUTRAL = frozenset({"", "n/a", "none", "no", "not supported", "false", _DEPRECATED, f"[{_DEPRECATED}]"})
+"""Values that tell of no fault. Drivers from 570 on print the words of NVML_ERROR_DEPRECATED for fields that they gave up, such as
+GPU Reset Status (https://forums.developer.nvidia.com/t/gpu-reset-deprecated-570/331532).
+"""
+GOOD_VALUES = {
     ("gpu reset status", "reset required"): "",
     ("gpu reset status", "drain and reset recommended"): "",
     ("", "gpu recovery action"): "",
@@ -163,8 +167,9 @@ def _faults(fields: Iterable[tuple[str, str]]) -> tuple[str, ...]:
     for path, value in fields:
         section, _, name = path.lower().replace("_", " ").rpartition("/")
         key = (section.rpartition("/")[2], name)
-        if key in _GOOD and value.lower() not in _NEUTRAL and value.lower() != _GOOD[key] and not _LOST.fullmatch(value):
-            faults.append(f"{' '.join(filter(None, key)) if key[0] in ('fabric', 'health') else name}: {value[:100]}")
+        if key not in GOOD_VALUES or value.lower() in (*_NEUTRAL, GOOD_VALUES[key]) or _LOST.fullmatch(value):
+            continue
+        faults.append(f"{' '.join(filter(None, key)) if key[0] in ('fabric', 'health') else name}: {value[:100]}")
     return tuple(faults)
 
 

@@ -37,6 +37,18 @@ class CopyMatrix(Struct, frozen=True, kw_only=True, omit_defaults=True):
         cells = ((value, row, at) for row, values in enumerate(self.rows) for at, value in enumerate(values) if value is not None)
         return min(cells, default=None)
 
+    @property
+    def is_square(self) -> bool:
+        """Return True for n rows of n cells without a value of a GPU with itself: nothing of a matrix between GPUs is cut off."""
+        whole = all(len(row) == len(self.rows) for row in self.rows)
+        return whole and all(row[at] is None for at, row in enumerate(self.rows))
+
+    @property
+    def dead_pairs(self) -> tuple[tuple[int, int], ...]:
+        """Return the pairs of different GPUs without a value, by row and column."""
+        cells = ((row, at, value) for row, values in enumerate(self.rows) for at, value in enumerate(values))
+        return tuple((row, at) for row, at, value in cells if value is None and row != at)
+
 
 class CopyBandwidth(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Output of nvbandwidth: its matrices by test case, and the first error that it printed (empty: none)."""

@@ -1,6 +1,7 @@
 """Judges the host facts of a node under load: counts, memory, PCIe, NVLink, clocks, kernel log; and firmware of a fleet.
 
-Rules and sources: `steps/docs/facts/acceptance.md`, host facts. What a tool did not show is never taken for health.
+Rules and sources: `steps/docs/facts/acceptance.md`, host facts. What nvidia-smi did not show is never taken for health. A kernel
+log that the pod cannot read is not judged, and a note of the gate says so: a node may pass with Xids there.
 """
 
 import functools
@@ -231,18 +232,23 @@ def compare(fleet: Mapping[str, NodeFacts], may_differ: Mapping[str, str]) -> Fl
 
 
 def _adapter_links(fleet: Mapping[str, NodeFacts]) -> dict[str, Finding]:
-    """Return a finding for each node with an adapter whose PCIe link is not that of the same adapter on most nodes.
+    """Return a finding for each node that lacks an adapter of most nodes, or shows another PCIe link for it.
 
     Slots differ by design between the adapters of one machine, so only nodes are compared, and only if most agree.
     """
-    shown = Counter(tuple(facts.adapter_links.items()) for facts in fleet.values() if facts.adapter_links)
+    shown = Counter(tuple(sorted(facts.adapter_links.items())) for facts in fleet.values())
     if len(shown) < 2:
         return {}
-    (common, times), known = shown.most_common(1)[0], sum(shown.values())
+    (common, times), known = shown.most_common(1)[0], len(fleet)
     if times * 2 <= known:
         return {}
     findings, usual = {}, dict(common)
     for node, facts in fleet.items():
+        if missing := [device for device in usual if device not in facts.adapter_links]:
+            seen = f"{missing[0]} is not there{f', and {len(missing) - 1} more' if len(missing) > 1 else ''}"
+            step = "look for the adapter with lspci and in the kernel log, and for its driver and name in /sys/class/infiniband"
+            findings[node] = fail(_HARDWARE, seen, f"{count(len(usual), 'RDMA adapter')} as on {times} of {known} nodes", step)
+            continue
         odd = [(device, link) for device, link in facts.adapter_links.items() if link != usual.get(device, link)]
         if odd:
             device, link = odd[0]

@@ -51,7 +51,8 @@ def prepare(seen: DcgmObservation, want: DcgmExpectation) -> NodeJudge:
     notes += fleet_baseline.note({node: fact.clock for node, fact in facts.items() if fact.clock is not None}, "SM clock", "MHz")
     speeds = {node: check.speed for node, check in reported.items() if check.speed is not None}
     counts = {node: want.others.get(node, want.gpus) for node in speeds}
-    speed = gate_speed.judge(speeds, want.speed, counts) if want.speed else gate_speed.SpeedVerdict({}, (), (), {})
+    joined = want.host is not None and want.host.links > 0
+    speed = gate_speed.judge(speeds, want.speed, counts, joined=joined) if want.speed else gate_speed.SpeedVerdict({}, (), (), {})
     return NodeJudge(
         want, alike.findings, speed.findings, speed.measured, (*alike.notes, *notes, *speed.notes), speed.summaries, alike.in_use
     )

@@ -94,10 +94,12 @@ class QuantityFigures(NamedTuple):
         return max(self.floor or 0.0, self.baseline.limit if self.baseline else 0.0)
 
 
-def judge(fleet: Mapping[str, NodeSpeed], want: SpeedWant, gpus: Mapping[str, int]) -> SpeedVerdict:
+def judge(fleet: Mapping[str, NodeSpeed], want: SpeedWant, gpus: Mapping[str, int], *, joined: bool) -> SpeedVerdict:
     """Judge the GPUs of all nodes that reported. `gpus` are the GPUs that each must have.
 
     A program that an image lacks is told in a note, and proves nothing. One that failed, or left a GPU out, fails its node.
+    With `joined` NVLink joins all GPUs of a node; else pairs may have no copies between them (no peer access over PCIe), which a
+    note tells.
     """
     findings: dict[str, Finding] = {}
     notes, taken = [*_absent(fleet)], [*_taken(fleet, want, gpus)]
@@ -108,6 +110,11 @@ def judge(fleet: Mapping[str, NodeSpeed], want: SpeedWant, gpus: Mapping[str, in
         findings = dict(_low(measured, gpus)) | findings
         notes += _unjudged(measured)
     findings = dict(_unsteady(fleet)) | dict(_pairs(fleet, want.between)) | findings
+    dead = dict(_dead(fleet))
+    if joined:
+        findings = dead | findings
+    elif dead:
+        notes.append(f"not measured: {PEERS} between some GPUs of {count(len(dead), 'node')}, which have no peer access")
     return SpeedVerdict(findings, tuple(map(_measurement, taken)), tuple(notes), _summaries(taken))
 
 
@@ -182,6 +189,14 @@ def _pairs(fleet: Mapping[str, NodeSpeed], floor: float | None) -> Iterator[tupl
         if floor is not None and peers is not None and peers.least < floor:
             seen = f"GPU to GPU {peers.least:g} GB/s between GPU {peers.first} and GPU {peers.second}"
             yield node, fail(FailureClass.PERFORMANCE, seen, f"at least {floor:g} GB/s", QUANTITIES[-1].next_step)
+
+
+def _dead(fleet: Mapping[str, NodeSpeed]) -> Iterator[tuple[str, Finding]]:
+    for node, speed in fleet.items():
+        if speed.peers is not None and speed.peers.dead:
+            first, second = speed.peers.dead[0]
+            seen = f"{PEERS}: no copy between GPU {first} and GPU {second}"
+            yield node, fail(FailureClass.HARDWARE, seen, "a figure of every pair of GPUs", QUANTITIES[-1].next_step)
 
 
 def _measurement(measured: QuantityFigures) -> Measurement:

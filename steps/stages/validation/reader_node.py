@@ -15,6 +15,8 @@ NOT_THERE = 127
 """Exit code of a shell for a program that does not exist; the script writes it in place of a program that the image lacks."""
 TO_GPU, TO_HOST, BETWEEN = "host_to_device_memcpy_ce", "device_to_host_memcpy_ce", "device_to_device_memcpy_read_ce"
 MOST_XIDS = 8
+_REPEATED = re.compile(r" \[repeated (?P<more>\d{1,9}) more times\]$")
+"""The end of a line of the kernel log that the script keeps once for several of one kind."""
 _MARK = re.compile(r"^@@ (?P<name>[a-z]{1,20}) (?P<code>\d{1,3})$", re.MULTILINE)
 
 
@@ -109,7 +111,9 @@ def _xids(output: ProgramOutput | None) -> tuple[GpuXid, ...] | None:
         if event.is_hardware:
             key = (event.pci, event.number)
             before = times[key].times if key in times else 0
-            times[key] = GpuXid(bus_id=event.pci, number=event.number, text=event.text[:120], times=before + 1)
+            repeated = _REPEATED.search(event.text)
+            more, text = (int(repeated["more"]), event.text[: repeated.start()]) if repeated else (0, event.text)
+            times[key] = GpuXid(bus_id=event.pci, number=event.number, text=text[:120], times=before + 1 + more)
     lost = (GpuXid(bus_id=bus) for bus in log.off_bus if all(bus not in pci and pci not in bus for pci, _ in times))
     return (*times.values(), *lost)[:MOST_XIDS]
 
@@ -155,11 +159,17 @@ def _gemm(samples: tuple[float, ...]) -> GemmFigures | None:
 
 
 def _peers(matrices: CopyBandwidth) -> PeerCopies | None:
+    """Return the copies between GPUs; None without a value, and for a matrix of which a part is missing: its GPUs are uncertain."""
     matrix = matrices.cases.get(BETWEEN)
-    if matrix is None or matrix.slowest is None:
+    if matrix is None or matrix.slowest is None or not matrix.is_square:
         return None
     least, first, second = matrix.slowest
-    return PeerCopies(medians=matrix.by_column, least=least, first=first, second=second)
+    dead = matrix.dead_pairs[:MOST_DEAD]
+    return PeerCopies(medians=matrix.by_column, least=least, first=first, second=second, dead=dead)
+
+
+MOST_DEAD = 4
+"""Most pairs of GPUs without a copy that are kept of a node."""
 
 
 def _columns(matrices: CopyBandwidth, case: str) -> tuple[float | None, ...]:

@@ -107,7 +107,7 @@ def test_scraps_of_a_node_report_raise_nothing_and_prove_nothing(text: str) -> N
     reader_node.nccl_outputs(text)
     assert gate_host.problem(facts, HostWant(product="NVIDIA-H200", pcie_generation=5, pcie_width=16, links=18), 1) is not None
     if speed is not None:
-        gate_speed.judge({"gpu1": speed}, SpeedWant(host=48.0, between=335.0), {"gpu1": 8})
+        gate_speed.judge({"gpu1": speed}, SpeedWant(host=48.0, between=335.0), {"gpu1": 8}, joined=True)
 
 
 @settings(max_examples=200, deadline=None, derandomize=True)

@@ -1,6 +1,6 @@
 """The scripts of checks inside a node, run with stand-ins for their tools: outputs are shortened to what the readers need.
 
-The stand-in of nvidia-smi prints a recorded answer of a machine with eight H100. Costs 2 s of CPU.
+The stand-in of nvidia-smi prints a recorded answer of a machine with eight H100. Costs 3 s of CPU.
 """
 
 import json
@@ -112,6 +112,62 @@ def test_the_shortened_query_reads_as_the_whole_one(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.skipif(not QUERY.is_file(), reason="recorded outputs are not here ($BRINGUP_TEST_DATA)")
+def test_the_shortened_query_keeps_what_a_gpu_reports_of_itself(tmp_path: Path) -> None:
+    """Each field of the reader's table with a bad value, and an error in place of a value that nobody judges otherwise."""
+    sections: dict[str, list[str]] = {}
+    for section, name in gpu_query.GOOD_VALUES:
+        sections.setdefault(section.title(), []).append(name.title())
+    lines = [f"    {name:<34}: Bad" for name in sections.pop("")] + [f"    {'Fan Speed':<34}: [GPU requires reset]"]
+    for section, names in sections.items():
+        lines += [f"    {section}", *(f"        {name:<30}: Bad" for name in names)]
+    recorded = QUERY.read_text().splitlines()
+    first = next(at for at, line in enumerate(recorded) if line.startswith("GPU ")) + 1
+    (tmp_path / "query").write_text("\n".join([*recorded[:first], *lines, *recorded[first:]]) + "\n")
+    tools = ENGINE | {"nvidia-smi": 'case "$*" in -q) cat $AT/query;; esac'}
+    _, output = ran(tmp_path, "dcgm.sh", tools, LEVEL="1", SECONDS_TO_RUN="20")
+    broken, *others = gpu_query.read(reader_node.programs(output)["query"].text).gpus
+    assert len(broken.faults) == len(gpu_query.GOOD_VALUES)
+    assert broken.lost == ("Fan Speed: [GPU requires reset]",)
+    assert not any((*gpu.faults, *gpu.lost) for gpu in others)
+
+
+def test_facts_are_read_while_the_gpus_are_loaded(tmp_path: Path) -> None:
+    """The load ends while the second reading is taken, which is therefore dropped; it is the fourth call of nvidia-smi."""
+    smi = """echo x >>$AT/asked
+[ "$(wc -l <$AT/asked)" -ne 4 ] || { touch $AT/stop; load=$(cat $AT/load_id)
+  while [ -e /proc/$load ] && ! grep -q 'State:.Z' /proc/$load/status; do :; done; }
+echo 'GPU 00000000:1B:00.0'
+state=P0
+[ ! -e $AT/stop ] || state=P8
+echo "    Performance State                     : $state\""""
+    load = "echo $PPID >$AT/load_id\nwhile [ ! -e $AT/stop ]; do /bin/sleep 0.02; done"
+    wait = "while [ ! -s $AT/load_id ]; do /bin/sleep 0.02; done"
+    tools = ENGINE | {"nvidia-smi": smi, "dcgmproftester12": load, "sleep": wait}
+    _, output = ran(tmp_path, "dcgm.sh", tools, LEVEL="1", SECONDS_TO_RUN="20")
+    facts = reader_node.facts(reader_node.programs(output))
+    assert facts is not None
+    assert [group.state.performance for group in facts.groups] == ["P0"]
+
+
+def test_a_storm_of_xids_hides_no_other(tmp_path: Path) -> None:
+    storm = """echo '[    1.0] NVRM: Xid (PCI:0000:3b:00): 48, pid=1, DBE (double bit error)'
+echo '[    1.1] NVRM: Xid (PCI:0000:4b:00): 48, pid=2, DBE'
+echo '[    1.2] NVRM: Xid (PCI:0000:3b:00): 48, pid=3, DBE'
+for time in $(seq 200); do echo "[ 812.$time] NVRM: Xid (PCI:0000:3b:00): 13, pid=$time, Graphics Exception"; done
+for time in $(seq 50); do echo "[ 900.$time] NVRM: a line $time"; done"""
+    tools = ENGINE | {"nvidia-smi": "echo 'GPU 00000000:3B:00.0'", "dmesg": storm}
+    _, output = ran(tmp_path, "dcgm.sh", tools, LEVEL="1", SECONDS_TO_RUN="20")
+    outputs = reader_node.programs(output)
+    facts = reader_node.facts(outputs)
+    assert facts is not None
+    assert [(xid.bus_id, xid.number, xid.text, xid.times) for xid in facts.xids or ()] == [
+        ("0000:3b:00", 48, "pid=1, DBE (double bit error)", 2),
+        ("0000:4b:00", 48, "pid=2, DBE", 1),
+    ]
+    assert outputs["kernel"].text.splitlines()[3:] == [f"[ 900.{time}] NVRM: a line {time}" for time in range(11, 51)]
+
+
 def test_programs_that_an_image_lacks_are_told(tmp_path: Path) -> None:
     _, output = ran(tmp_path, "dcgm.sh", ENGINE | {"dmesg": "exit 1"}, LEVEL="2", SECONDS_TO_RUN="20", COPIES="1")
     outputs = reader_node.programs(output)
@@ -148,9 +204,31 @@ cat $AT/table"""
     assert log.transport.gdr_channels == 2
 
 
+def test_a_field_that_the_driver_gave_up_is_no_fault() -> None:
+    text = "GPU 00000000:1B:00.0\n    GPU Reset Status\n        Reset Required : {}\n"
+    deprecated, broken = (gpu_query.read(text.format(value)) for value in ("Requested functionality has been deprecated", "Yes"))
+    assert (deprecated.gpus[0].faults, broken.gpus[0].faults) == ((), ("reset required: Yes",))
+
+
 def test_readers_keep_what_is_missing_as_missing() -> None:
     assert tensor_load.read("Worker 0:0 [1004]: TensorEngineActive:  generated ???, dcgm 0.000 (nan gflops).") == {}
     assert tensor_load.read("Worker 3:0[1004]: TensorEngineActive: generated ???, dcgm M: 0.5 (26096.4 gflops)") == {3: (26.096,)}
     matrix = nvbandwidth_matrix.read("Running host_to_device_memcpy_ce.\nCUDA_ERROR_ILLEGAL_STATE\n 0 0.00 25.94\n")
     assert matrix.cases["host_to_device_memcpy_ce"].by_column == (None, 25.94)
     assert matrix.error == "CUDA_ERROR_ILLEGAL_STATE"
+
+
+def test_a_matrix_between_gpus_is_whole_or_not_measured() -> None:
+    whole = [" 0 N/A 370.1 371.2", " 1 372.3 N/A 0.00", " 2 373.4 N/A N/A"]
+    cases = {
+        "whole": (whole, ((1, 2), (2, 1))),
+        "a row is cut off": (whole[:2], None),
+        "a row is missing in the middle": ([whole[0], whole[2]], None),
+        "a cell is cut off": ([*whole[:2], " 2 373.4 N/A"], None),
+        "a GPU with itself": ([whole[1], whole[0], whole[2]], None),
+    }
+    for why, (rows, dead) in cases.items():
+        text = "\n".join([f"Running {reader_node.BETWEEN}.", *rows])
+        speed = reader_node.speed({"nvbandwidth": reader_node.ProgramOutput(code=0, text=text)})
+        assert speed is not None
+        assert (speed.peers and speed.peers.dead) == dead, why

@@ -137,6 +137,8 @@ def _section_lines(hardware: HardwareProfile, gpu: SimulatedGpu, warmer: int) ->
     yield row(1, "MIG Mode")
     yield row(2, "Current", "Enabled" if gpu.has_mig else "Disabled")
     yield row(1, "VBIOS Version", gpu.vbios)
+    yield from (row(1, "GPU Reset Status"), row(2, "Reset Required", "Requested functionality has been deprecated"))
+    yield row(1, "GPU Recovery Action", "Reset" if gpu.remap_failed else "None")
     yield from (row(1, "PCI"), row(2, "GPU Link Info"), row(3, "PCIe Generation"))
     yield from (row(4, "Max", link), row(4, "Current", link), row(3, "Link Width"))
     yield from (row(4, "Max", "16x"), row(4, "Current", f"{gpu.lanes}x"))
@@ -160,8 +162,21 @@ def _section_lines(hardware: HardwareProfile, gpu: SimulatedGpu, warmer: int) ->
     yield row(2, "Pending", "Yes" if gpu.pending else "No")
     yield row(2, "Remapping Failure Occurred", "Yes" if gpu.remap_failed else "No")
     yield from (row(1, "Temperature"), row(2, "GPU Current Temp", f"{(HOT if gpu.is_hot else TEMPERATURE) + warmer} C"))
+    state, status = ("Completed", "Success") if gpu.links else ("N/A", "N/A")
+    yield from (row(1, "Fabric"), row(2, "State", state), row(2, "Status", status))
     yield from (row(1, "Clocks"), row(2, "SM", f"{HOT_CLOCK if gpu.is_hot else CLOCK} MHz"))
     yield row(1, "Processes", "None")
+
+
+def kernel_log(hardware: HardwareProfile, own: Sequence[SimulatedGpu]) -> Iterator[str]:
+    """Yield the lines of NVIDIA's driver in the kernel log: its start, and an Xid of each GPU that remapped a row or could not."""
+    yield f"[   21.402118] NVRM: loading NVIDIA UNIX Open Kernel Module for x86_64  {hardware.driver}"
+    for gpu in own:
+        at = f"[86401.{gpu.index:06d}] NVRM: Xid (PCI:0000:{gpu.bus.lower()}:00)"
+        if gpu.pending:
+            yield f"{at}: 63, pid='<unknown>', name=<unknown>, Row Remapper: New row marked for remapping, reset gpu to activate."
+        if gpu.remap_failed:
+            yield f"{at}: 64, pid='<unknown>', name=<unknown>, Row Remapper: Failed to record remapping"
 
 
 def links(hardware: HardwareProfile, own: Sequence[SimulatedGpu]) -> Iterator[str]:

@@ -117,7 +117,7 @@ def dcgm(world: World, pod: Obj, node: str) -> Behaviour:
     parts = [
         ("query", join_lines(validation_gpu_states.query(world, node, gpus))),
         ("links", join_lines(validation_gpu_states.links(hardware, gpus))),
-        ("kernel", ""),
+        ("kernel", join_lines(validation_gpu_states.kernel_log(hardware, gpus))),
         ("adapters", join_lines(validation_gpu_states.adapters(world, node))),
         ("gemm", join_lines(validation_gpu_states.gemm(world, node, gpus))),
     ]
@@ -128,7 +128,7 @@ def dcgm(world: World, pod: Obj, node: str) -> Behaviour:
     return Exit(message=message, log=whole, seconds=seconds + LOAD_SECONDS)
 
 
-LOAD_SECONDS = 30.0
+LOAD_SECONDS = 70.0
 """Virtual seconds in which a GEMM loads the GPUs and nvbandwidth runs."""
 
 
