@@ -27,6 +27,10 @@ from steps.stages.validation.contract import (
 
 POINT = "all_reduce"
 """Name of the program whose runs are points of the scaling curve."""
+TOTAL_LOSS, FLAT_FROM = 0.3, 4
+"""Largest loss of bandwidth from the best point to all nodes, as a share, and the nodes from which on a good fabric is flat: a
+fabric that loses a little with every doubling loses most of its bandwidth at scale.
+"""
 _SCALE_STEP = (
     "look for congestion between switches: routing engine, adaptive routing, oversubscription, trunks that are down, SHARP; "
     "the localisation names the part if one is at fault"
@@ -130,7 +134,7 @@ def curve(seen: FunctionalObservation, nodes: int) -> dict[int, float]:
 
 
 def scaling(seen: FunctionalObservation, want: FunctionalExpectation) -> Finding | None:
-    """Return a finding if bandwidth falls too far between a number of nodes and the next one: it fails only from there on."""
+    """Return a finding if bandwidth falls too far from a number of nodes to the next one, or from the best point to all nodes."""
     if want.scaling is None:
         return None
     rows = list(curve(seen, len(want.nodes)).items())
@@ -139,7 +143,15 @@ def scaling(seen: FunctionalObservation, want: FunctionalExpectation) -> Finding
             fell = f"all_reduce falls from {before:g} GB/s on {fewer} nodes to {after:g} on {more}: only at >= {more} nodes"
             expected = f"a loss of at most {_loss(want.scaling, fewer):.0%}"
             return fail(FailureClass.PERFORMANCE, fell, expected, _SCALE_STEP)
-    return None
+    return _total_loss([row for row in rows if row[0] >= FLAT_FROM])
+
+
+def _total_loss(rows: Sequence[tuple[int, float]]) -> Finding | None:
+    best, last = max(rows, key=lambda row: row[1], default=(0, 0.0)), rows[-1] if rows else (0, 0.0)
+    if last[1] >= best[1] * (1 - TOTAL_LOSS):
+        return None
+    fell = f"all_reduce falls step by step from {best[1]:g} GB/s on {best[0]} nodes to {last[1]:g} on {last[0]}"
+    return fail(FailureClass.PERFORMANCE, fell, f"a loss of at most {TOTAL_LOSS:.0%} in all", _SCALE_STEP)
 
 
 def _loss(want: ScalingWant, nodes: int) -> float:
@@ -234,10 +246,16 @@ def _osu_measurement(program: FabricProgram, table: OsuTable) -> Measurement:
 
 
 def notes(seen: FunctionalObservation, want: FunctionalExpectation) -> list[str]:
-    """Return which programs did not run because the image lacks them, and the points of the scaling curve."""
+    """Return which programs did not run or not over the fabric, as the image lacks a part, and the points of the scaling curve."""
     lacking = [
         f"not run: the image has no {program.name}" for program in seen.programs if program.absent and program.name in want.osu
     ]
+    if want.want.rdma:
+        lacking += [
+            f"{program.name} ran over {program.over.upper() or 'an unknown network'}: it says nothing of the fabric"
+            for program in seen.programs
+            if program.name in want.osu and not program.absent and program.over != "ucx"
+        ]
     rows = curve(seen, len(want.nodes)) if want.scaling is not None else {}
     shown = ", ".join(f"{nodes}: {speed:g}" for nodes, speed in rows.items())
     return [*lacking, *([f"all_reduce by number of nodes: {shown} GB/s"] if len(rows) > 1 else [])]

@@ -7,10 +7,13 @@ import os
 import subprocess
 from pathlib import Path
 
+import msgspec
 import pytest
 
-from steps.contract.nccl import NcclLog
-from steps.stages.validation import reader_nccl, reader_nccl_programs
+from steps.contract.nccl import NcclLog, NcclRow
+from steps.stages.validation import gate_collectives, reader_nccl, reader_nccl_programs
+from steps.stages.validation.contract import FunctionalExpectation, FunctionalObservation
+from tests.gates.case_files import FOLDER, read_case
 from workflows.rehearsal.simulator import launcher_log
 from workflows.rehearsal.simulator.validation_nccl_output import Communicator, debug_info, join_lines, table
 from workflows.stages import manifest_objects
@@ -103,3 +106,45 @@ def test_warnings_and_lines_of_other_programs_stay() -> None:
         "w-1:1:2 [0] misc/socket.cc:1 NCCL WARN Connect to 10.0.0.1<5> failed\nno\nno\n"
     )
     assert shortened(text) == text
+
+
+def launched() -> tuple[FunctionalObservation, FunctionalExpectation]:
+    """Return observation and expectation of a run whose programs all pass, on four nodes."""
+    case = read_case(FOLDER / "validation/functional_programs.json")
+    return msgspec.convert(case["seen"], FunctionalObservation), msgspec.convert(case["want"], FunctionalExpectation)
+
+
+@pytest.mark.parametrize(("over", "shown"), [("ucx", None), ("tcp", "TCP"), ("", "an unknown network")])
+def test_osu_beside_the_fabric_is_told(over: str, shown: str | None) -> None:
+    seen, want = launched()
+    programs = [msgspec.structs.replace(row, over=over) if row.name == "osu_latency" else row for row in seen.programs]
+    notes = gate_collectives.notes(msgspec.structs.replace(seen, programs=tuple(programs)), want)
+    assert [note for note in notes if "osu" in note] == (
+        [] if shown is None else [f"osu_latency ran over {shown}: it says nothing of the fabric"]
+    )
+
+
+@pytest.mark.parametrize(
+    ("speeds", "falls"), [((100.0, 84.0, 70.0), False), ((100.0, 84.0, 69.0), True), ((84.0, 100.0, 90.0), False)]
+)
+def test_a_little_less_with_each_doubling_is_too_little_at_the_end(speeds: tuple[float, ...], falls: bool) -> None:
+    seen, want = launched()
+    point = next(row for row in seen.programs if row.name == gate_collectives.POINT)
+    assert point.log is not None
+
+    def log(speed: float) -> NcclLog:
+        assert point.log is not None
+        run = point.log.runs[0]
+        return msgspec.structs.replace(point.log, runs=(msgspec.structs.replace(run, rows=(slower(run.rows[0], speed),)),))
+
+    programs = tuple(
+        msgspec.structs.replace(point, nodes=nodes, log=log(speed)) for nodes, speed in zip((4, 8), speeds, strict=False)
+    )
+    curve = msgspec.structs.replace(seen, programs=programs, log=log(speeds[-1]))
+    finding = gate_collectives.scaling(curve, msgspec.structs.replace(want, nodes=tuple(map(str, range(16)))))
+    assert (finding is not None) == falls
+    assert finding is None or "from 100 GB/s on 4 nodes to 69 on 16" in finding.seen
+
+
+def slower(row: NcclRow, speed: float) -> NcclRow:
+    return msgspec.structs.replace(row, out_of_place=speed, in_place=None)
