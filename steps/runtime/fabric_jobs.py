@@ -171,7 +171,8 @@ def _job_of(pod: str, check: str) -> str:
 def group_template(objects: Iterable[dict[str, Any]], check: str) -> dict[str, Any]:
     """Return the template of an MPIJob over a group, made from the one over all nodes: one run, at the largest size alone.
 
-    No programs follow it. Kubernetes' own scheduler places it, since the PodGroup for Volcano is that of all nodes.
+    No programs follow it. Volcano does not place it, because its PodGroup is that of all nodes: Kubernetes' own scheduler does.
+    KAI places it where it is planned, because its pod-grouper makes a group for each job.
     """
     job = next(manifest for manifest in objects if manifest["kind"] == "MPIJob")
     old, name = str(job["metadata"]["labels"][CHECK_LABEL]), str(job["metadata"]["name"])

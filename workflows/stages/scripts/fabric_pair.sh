@@ -1,7 +1,8 @@
 # Check `fabric`: RDMA write bandwidth between the pods of a Job on all rails at once. In each step of a tournament a pod meets one other
 # pod, and both measure their own direction; after all steps every two pods have met. A pod alone measures its ports against themselves.
-# In: JOB_COMPLETION_INDEX, COUNT, STEPS (of the tournament at most; empty: all), JOB (name of the Job), SERVICE, NODE_NAME, DEVICE_IDS, LINK, RAILS (names, or empty), NUMBERS (`name`
-# where equal names are one rail on all nodes), TESTED (numbers of rails, empty for all), MEMORY (`cuda` for GPU memory).
+# In: JOB_COMPLETION_INDEX, COUNT, STEPS (of the tournament at most; empty: all), JOB (name of the Job), SERVICE, NODE_NAME, DEVICE_IDS,
+# LINK, RAILS (names, or empty), NUMBERS (`name` where equal names are one rail on all nodes), TESTED (numbers of rails, empty for all),
+# MEMORY (`cuda` for GPU memory).
 # Out: {"node","rails":[{"device","rail","gbit","peer","error"}],"error"}: the least bandwidth of each rail, and the pod that it was to.
 index=$JOB_COMPLETION_INDEX base=18500 error= rails= devices= files=$(mktemp -d) seconds=5
 [ "$COUNT" -le 2 ] || seconds=2

@@ -9,12 +9,16 @@
 PATH=$PATH:/opt/nccl_tests/build:/opt/nccl-tests/build
 ranks=$(awk -F'slots=' '{ n += $2 } END { print n + 0 }' /etc/mpi/hostfile)
 count=$(grep -c slots= /etc/mpi/hostfile)
+# awk program over the output of one run. With `brief` set, only the first rank is printed, and at the end a mark with the number of ranks
+# and of hosts.
 collapse='
+# a line, and how often lines like it were left out
 function tell(line, more) { print line (more > 0 ? " [repeated " more " more times]" : "") }
 function flush_rank() {
   if (rank != "") tell(rank, more)
   rank = ""; more = 0
 }
+# the table of ranks: one line for the ranks of a host that follow each other
 /#? *Rank +[0-9]+ .* device +[0-9]+ \[/ {
   machine = $0
   sub(/^.* on +/, "", machine)
@@ -30,6 +34,8 @@ function flush_rank() {
   next
 }
 { flush_rank() }
+# notes of NCCL: noise is dropped; lines with the same key, which is the text without what differs between ranks, are printed at the end.
+# Numbers stay in the key where a gate reads them: network, GPU Direct RDMA, connections, versions and NVLink domains.
 / NCCL INFO / {
   if ($0 ~ /NCCL INFO (Channel [0-9\/]+ : .* via (P2P|SHM)|Channel [0-9\/]+ : [0-9 ]+$|Trees|Ring [0-9]+ :|Setting affinity)/) next
   if ($0 ~ /NCCL INFO NCCL_[A-Z_]+ set by/) next
@@ -44,6 +50,7 @@ function flush_rank() {
   if (key in times) { times[key]++; next }
   times[key] = 0; first[key] = $0; order[++count] = key
 }
+# results, warnings and errors stay as they are
 { print }
 END {
   flush_rank()
