@@ -74,8 +74,11 @@ def sunk(version: str = "7.3.0", partition: dict[str, Any] = TRAIN) -> Stage:
     return stage("slurm", hosts=HOSTS_ON_LEAVES, slurm=slurm, approvals=[])
 
 
-def test_a_healthy_cluster_passes_every_gate_of_sunk(make: Make) -> None:
-    verdicts = run(cluster(make), sunk())
+@pytest.mark.parametrize("rule", ["FORCE:2", "FORCE:1"])
+def test_a_healthy_cluster_passes_every_gate_of_sunk(make: Make, rule: str) -> None:
+    """With FORCE:1 no check of sharing runs, and the epilog is tested all the same."""
+    verdicts = run(cluster(make), sunk(partition=TRAIN | {"oversubscribe": rule}))
+    assert [name in verdicts["scheduling"].reason for name in ("shared", "exclusive", "epilog")] == [rule == "FORCE:2", False, True]
     assert {name: verdict.reason for name, verdict in verdicts.items() if not verdict.is_pass} == {}
     assert set(verdicts) == {"charts", "control", "nodes", "placement", "functional", "scheduling", "drain"}
 
