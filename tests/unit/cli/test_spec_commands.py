@@ -280,7 +280,7 @@ def test_faults_stages_and_doctor_have_data_for_scripts(call: Call) -> None:
     assert {"name", "gate", "summary", "caught_by"} <= faults[0].keys()
     stages = json.loads(call("stages", "-o", "json")[1])
     assert Counter(row["pipeline"] for row in stages) == {
-        "bring-up": 9,
+        "bring-up": 10,
         "operation": 1,
         "image": 7,
         "stack": 4,

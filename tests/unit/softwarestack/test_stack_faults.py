@@ -8,7 +8,8 @@ import msgspec
 import pytest
 
 from steps.contract.verdict import Status
-from tests.gates.test_cases import FOLDER, Case, decide
+from tests.gates.case_files import FOLDER
+from tests.gates.test_cases import Case, decide
 from workflows.app import reference
 from workflows.rehearsal.faults import fault_registry
 from workflows.softwarestack import stack_faults
