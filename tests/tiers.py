@@ -105,7 +105,7 @@ STACK = Tier("stack", ("tests/stack",), 400, _stack)
 """In one process: all its tests share the packages of one build, which uses both cores by itself."""
 MACHINE = ("--tx", MACHINES[1].replace("2*", "1*"), *TWO[2:])
 """One process on a machine of its own, for tests that share one cluster."""
-SLURM = Tier("slurm", ("tests/slurm",), 150, _slurm, MACHINE, long_arguments=())
+SLURM = Tier("slurm", ("tests/slurm",), 170, _slurm, MACHINE, long_arguments=())
 MPI = Tier("mpi", ("tests/mpi",), 120, _mpi, MACHINE, long_arguments=())
 TIERS = (FAST, STACK, SLURM, MPI, BOOT, HOSTS, CLUSTER)
 """All tiers in running order: first those that need no parts of a real Kubernetes, which are built meanwhile if not cached.
