@@ -5,12 +5,9 @@ Beside it the task writes topology.conf, if the plan has leaf switches: SUNK's n
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
-
 from msgspec import Struct
 
 from steps import timeouts
-from steps.clients.clock import Clock
 from steps.clients.kube.api import ApiError
 from steps.contract import topology_conf
 from steps.contract.canonical import digest
@@ -19,10 +16,8 @@ from steps.contract.host_ranges import expand
 from steps.contract.plain_text import count
 from steps.contract.verdict import Verdict, passed
 from steps.errors import NotUnderstood, Unreachable
+from steps.runtime.running_task import RunningTask
 from steps.stages.shared.quantities import quantity
-
-if TYPE_CHECKING:
-    from steps.clients.kube.client import Kube
 
 MARK = "bringup/gres-conf"
 """Annotation of the ConfigMap: the digest of the gres.conf for which all pods have been restarted."""
@@ -30,25 +25,6 @@ _GPU = "nvidia.com/gpu"
 _ROLE, _NODE_SET = "sunk.coreweave.com/role=compute", "sunk.coreweave.com/nodeset"
 _MOST_OUTPUT = 300
 _RETRY = "not resumed"
-
-
-class RunningTask(Protocol):
-    """A running task, as far as the correction needs it; `did` records a change."""
-
-    @property
-    def kube(self) -> Kube:
-        """Return the client of the target."""
-
-    @property
-    def clock(self) -> Clock:
-        """Return the target's clock."""
-
-    @property
-    def own_gate(self) -> str:
-        """Return the id under which the task's verdict is recorded."""
-
-    def did(self, change: str) -> None:
-        """Record a change."""
 
 
 class _SlurmMeta(Struct, frozen=True):

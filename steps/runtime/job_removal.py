@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from steps.runtime.gres_settlement import RunningTask
+from steps.runtime.running_task import RunningTask
 
 
 class ReplacedJobs(Struct, frozen=True, kw_only=True):

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from steps import timeouts
-from steps.clients.clock import Clock
 from steps.clients.kube.api import ApiError
 from steps.contract.login_pods import LoginPods
 from steps.contract.plain_text import count
 from steps.contract.verdict import Verdict, passed
 from steps.errors import NotUnderstood, Unreachable
+from steps.runtime.running_task import RunningTask
 from steps.stages.slurm_login import probe
 from steps.stages.slurm_login.contract import OutdatedPod, SessionsObservation
 
 if TYPE_CHECKING:
-    from steps.clients.kube.client import Kube
     from steps.stages.shared.probe_workloads import Pod
 
 _SESSION = re.compile(r"session ([A-Za-z0-9_.@+$-]{1,64}) ([A-Za-z0-9_./:-]{1,64})")
@@ -26,32 +25,13 @@ _END = "end"
 MOST_SESSIONS = 200
 
 
-class LoginTask(Protocol):
-    """The part of a running task that this module needs; `did` records a change."""
-
-    @property
-    def kube(self) -> Kube:
-        """Return the client of the target."""
-
-    @property
-    def clock(self) -> Clock:
-        """Return the target's clock."""
-
-    @property
-    def own_gate(self) -> str:
-        """Return the id under which the task's verdict is recorded."""
-
-    def did(self, change: str) -> None:
-        """Record a change."""
-
-
-def listed(task: LoginTask, wanted: LoginPods) -> tuple[Verdict, SessionsObservation]:
+def listed(task: RunningTask, wanted: LoginPods) -> tuple[Verdict, SessionsObservation]:
     """Return the login pods of an old revision with their sessions, and the verdict of the task, which always passes."""
     seen = SessionsObservation(pods=tuple(_sessions(task, wanted, pod.metadata.name) for pod in _outdated(task, wanted)))
     return passed(task.own_gate, f"of an old revision are {seen.text}" if seen.pods else "no login pod is of an old revision"), seen
 
 
-def replace(task: LoginTask, wanted: LoginPods, approved: SessionsObservation) -> Verdict:
+def replace(task: RunningTask, wanted: LoginPods, approved: SessionsObservation) -> Verdict:
     """Delete login pods of an old revision one at a time, each once the one before is ready again.
 
     A pod is kept if somebody is logged in there who is not among the `approved` sessions of that pod. What is missing at the end is
@@ -74,7 +54,7 @@ def replace(task: LoginTask, wanted: LoginPods, approved: SessionsObservation) -
     return passed(task.own_gate, f"{count(replaced, 'login pod')} replaced{left}")
 
 
-def _outdated(task: LoginTask, wanted: LoginPods) -> list[Pod]:
+def _outdated(task: RunningTask, wanted: LoginPods) -> list[Pod]:
     """Return the login pods of another revision than the newest; none if there is no StatefulSet or its status is not known."""
     stateful_set = probe.read_set(task.kube, wanted.namespace, wanted.name)
     newest = stateful_set.status.update_revision if stateful_set is not None else ""
@@ -82,7 +62,7 @@ def _outdated(task: LoginTask, wanted: LoginPods) -> list[Pod]:
     return [pod for pod in pods if probe.revision(pod) != newest]
 
 
-def _sessions(task: LoginTask, wanted: LoginPods, pod: str) -> OutdatedPod:
+def _sessions(task: RunningTask, wanted: LoginPods, pod: str) -> OutdatedPod:
     words = ("env", "CHECK=login-sessions", "/bin/sh", "-c", wanted.script)
     try:
         output = task.kube.execute(wanted.namespace, pod, wanted.container, words, timeouts.POD_SCRIPT_RUN)
@@ -99,7 +79,7 @@ def _sessions(task: LoginTask, wanted: LoginPods, pod: str) -> OutdatedPod:
     return OutdatedPod(name=pod, sessions=tuple(every))
 
 
-def _is_back(task: LoginTask, wanted: LoginPods, name: str) -> bool:
+def _is_back(task: RunningTask, wanted: LoginPods, name: str) -> bool:
     """Return True once the pod is of the newest revision and ready; False after a while."""
     deadline = task.clock.now() + timeouts.LOGIN_POD
     while True:

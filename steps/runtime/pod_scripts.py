@@ -8,7 +8,7 @@ from steps.contract.plain_text import count
 from steps.contract.pod_script import PodScript
 from steps.contract.verdict import Verdict, passed
 from steps.errors import NotUnderstood, Unreachable
-from steps.runtime.gres_settlement import RunningTask
+from steps.runtime.running_task import RunningTask
 
 _MOST = 300
 

@@ -1,6 +1,5 @@
 """Fresh SSH hosts for each test; where this machine cannot make them, the reason by name."""
 
-import os
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -12,7 +11,7 @@ sys.path.insert(1, str(Path(__file__).parents[1] / "cluster"))
 
 import release_site
 from cluster_site import NEWER, OLDER
-from hostlab import lab, needs
+from hostlab import lab, needs, unmet
 from hostlab.census import PLAYS_OF_OTHERS_SECONDS, census, left
 from hostlab.waiting import until
 from kubelab import needs as real_needs
@@ -27,7 +26,7 @@ Up = Callable[..., lab.Lab]
 @pytest.fixture(scope="session")
 def able(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Skip the tier where it cannot run (where it must run, that is a failure); at its end this machine is as it was."""
-    _need("hosts tier", needs.missing())
+    unmet.demand("hosts tier", needs.missing())
     lab.down()
     work = tmp_path_factory.getbasetemp()
     before = census(work)
@@ -54,7 +53,7 @@ def site(tmp_path: Path, up: Up) -> Iterator[Site]:
 @pytest.fixture(scope="session")
 def programs() -> tuple[Path, ...]:
     """The real parts of a control plane, built where they are not cached; the reason where this machine cannot."""
-    _need("real parts", real_needs.missing())
+    unmet.demand("real parts", real_needs.missing())
     every = parts.programs()
     return tuple(every[name] for name in CONTROL_PLANE)
 
@@ -64,11 +63,3 @@ def source(tmp_path: Path, programs: tuple[Path, ...]) -> Iterator[str]:
     """A download site with two releases whose servers run a real control plane, as hosts see it."""
     with release_site.offered(tmp_path, (OLDER, NEWER), programs) as url:
         yield url
-
-
-def _need(what: str, reasons: tuple[str, ...]) -> None:
-    """Skip with the reasons, if there are any; where tests must run, that is a failure."""
-    if reasons and os.environ.get("CI") == "true":
-        pytest.fail(f"{what}: " + "; ".join(reasons), pytrace=False)
-    if reasons:
-        pytest.skip(f"{what}: " + "; ".join(reasons))

@@ -1,6 +1,5 @@
 """A Slurm cluster that all tests share; where this machine cannot have it, the reason by name."""
 
-import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,6 +9,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))
 sys.path.insert(1, str(Path(__file__).parents[1] / "hosts"))
 
+from hostlab import unmet
 from slurmlab import needs
 from slurmlab.cluster import SlurmCluster, running
 
@@ -19,10 +19,7 @@ NODES = 4
 @pytest.fixture(scope="session")
 def session_cluster() -> Iterator[SlurmCluster]:
     """A controller with accounting, and four nodes on two leaf switches."""
-    if reasons := needs.missing():
-        if os.environ.get("CI") == "true":
-            pytest.fail("slurm tier: " + "; ".join(reasons), pytrace=False)
-        pytest.skip("slurm tier: " + "; ".join(reasons))
+    unmet.demand("slurm tier", needs.missing())
     with running(NODES) as cluster:
         yield cluster
 

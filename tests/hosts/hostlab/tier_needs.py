@@ -1,9 +1,11 @@
 """Programs that a tier needs beside hosts with this machine's own root: which are missing, and their installation by apt-get."""
 
+import argparse
 import os
 import shutil
 import subprocess
-from collections.abc import Mapping
+import sys
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -46,6 +48,19 @@ class TierNeeds:
         search = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
         tools = [(name, package) for name, package in self.programs.items() if shutil.which(name, path=search) is None]
         return tools + [(path, package) for path, package in self.files.items() if not Path(path).exists()]
+
+
+def command(
+    arguments: Sequence[str], *, about: str, able: str, install: Callable[[], None], missing: Callable[[], tuple[str, ...]]
+) -> int:
+    """Run `check` or `install` of a tier's script; 0 if this machine can run the tier, which `able` says, 1 if not."""
+    parser = argparse.ArgumentParser(description=about)
+    parser.add_argument("command", choices=("check", "install"))
+    if parser.parse_args(arguments).command == "install":
+        install()
+    reasons = missing()
+    print("\n".join(reasons) if reasons else able, file=sys.stderr)
+    return 1 if reasons else 0
 
 
 def _is_of_other_hosts(reason: str) -> bool:
