@@ -34,6 +34,7 @@ class PciDevice(Struct, frozen=True, kw_only=True, omit_defaults=True):
     speed: str = ""
     width: str = ""
     is_whole: bool = True
+    has_revision: bool = False
     is_silent: bool = False
 
     @property
@@ -78,5 +79,6 @@ def _device(match: re.Match[str], block: str) -> PciDevice:
         width=status["width"] if status else "",
         # with -nn a line ends in the ids, which the revision may follow; without it most lines end in the revision
         is_whole=bool(match["device"] or match["revision"]),
+        has_revision=bool(match["revision"]),
         is_silent=match["number"] == "ff" or "!!! Unknown header type 7f" in block,
     )

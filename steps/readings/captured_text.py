@@ -66,11 +66,15 @@ class TextCleaner:
             plain = prefix.sub("", plain)
 
     def clean(self, text: str) -> str:
-        """Return a part of the text, which consists of whole lines."""
-        text = _plain(text)
+        """Return a part of the text, which consists of whole lines; the last line of an output may lack its end."""
+        plain = _plain(text)
+        cleaned = plain
         for prefix in self._prefixes:
-            text = prefix.sub("", text)
-        return text
+            cleaned = prefix.sub("", cleaned)
+        # an output that is cut behind a prefix would look whole without that prefix
+        if cleaned.endswith("\n") or not cleaned:
+            cleaned += plain[plain.rfind("\n") + 1 :]
+        return cleaned
 
 
 def whole_lines(parts: Iterable[str]) -> Iterator[str]:

@@ -183,9 +183,16 @@ def read_lspci(captured: CapturedText, site: SiteValues) -> ToolReading:
 
 
 def _ends_with_device(text: str, devices: tuple[PciDevice, ...]) -> bool:
-    """Return True if the last line of a listing is the whole line of its last device."""
-    last = pci_listing.read(text.rstrip().rpartition("\n")[2])
-    return bool(last) and last[0].is_whole and last[0].slot == devices[-1].slot
+    """Return True if the last line of a listing, which has no end, is the whole line of its last device.
+
+    A line may be cut before its revision. Revision 0 is never printed, so such a line counts as whole beside one of its own kind.
+    """
+    lines = pci_listing.read(text.rpartition("\n")[2])
+    if not lines or not lines[0].is_whole or lines[0].slot != devices[-1].slot:
+        return False
+    last = lines[0]
+    alike = [device for device in devices[:-1] if (device.vendor, device.device) == (last.vendor, last.device)]
+    return last.has_revision or any(not device.has_revision for device in alike)
 
 
 def is_perftest(text: str) -> bool:

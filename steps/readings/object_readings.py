@@ -34,7 +34,7 @@ def read(captured: CapturedText, documents: list[Any], site: SiteValues) -> Tool
     objects = object_documents.items(documents)
     slices = [item for item in objects if item.get("kind") == "ResourceSlice"]
     if slices:
-        is_list = all(isinstance(document, dict) and document.get("kind", "").endswith("List") for document in documents)
+        is_list = all(isinstance(document, dict) and str(document.get("kind")).endswith("List") for document in documents)
         return _of_slices(slices, site, is_whole=is_list)
     readings = [_of(item, captured, site) for item in objects]
     order = [ReadingVerdict.FAIL, ReadingVerdict.INCONCLUSIVE, ReadingVerdict.PASS]

@@ -95,6 +95,20 @@ def test_a_cut_output_never_passes(output: Recorded) -> None:
         assert not output.read(text[:at]).is_pass, f"cut after {at} of {len(text)} characters, BRINGUP_SEED={SEED}"
 
 
+@pytest.mark.parametrize(
+    ("name", "ending"),
+    [
+        ("h100_p5_2node_eks_truncated.txt", "[1,0]<stdout>:"),
+        ("lspci_nn_a10.txt", "[10de:2236]"),
+        ("lspci_vvv_8xh100_lnksta_excerpt.txt", "\n\t"),
+    ],
+)
+def test_an_output_cut_where_it_looks_whole_never_passes(name: str, ending: str) -> None:
+    """Cut behind the prefix of a line, before the revision of a device, and behind the blanks of a line."""
+    output = next(output for output in PASSES if output.path.name == name)
+    assert not output.read(output.text[: output.text.rindex(ending) + len(ending)]).is_pass
+
+
 @pytest.mark.parametrize("output", [output for output in PASSES if output.stated.get("nodes")], ids=lambda output: output.path.name)
 def test_another_number_of_nodes_never_passes(output: Recorded) -> None:
     more = output._replace(stated={**output.stated, "nodes": output.stated["nodes"] + 1})
