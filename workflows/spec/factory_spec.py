@@ -40,6 +40,8 @@ from workflows.spec.validation_errors import line_of
 
 LEAST_ARGO = (4, 1, 2)
 """Oldest Argo Workflows that a factory may run: 4.1.0 and 4.1.1 lose locks (https://github.com/argoproj/argo-workflows/releases)."""
+MOST_DEVELOPER_BYTES = 3000
+"""Most bytes of the names of all users and groups: the task that asks about their rights has them twice in its 8 kB."""
 RESERVED = frozenset({"argo", "registry", "bringup", "bringup-check", "default", "local-path-storage"})
 """Namespaces that hold parts of a factory, or that its checks use."""
 
@@ -467,6 +469,10 @@ def _between_sections(spec: FactorySpec) -> Iterator[SpecError]:
         problem_text = f"one project may run {spec.argo.project_parallelism} Workflows, and all together {spec.argo.parallelism}"
         fix = "raise argo.parallelism, or lower argo.project_parallelism"
         yield SpecError("argo.project_parallelism", problem_text, fix, str(spec.argo.project_parallelism))
+    names = sum(len(name) + 3 for project in spec.projects.values() for name in (*project.users, *project.groups))
+    if names > MOST_DEVELOPER_BYTES:
+        fix = "name groups in place of users"
+        yield SpecError("projects", f"the names of all users and groups have {names} bytes, and may have {MOST_DEVELOPER_BYTES}", fix)
     for name in spec.projects:
         if name in RESERVED or name.startswith("kube-"):
             yield SpecError(

@@ -41,15 +41,17 @@ def build(site: FactorySite) -> Stage:
         projects=wanted,
         namespaces=list(projects),
     )
-    groups = {name: list(project.groups) for name, project in projects.items()}
+    developers: Object = {"projects": {name: list(project.groups) for name, project in projects.items()}}
+    if users := {name: list(project.users) for name, project in projects.items() if project.users}:
+        developers["users"] = users
     access = Step(
         task=task(
             ID,
             "access",
             Verb.WAIT,
             deadline=ACCESS_SECONDS,
-            arguments={"gate": ACCESS, "projects": groups},
-            expectations={"projects": groups},
+            arguments={"gate": ACCESS, **developers},
+            expectations=developers,
         ),
         after=("control",),
         rules=(

@@ -62,8 +62,11 @@ class Question(NamedTuple):
     allowed: bool
 
 
-def questions(projects: Mapping[str, Iterable[str]]) -> Iterator[Question]:
-    """Yield the questions about the developers of projects, project → groups: about their own project, another, and kube-system."""
+def questions(projects: Mapping[str, Iterable[str]], users: Mapping[str, Iterable[str]]) -> Iterator[Question]:
+    """Yield the questions about developers: about their own project, another, and kube-system.
+
+    `projects` maps each project to its groups, `users` to the people whom the spec names.
+    """
     names = sorted(projects)
     for project in names:
         other = next((name for name in names if name != project), "default")
@@ -72,10 +75,12 @@ def questions(projects: Mapping[str, Iterable[str]]) -> Iterator[Question]:
         subjects: list[tuple[str, tuple[str, ...]]] = [(f"system:serviceaccount:{project}:{DEVELOPER}", own)]
         # a group may be that of several projects, so its members may submit in another one
         subjects += [(f"member of {group}", (group, "system:authenticated")) for group in projects[project]]
+        # their groups are known to the identity provider alone; rights of their own are seen here
+        subjects += [(user, ("system:authenticated",)) for user in users.get(project, ())]
         for subject, groups in subjects:
             for deed in (*ALLOWED, *REFUSED):
                 yield Question(subject, groups, project, deed, deed in ALLOWED)
-            shared = any(group in groups for group in projects.get(other, ()))
+            shared = any(group in groups for group in projects.get(other, ())) or subject in users.get(other, ())
             for namespace in (other, SYSTEM):
                 for deed in OUTSIDE:
                     yield Question(subject, groups, namespace, deed, deed in ALLOWED and shared and namespace == other)
@@ -133,6 +138,10 @@ class AccessObservation(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class AccessExpectation(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """Expectation of the gate factory_projects/access: project → groups of its developers, besides its account `developer`."""
+    """Expectation of the gate factory_projects/access: who submits in which project, besides its account `developer`.
+
+    `projects` maps each project to the groups of its developers, `users` those projects that name people to their names.
+    """
 
     projects: dict[str, tuple[str, ...]] = {}
+    users: dict[str, tuple[str, ...]] = {}

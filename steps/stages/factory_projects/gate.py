@@ -85,7 +85,7 @@ def _wrong(seen: AccessObservation, want: AccessExpectation) -> Iterator[Finding
     if not want.projects:
         yield unknown(FailureClass.INPUT, "no project was asked for", "a project", "name one in projects of the spec")
     answers = {(answer.subject, answer.namespace, answer.deed): answer.allowed for answer in seen.answers}
-    asked_questions = [(question, answers.get(_key(question))) for question in questions(want.projects)]
+    asked_questions = [(question, answers.get(_key(question))) for question in questions(want.projects, want.users)]
     for question, allowed in asked_questions:
         if allowed and not question.allowed:
             state = f"{question.subject} may {question.deed.text} in namespace {question.namespace}"

@@ -65,7 +65,8 @@ def control(kube: KubeReader, scope: Scope) -> ControlObservation:
 def access(kube: AccessReader, scope: Scope) -> AccessObservation:
     """Return what the authorizer answers about the developers of each project that the task names."""
     projects: dict[str, list[str]] = dict(read_argument(scope, "projects") or {})
-    return AccessObservation(answers=tuple(_ask(kube, question) for question in questions(projects)))
+    users: dict[str, list[str]] = dict(read_argument(scope, "users") or {})
+    return AccessObservation(answers=tuple(_ask(kube, question) for question in questions(projects, users)))
 
 
 def _project(kube: KubeReader, name: str) -> ProjectState:

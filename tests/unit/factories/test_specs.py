@@ -13,6 +13,7 @@ from workflows.spec.pipeline_files import load_pipelines
 
 TEXT = STARTER.read_text()
 LOGIN = "{username: factory, password: {env: PASSWORD}, htpasswd: {file: users}}"
+MANY = [f"user{number}@example.org" for number in range(200)]
 TLS = "{certificate: {file: a.crt}, key: {file: a.key}, ca: {file: ca.crt}}"
 
 
@@ -26,6 +27,7 @@ TLS = "{certificate: {file: a.crt}, key: {file: a.key}, ca: {file: ca.crt}}"
         (("node_port: 30500", "node_port: 80"), "registry.node_port", "30000"),
         (("size: 100Gi", f"login: {LOGIN}, size: 100Gi"), "registry", "cross the network in clear"),
         (("project_parallelism: 20", "project_parallelism: 60"), "argo.project_parallelism", "and all together 50"),
+        (("  software:\n", f"  many: {{users: {MANY}}}\n  software:\n"), "projects", "and may have 3000"),
         (("  software:\n", "  kube-x:\n"), "projects.kube-x", "namespace of the factory itself"),
         (("  software:\n", "  registry:\n"), "projects.registry", "namespace of the factory itself"),
         (("factory[02-04]", "factory[01-03]"), "hosts.builders.ranges", "is in group control too"),
