@@ -240,8 +240,8 @@ SLURM_STATE: Final = 60.0
 SLURM_POLL: Final = 0.5
 """Pause between two looks at Slurm's queue, records or nodes: each is an RPC, of which a slurmctld serves thousands a second."""
 
-GRES_POLL: Final = 10.0
-"""Wait between two looks at SUNK's pods of slurmd, whose restart takes half a minute."""
+SLURM_PODS_POLL: Final = 10.0
+"""Wait between two looks at pods of Slurm that restart, in seconds; a restart takes half a minute."""
 
 GRES_STABLE: Final = 120.0
 """Time without a new pod of slurmd after which those that are there count as all: a machine that is away gets none."""

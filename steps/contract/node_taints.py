@@ -3,6 +3,12 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+SUNK_LOCK = "sunk.coreweave.com/lock"
+"""Key of the NoExecute taint that SUNK sets on a node while Slurm uses it; it evicts pods without a toleration.
+
+Source: https://docs.coreweave.com/products/sunk
+"""
+
 
 def from_text(text: str) -> dict[str, str]:
     """Return a taint written as `key=value:effect` or `key:effect` in the form of a Kubernetes object."""

@@ -25,16 +25,8 @@ STATE_NODES = "state how many must be usable: --expect nodes=N"
 MOST_NAMES = 1000
 _FIRST = 6
 """Nodes whose reasons and Gres stand in a plain list; all of them stand in a map by node."""
-_MARKS = {
-    "not_responding": "*",
-    "powered_down": "~",
-    "powering_up": "#",
-    "powering_down": "%",
-    "power_down": "!",
-    "maintenance": "$",
-    "reboot": "@",
-    "planned": "-",
-}
+_MARKS = {word: mark for mark, word in reversed(reader.MARKS.items())}
+"""Slurm's word for a state, and the mark of sinfo for it; of two marks for one word the first counts."""
 
 
 # ---- states of nodes -----------------------------------------------------------------------------------------------------------

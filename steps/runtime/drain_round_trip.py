@@ -15,6 +15,7 @@ from steps.clients.kube.api import ApiError
 from steps.errors import NotUnderstood, Unreachable
 from steps.runtime import gating
 from steps.stages.shared.kube_reader import Scope
+from steps.stages.shared.slurm_states import DRAINED
 from steps.stages.slurm import reader
 from steps.stages.slurm.contract import DrainObservation, DrainStep, NodesObservation, SlurmNode
 
@@ -126,7 +127,7 @@ class RoundTrip:
 
 def _shows(states: tuple[str, ...], drained: bool | None) -> bool:
     """Return True if states have a drain or none, as `drained` says (None: anything)."""
-    return drained is None or drained == any(state in ("drain", "drained", "draining") for state in states)
+    return drained is None or drained == bool(DRAINED & set(states))
 
 
 def as_output(observation: DrainObservation) -> dict[str, Any]:

@@ -106,7 +106,7 @@ def settle(task: RunningTask, wanted: GresConf) -> Verdict:
         elif late:
             lacking = f"no ConfigMap {wanted.name}" if live is None else "no pod of slurmd with GPUs"
             return passed(task.own_gate, f"nothing to correct: {lacking} in namespace {wanted.namespace}")
-        task.clock.pause(timeouts.GRES_POLL, began + timeouts.GRES_PODS)
+        task.clock.pause(timeouts.SLURM_PODS_POLL, began + timeouts.GRES_PODS)
 
 
 def _slurmd_pods(task: RunningTask, wanted: GresConf) -> dict[str, _SlurmdPod]:

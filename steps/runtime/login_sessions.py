@@ -89,4 +89,4 @@ def _is_back(task: RunningTask, wanted: LoginPods, name: str) -> bool:
             return True
         if task.clock.now() >= deadline:
             return False
-        task.clock.pause(timeouts.GRES_POLL, deadline)
+        task.clock.pause(timeouts.SLURM_PODS_POLL, deadline)

@@ -33,4 +33,4 @@ def run(task: RunningTask, wanted: PodScript) -> Verdict:
             return passed(task.own_gate, f"{wanted.name}: {count(len(changes), 'change')} in pod {wanted.pod}")
         if task.clock.now() >= deadline:
             return passed(task.own_gate, f"{wanted.name} not set in pod {wanted.pod}: {problem}")
-        task.clock.pause(timeouts.GRES_POLL, deadline)
+        task.clock.pause(timeouts.SLURM_PODS_POLL, deadline)

@@ -15,6 +15,7 @@ from steps.runtime.context import Context
 from steps.slurmacceptance import control_survey, leftover_jobs, slurm_output
 from steps.slurmacceptance.task_scope import ScopeArguments
 from steps.stages.shared import gate_slurm_states
+from steps.stages.shared.slurm_states import DRAINED
 from steps.stages.slurm.reader import expand_hostlist
 from steps.stages.slurm_acceptance.contract import BatchRecord, DrainTrip, JobsObservation, ScriptTrace
 
@@ -170,7 +171,7 @@ class JobChecks:
         done = slurm_tools.ask("scontrol", "update", f"NodeName={node}", "State=DRAIN", reason)
         self._context.did(f"drained {node}")
         try:
-            drained = self._until(node, lambda states: "drain" in states or "drained" in states)
+            drained = self._until(node, lambda states: bool(DRAINED & set(states)))
         finally:
             back = slurm_tools.ask("scontrol", "update", f"NodeName={node}", "State=RESUME")
             self._context.did(f"resumed {node}")

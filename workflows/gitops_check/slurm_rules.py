@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from steps.contract.node_taints import SUNK_LOCK
 from workflows.catalog.model import Component
 from workflows.gitops_check.application_objects import ChartUse
 from workflows.gitops_check.delivery_tree import DeliveredObject, DeliveryTree, mapping, sequence
@@ -17,7 +18,6 @@ from workflows.gitops_check.gitops_findings import GitopsFinding, UncheckedPart,
 from workflows.gitops_check.manifest_rules import pod_spec
 from workflows.spec.errors import Severity
 
-LOCK = "sunk.coreweave.com/lock"
 _GPU = "nvidia.com/gpu"
 _GRES = re.compile(r"[a-z0-9][a-z0-9_.-]*:[1-9][0-9]{0,2}")
 _KNOWN_MAJOR = 7
@@ -61,7 +61,7 @@ def _tolerates(tolerations: Any) -> bool:
     for entry in map(mapping, sequence(tolerations)):
         fits_effect = entry.get("effect") in (None, "", "NoExecute")
         is_any = entry.get("operator") == "Exists" and entry.get("key") in (None, "")
-        if fits_effect and (is_any or entry.get("key") == LOCK) and "tolerationSeconds" not in entry:
+        if fits_effect and (is_any or entry.get("key") == SUNK_LOCK) and "tolerationSeconds" not in entry:
             return True
     return False
 
@@ -70,8 +70,8 @@ def _tolerations(use: ChartUse, parts: Iterable[str]) -> Iterator[GitopsFinding]
     for part in parts:
         is_off = part in _CAN_BE_OFF and use.value(part, "enabled") is False
         if not is_off and not _tolerates(use.value(part, "tolerations")):
-            words = f"{part} of chart {use.chart} does not tolerate {LOCK}: SUNK evicts it from every node that runs a job"
-            fix = f"add {part}.tolerations: [{{key: {LOCK}, operator: Exists, effect: NoExecute}}]"
+            words = f"{part} of chart {use.chart} does not tolerate {SUNK_LOCK}: SUNK evicts it from every node that runs a job"
+            fix = f"add {part}.tolerations: [{{key: {SUNK_LOCK}, operator: Exists, effect: NoExecute}}]"
             yield finding("lock-toleration-missing", use.where(part, "tolerations"), words, fix)
 
 
@@ -138,7 +138,7 @@ def lock_findings(manifests: Iterable[DeliveredObject]) -> Iterator[GitopsFindin
             continue
         path, spec = pod_spec(manifest)
         if path and not _tolerates(spec.get("tolerations")):
-            words = f"{manifest.kind} {manifest.name} does not tolerate {LOCK}, which evicts it from nodes of Slurm"
+            words = f"{manifest.kind} {manifest.name} does not tolerate {SUNK_LOCK}, which evicts it from nodes of Slurm"
             fix = "add the toleration (operator Exists, effect NoExecute), unless these pods never run on nodes of Slurm"
             severity: Severity | None = None if manifest.kind == "DaemonSet" else "warning"
             yield finding("lock-toleration-missing", manifest.where(*path), words, fix, severity=severity)

@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from steps.contract.host_ranges import fold
+from steps.contract.node_taints import SUNK_LOCK
 from workflows.catalog.slurm_objects import CLUSTER
 from workflows.catalog.yaml_text import readable_yaml
 from workflows.spec import ClusterSpec
@@ -110,7 +111,7 @@ def _nodes(spec: ClusterSpec, proofs: _Proofs) -> Iterator[ContractLine]:
     whole = f"Slurm owns all GPUs of host groups {groups}: pods of slurmd request them, and jobs get them by GRES"
     yield ContractLine("GPU ownership", whole, "Slurm", (*proofs.gates("slurm/nodes"), *proofs.jobs("gpu")))
     if spec.slurm.kind == "sunk":
-        wins = "SUNK locks a node while jobs run (taint sunk.coreweave.com/lock), which evicts every pod that does not tolerate it"
+        wins = f"SUNK locks a node while jobs run (taint {SUNK_LOCK}), which evicts every pod that does not tolerate it"
     else:
         wins = "pods of slurmd hold all GPUs of their nodes, so that no other pod that requests one is placed there"
     yield ContractLine("who wins when both claim capacity", wins, "Slurm", proofs.gates("slurm/placement"))

@@ -12,6 +12,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from steps.contract.node_taints import SUNK_LOCK
 from workflows.spec import floor_table
 from workflows.spec.argocd_delivery import Delivery
 from workflows.spec.fields import ClusterName, DnsLabel, Listed, SecretRef, Section, SnakeId, Text
@@ -127,11 +128,6 @@ PRODUCT_LABEL = "nvidia.com/gpu.product"
 GROUP_LABEL = "bringup/group"
 """Node label with the host group, set at registration. Slurm node sets select their nodes by this label."""
 _KEEPS_AWAY = (":NoSchedule", ":NoExecute")
-SUNK_LOCK = "sunk.coreweave.com/lock"
-"""Key of the NoExecute taint that SUNK sets on a node while Slurm uses it; it evicts pods without a toleration.
-
-Source: https://docs.coreweave.com/products/sunk
-"""
 
 
 def max_pods(spec: ClusterSpec) -> int:

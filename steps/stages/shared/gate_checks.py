@@ -56,8 +56,8 @@ def unplaced(pods: Iterable[CheckPod]) -> tuple[CheckPod, ...]:
     return tuple(pod for pod in pods if not pod.node)
 
 
-def silent(pod: CheckPod | None, pending: Iterable[CheckPod], what: str) -> Finding:
-    """Return the finding on a node whose check left no report. `pending` are pods of the check that have no node yet."""
+def silent(pod: CheckPod | None, pending: Iterable[CheckPod], what: str, namespace: str = CHECK_NAMESPACE) -> Finding:
+    """Return the finding on a check, of a node or of all, that left no report. `pending` are its pods that have no node yet."""
     if pod is None:
         waiting = next((candidate for candidate in pending if not candidate.node), None)
         state = f"runs here; {waiting.name}: {why(waiting).text}".rstrip() if waiting else "ran here"
@@ -67,7 +67,7 @@ def silent(pod: CheckPod | None, pending: Iterable[CheckPod], what: str) -> Find
     make = fail if pod.ended or pod.reason in RUNTIME_REASONS else unknown
     wait = why(pod)
     seen = f"pod {pod.name} is {pod.phase or 'not started'} without a report {wait.text}".rstrip()
-    step = wait.next_step or f"kubectl -n {CHECK_NAMESPACE} describe pod {pod.name} (its log is in the record)"
+    step = wait.next_step or f"kubectl -n {namespace} describe pod {pod.name} (its log is in the record)"
     return make(wait.failure_class, seen, what, step)
 
 

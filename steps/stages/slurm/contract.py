@@ -5,7 +5,7 @@ from typing import Literal
 from msgspec import Struct
 
 from steps.contract.charts import Release, ReleaseState, RootApplication, RootState, Trouble, Workload
-from steps.contract.checks import CheckPod
+from steps.contract.checks import CHECK_NAMESPACE, CheckPod
 from steps.contract.verdict import ToolError
 
 
@@ -147,8 +147,12 @@ class Srun(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class FunctionalObservation(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Observation of gate slurm/functional: check pods, output of srun (None: no report), and Slurm node → Kubernetes node."""
+    """Observation of gate slurm/functional: check pods, output of srun (None: no report), and Slurm node → Kubernetes node.
 
+    `namespace` is that of the check pods.
+    """
+
+    namespace: str = CHECK_NAMESPACE
     pods: tuple[CheckPod, ...] = ()
     srun: Srun | None = None
     node_of: dict[str, str] = {}
@@ -170,9 +174,6 @@ class FunctionalExpectation(Struct, frozen=True, kw_only=True, omit_defaults=Tru
 
 
 # ---- what jobs prove about the cluster -------------------------------------------------------------------------------------------
-
-MARKS = "/run/bringup"
-"""Folder of a slurmd pod where the planned prolog and epilog leave `prolog.JOBID` and `epilog.JOBID` as a proof that they ran."""
 
 JobCheckName = Literal[
     "batch",
@@ -249,8 +250,12 @@ class JobsReport(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class SchedulingObservation(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Observation of gate slurm/scheduling: check pods, their report (None: there is none), and Slurm node → Kubernetes node."""
+    """Observation of gate slurm/scheduling: check pods, their report (None: there is none), and Slurm node → Kubernetes node.
 
+    `namespace` is that of the check pods.
+    """
+
+    namespace: str = CHECK_NAMESPACE
     pods: tuple[CheckPod, ...] = ()
     report: JobsReport | None = None
     node_of: dict[str, str] = {}

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from steps.contract.charts import ChartsExpectation, ChartsObservation
 from steps.contract.verdict import FailureClass, NodeVerdict, Verdict, of_nodes, passed
-from steps.stages.shared import gate_charts, gate_slurm_states
+from steps.stages.shared import gate_charts, gate_checks, gate_slurm_states
 from steps.stages.shared.causes import RUNTIME_REASONS
 from steps.stages.shared.finding import Finding, fail, node_verdict, unknown
 from steps.stages.slurm import gate_drain, gate_placement, gate_scheduling, gate_srun
@@ -243,7 +243,8 @@ def placement(seen: PlacementObservation, want: PlacementExpectation) -> Verdict
 def functional(seen: FunctionalObservation, want: FunctionalExpectation) -> Verdict:
     """Check that a job over all nodes reached each of them, and that a job on each node saw all its GPUs."""
     if seen.srun is None:
-        return gate_srun.no_report(seen).verdict(FUNCTIONAL)
+        pod, what = next(iter(seen.pods), None), "what sinfo and srun say"
+        return gate_checks.silent(pod, (), what, seen.namespace).verdict(FUNCTIONAL, final=True)
     if finding := gate_srun.unknown_nodes(seen.srun):
         return finding.verdict(FUNCTIONAL)
     return gate_srun.jobs(FUNCTIONAL, seen.srun, seen.node_of, want)

@@ -2,9 +2,9 @@
 
 from steps.contract.verdict import FailureClass, Verdict, passed
 from steps.stages.shared.finding import Finding, fail, unknown
+from steps.stages.shared.slurm_states import DRAINED
 from steps.stages.slurm.contract import DrainExpectation, DrainObservation, DrainStep
 
-DRAINED = frozenset({"drain", "drained", "draining"})
 ORDER = ("before", "slurm_drain", "slurm_resume", "cordon", "uncordon")
 WHAT = {
     "before": "before the check",

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 
+from steps.contract.node_taints import SUNK_LOCK
 from steps.contract.verdict import FailureClass, Verdict, of_nodes
 from steps.stages.shared.finding import Finding, fail, node_verdict, unknown
 from steps.stages.slurm.contract import ForeignPod, PlacementExpectation, PlacementObservation, SlurmdRevision
@@ -69,6 +70,6 @@ def _lock(seen: PlacementObservation, want: PlacementExpectation) -> Finding | N
     if not evicted:
         return None
     more = f", and {len(evicted) - 3} more" if len(evicted) > 3 else ""
-    step = "add the toleration {key: sunk.coreweave.com/lock, operator: Exists, effect: NoExecute} to their pods"
+    step = f"add the toleration {{key: {SUNK_LOCK}, operator: Exists, effect: NoExecute}} to their pods"
     text = f"the lock of SUNK evicts pods of {', '.join(evicted[:3])}{more} from Slurm's nodes once a job runs"
-    return fail(FailureClass.INPUT, text, "a toleration of sunk.coreweave.com/lock", step)
+    return fail(FailureClass.INPUT, text, f"a toleration of {SUNK_LOCK}", step)

@@ -7,8 +7,7 @@ from steps.contract import host_ranges
 from steps.contract.host_ranges import fold
 from steps.contract.verdict import FailureClass, Verdict, passed
 from steps.stages.shared import gate_checks, gate_slurm_states
-from steps.stages.shared.causes import RUNTIME_REASONS
-from steps.stages.shared.finding import Finding, fail, unknown
+from steps.stages.shared.finding import Finding, fail
 from steps.stages.slurm.contract import (
     JobCheckName,
     JobsReport,
@@ -47,22 +46,14 @@ PURPOSE: dict[JobCheckName, str] = {
 def judge(gate: str, seen: SchedulingObservation, want: SchedulingExpectation) -> Verdict:
     """Return the verdict on the report of check `slurm-jobs`: the first problem in the order of causes, or a pass."""
     if seen.report is None:
-        return _no_report(seen).verdict(gate)
+        what = "a report of the check's jobs"
+        return gate_checks.silent(next(iter(seen.pods), None), (), what, seen.namespace).verdict(gate, final=True)
     problem = next(_problems(seen, seen.report, want), None)
     if problem is not None:
         # the check's jobs run once, so waiting changes nothing
         return problem.verdict(gate, final=True)
     jobs = sum(job.state == DONE[0] for job in seen.report.jobs)
     return passed(gate, f"{jobs} jobs completed; {len(want.checks)} checks: {', '.join(want.checks)}")
-
-
-def _no_report(seen: SchedulingObservation) -> Finding:
-    pod, expected = seen.pods[0] if seen.pods else None, "a report of the check's jobs"
-    state = f"pod {pod.name} is {pod.phase} {gate_checks.why(pod).text}".strip() if pod else "the check has no pod yet"
-    if pod is not None and (pod.ended or pod.reason in RUNTIME_REASONS):
-        step = "read the check pod's log in the record"
-        return fail(FailureClass.RUNTIME, f"{state}, without a report", expected, step, final=True)
-    return unknown(FailureClass.HEALTH, state, expected, "wait for the check pod")
 
 
 def _problems(seen: SchedulingObservation, report: JobsReport, want: SchedulingExpectation) -> Iterator[Finding]:

@@ -4,10 +4,9 @@ from collections.abc import Mapping, Set
 
 from steps.contract.verdict import FailureClass, NodeVerdict, Verdict, of_nodes
 from steps.stages.shared import gate_checks
-from steps.stages.shared.causes import RUNTIME_REASONS
 from steps.stages.shared.finding import Finding, fail, node_verdict, unknown
 from steps.stages.slurm import gate_states
-from steps.stages.slurm.contract import FunctionalExpectation, FunctionalObservation, SlurmNode, Srun
+from steps.stages.slurm.contract import FunctionalExpectation, SlurmNode, Srun
 
 
 def jobs(gate: str, srun: Srun, node_of: Mapping[str, str], want: FunctionalExpectation) -> Verdict:
@@ -60,16 +59,6 @@ def unknown_nodes(srun: Srun) -> Finding | None:
         failure_class, seen = srun.errors[0].failure_class, srun.errors[0].cause
     step = "check slurmctld, and the key in Secret slurm-auth-slurm"
     return fail(failure_class, seen, "a state of each node", step, final=True)
-
-
-def no_report(seen: FunctionalObservation) -> Finding:
-    """Return the finding on a check pod that has left no report."""
-    pod, expected = seen.pods[0] if seen.pods else None, "what sinfo and srun say"
-    state = f"pod {pod.name} is {pod.phase} {gate_checks.why(pod).text}".strip() if pod else "the check has no pod yet"
-    if pod is not None and (pod.ended or pod.reason in RUNTIME_REASONS):
-        step = "read the check pod's log in the record"
-        return fail(FailureClass.RUNTIME, f"{state}, without a report", expected, step, final=True)
-    return unknown(FailureClass.HEALTH, state, expected, "wait for the check pod")
 
 
 def _job(

@@ -15,6 +15,7 @@ from steps.contract.checks import CheckPod
 from steps.stages.shared import probe_charts, probe_checks, probe_workloads
 from steps.stages.shared.kube_reader import KubeReader, Scope
 from steps.stages.shared.probe_workloads import Condition, Conditioned
+from steps.stages.shared.slurm_states import takes_jobs
 from steps.stages.slurm import probe_placement, reader, reader_jobs, reader_slurm_errors
 from steps.stages.slurm.contract import (
     ControlObservation,
@@ -133,6 +134,7 @@ def functional(kube: KubeReader, scope: Scope) -> FunctionalObservation:
     space = _namespace(scope)
     pods, reported, text = _check(kube, scope, space, CHECK)
     return FunctionalObservation(
+        namespace=space,
         pods=pods,
         srun=read_srun(text, _exits(reported)) if reported else None,
         node_of={pod.name: pod.node for pod in _pods(kube, space) if pod.node},
@@ -144,6 +146,7 @@ def scheduling(kube: KubeReader, scope: Scope) -> SchedulingObservation:
     space = _namespace(scope)
     pods, reported, text = _check(kube, scope, space, JOBS_CHECK)
     return SchedulingObservation(
+        namespace=space,
         pods=pods,
         report=reader_jobs.read(text) if reported else None,
         node_of={pod.name: pod.node for pod in _pods(kube, space) if pod.node},
@@ -315,7 +318,7 @@ def _word(name: str) -> str:
 
 
 def _is_troubled(pod: SlurmPod) -> bool:
-    return not pod.ready or any(word in pod.states for word in ("down", "drain", "not_responding", "invalid_reg", "fail", "error"))
+    return not pod.ready or not takes_jobs(pod.states)
 
 
 def _gpus(resources: Mapping[str, Any]) -> int:

@@ -4,13 +4,13 @@ from collections.abc import Iterable
 
 from msgspec import Struct
 
+from steps.contract.node_taints import SUNK_LOCK
 from steps.stages.shared.kube_reader import KubeReader, Scope
 from steps.stages.shared.probe_workloads import ObjectMeta, whole_number
 from steps.stages.slurm.contract import ForeignPod, PlacementObservation, SlurmdRevision, StayingWorkload
 
 GPU = "nvidia.com/gpu"
 RUNTIME_CLASS = "nvidia"
-LOCK = "sunk.coreweave.com/lock"
 REVISION = "controller-revision-hash"
 ENDED = ("Succeeded", "Failed")
 STATIC = ("Node", "Job")
@@ -26,7 +26,7 @@ class _LockToleration(Struct, frozen=True):
     @property
     def lock(self) -> bool:
         """Return True if the toleration covers the lock (`true`, NoExecute) for as long as it is there."""
-        covers = not self.key or (self.key == LOCK and (self.operator == "Exists" or self.value == "true"))
+        covers = not self.key or (self.key == SUNK_LOCK and (self.operator == "Exists" or self.value == "true"))
         return covers and self.effect in ("", "NoExecute") and (bool(self.key) or self.operator == "Exists")
 
 

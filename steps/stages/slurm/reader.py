@@ -69,7 +69,7 @@ def _numbers(ranges: str, most: int) -> Iterator[str]:
 
 
 MAX_TEXT = 64 << 20
-_MARKS = {
+MARKS = {
     "*": "not_responding",
     "~": "powered_down",
     "#": "powering_up",
@@ -100,8 +100,8 @@ _PAREN = re.compile(r"\([^)]*\)")
 
 def states(word: str) -> tuple[str, ...]:
     """Return a state as sinfo prints it (`down*`, `drained`, `idle~`) in plain words."""
-    base = word.rstrip("".join(_MARKS))
-    marks = dict.fromkeys(_MARKS[mark] for mark in word[len(base) :])
+    base = word.rstrip("".join(MARKS))
+    marks = dict.fromkeys(MARKS[mark] for mark in word[len(base) :])
     # an idle node that backfill keeps for a job is shown as planned alone
     if base in ("planned", "plnd"):
         return ("idle", *dict.fromkeys(("planned", *marks)))

@@ -6,6 +6,7 @@ from typing import Final
 from steps.contract.verdict import FailureClass, by_cause
 from steps.stages.shared import gate_slurm_states
 from steps.stages.shared.finding import Finding, fail, unknown
+from steps.stages.shared.slurm_states import DRAINED
 from steps.stages.slurm_acceptance.contract import BatchRecord, JobsExpectation, JobsObservation, NodeAnswer
 
 _RUNTIME, _INPUT, _HEALTH = FailureClass.RUNTIME, FailureClass.INPUT, FailureClass.HEALTH
@@ -121,7 +122,7 @@ def _trip(seen: JobsObservation) -> Iterator[Finding]:
     trip = seen.trip
     if trip is None or not trip.node or not trip.before:
         yield unknown(_RUNTIME, "no node was drained", "a drain and a resume", "drain needs operator rights: sacctmgr show user")
-    elif not {"drain", "drained"} & set(trip.drained):
+    elif not DRAINED & set(trip.drained):
         text = f"{trip.node} is {'+'.join(trip.drained) or 'unknown'} after a drain"
         yield fail(_HEALTH, text, "drain", "scontrol update NodeName=… State=DRAIN by hand, as this user")
     elif gate_slurm_states.state(trip.resumed) is not None:

@@ -6,8 +6,9 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from steps.contract.node_taints import SUNK_LOCK
 from workflows.spec.accelerators import has_containerd_2_1, numbers
-from workflows.spec.cluster_spec import SUNK_LOCK, has_gpu_cluster, ingress_groups
+from workflows.spec.cluster_spec import has_gpu_cluster, ingress_groups
 from workflows.spec.compat.rule_table import Platform, RuleFinding, releases_outside_range, rule
 from workflows.spec.gpu_pools import gpu_pools, uses_dra
 from workflows.spec.infrastructure import Rke2Settings
