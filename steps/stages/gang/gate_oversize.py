@@ -20,10 +20,16 @@ WAITS = {
     Scheduler.KUEUE: "Workload with QuotaReserved=False, ExceedsMaxQuota",
 }
 """Scheduler → words for the evidence that it considered a gang and left it out for its size."""
-QUOTA_CAUSES = ("OverLimit", "NonPreemptibleOverQuota", "QueueDoesNotExist", "PreemptionDelayNotElapsed")
-"""KAI's reasons for a gang that waits because of its queue or of a preemption. Others are about resources of nodes.
+_KAI_CAUSE = "PodSchedulingErrors"
+"""KAI's reason for a gang whose pods fit on no nodes; its other reasons are about queues and preemption.
 
 Source: https://github.com/kai-scheduler/KAI-Scheduler/blob/main/pkg/apis/scheduling/v2alpha2/podgroup_types.go
+"""
+_KAI_SHORTAGE = "node(s) didn't have enough"
+_ANTI_AFFINITY = "anti-affinity rules"
+"""Texts of nodes that are full, of a resource or with a member of the gang. Taints and affinities have that cause and other texts.
+
+Source: https://github.com/kai-scheduler/KAI-Scheduler/blob/main/pkg/scheduler/api/common_info/pod_errors.go
 """
 
 
@@ -31,7 +37,7 @@ def judge_oversize(seen: GangObservation, want: OversizeExpectation) -> Verdict:
     """Fail once a pod of the oversized gang was bound; pass after `observe_seconds` if the scheduler evidently considered it."""
     if problem := next(_findings(seen, want), None):
         return problem.verdict(OVERSIZE)
-    evidence = _evidence(seen, want.scheduler)
+    evidence = _evidence(seen, want)
     size = f"{want.count} × {want.units} units on {seen.free} free"
     return passed(
         OVERSIZE, f"a gang of {size}: nobody was bound in {gate_group.age(seen):.0f} s, and the scheduler says {evidence}"
@@ -54,7 +60,7 @@ def _findings(seen: GangObservation, want: OversizeExpectation) -> Iterator[Find
     # a queue with room for all members but one leaves only the gang's size as the reason
     quota = gate_group.quota_of(want.count, want.units, want.quota)
     yield from gate_group.judge_queue(seen, want.scheduler, quota - quota // want.count)
-    if seen.group and not _evidence(seen, want.scheduler):
+    if seen.group and not _evidence(seen, want):
         state = f"{gate_group.group_text(seen.group)}{gate_group.event_text(seen)}"
         problem = f"the scheduler has not said that the gang is too large{state}"
         yield gate_group.undecided(problem, WAITS[want.scheduler], gate_group.next_step(seen, want.scheduler))
@@ -95,16 +101,16 @@ def _bound(seen: GangObservation) -> list[str]:
     return names or list(seen.bindings)
 
 
-def _evidence(seen: GangObservation, scheduler: Scheduler) -> str:
+def _evidence(seen: GangObservation, want: OversizeExpectation) -> str:
     """Return, as text, what shows that the scheduler considered the gang and found it too large; empty if nothing shows it."""
     group = seen.group
     if group is None:
         return ""
-    conditions = (text for condition in group.conditions if (text := _EVIDENCE[scheduler](group, condition)))
-    return next(conditions, _volcano_event(seen, group) if scheduler is Scheduler.VOLCANO else "")
+    conditions = (text for condition in group.conditions if (text := _EVIDENCE[want.scheduler](group, condition, want)))
+    return next(conditions, _volcano_event(seen, group) if want.scheduler is Scheduler.VOLCANO else "")
 
 
-def _volcano(group: GangGroup, condition: GroupCondition) -> str:
+def _volcano(group: GangGroup, condition: GroupCondition, _: OversizeExpectation) -> str:
     """Return Volcano's words for leaving a gang out, from one condition of its PodGroup; empty if the condition does not show that.
 
     A PodGroup that is not let in (phase Pending) gets `NotEnoughTasks`, because its pods are never created.
@@ -124,13 +130,18 @@ def _volcano_event(seen: GangObservation, group: GangGroup) -> str:
     return f"{refusal.reason} ({group.phase}): {refusal.message}" if refusal else ""
 
 
-def _kai(_: GangGroup, condition: GroupCondition) -> str:
+def _kai(_: GangGroup, condition: GroupCondition, want: OversizeExpectation) -> str:
+    """Return KAI's words for a gang for which nodes lack room; empty for a queue, a taint or an affinity that keeps pods off.
+
+    Members that are spread one a node (`quota`) request nothing: for them the anti-affinity among themselves is the lack of room.
+    """
     waits = condition.type == "UnschedulableOnNodePool" and condition.status == "True"
-    by_queue = any(cause in QUOTA_CAUSES for cause in condition.causes) or condition.message.startswith(QUOTA_CAUSES)
-    return condition.reason or "UnschedulableOnNodePool" if waits and not by_queue else ""
+    about_nodes = _KAI_CAUSE in condition.causes if condition.causes else condition.message.startswith(_KAI_CAUSE)
+    full = _KAI_SHORTAGE in condition.message or (bool(want.quota) and _ANTI_AFFINITY in condition.message)
+    return f"{condition.reason or condition.type}: {condition.message}" if waits and about_nodes and full else ""
 
 
-def _kueue(_: GangGroup, condition: GroupCondition) -> str:
+def _kueue(_: GangGroup, condition: GroupCondition, __: OversizeExpectation) -> str:
     """Return Kueue's words for a gang above its queue's largest quota; empty for any other reason to wait.
 
     With reason `Pending` only the text tells. `Suspended`, `Misconfigured`, `Inadmissible` and `WaitingForQuota` are about the
@@ -143,7 +154,7 @@ def _kueue(_: GangGroup, condition: GroupCondition) -> str:
     return f"QuotaReserved=False, {condition.reason}" if waits and too_large else ""
 
 
-_EVIDENCE: dict[Scheduler, Callable[[GangGroup, GroupCondition], str]] = {
+_EVIDENCE: dict[Scheduler, Callable[[GangGroup, GroupCondition, OversizeExpectation], str]] = {
     Scheduler.VOLCANO: _volcano,
     Scheduler.KAI: _kai,
     Scheduler.KUEUE: _kueue,

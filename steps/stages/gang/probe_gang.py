@@ -25,8 +25,8 @@ _EVENTS = f"/api/v1/namespaces/{CHECK_NAMESPACE}/events"
 _ENDED = ("Completed", "Failed", "Terminated", "Aborted")
 """Phases of a Volcano Job that has ended, so that its PodGroup is deleted."""
 MOST_NAMED = 5
-MESSAGE = 300
-"""Most characters of a message of a condition or event."""
+MESSAGE, REASONS = 300, 900
+"""Most characters of the message of an event, and of a condition: KAI lists in it the reasons for which nodes are left out."""
 
 
 class _PodSet(Struct, frozen=True):
@@ -171,7 +171,7 @@ def _group(raw: _RawGroup) -> GangGroup:
                 type=condition.type,
                 status=condition.status,
                 reason=condition.reason,
-                message=condition.message[:MESSAGE],
+                message=condition.message[:REASONS],
                 since=condition.since,
                 causes=tuple(explanation.reason for explanation in reasons),
             )

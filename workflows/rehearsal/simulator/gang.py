@@ -28,6 +28,8 @@ from workflows.rehearsal.simulator.world import SAMPLE_ABOVE, Changes, World
 
 KERNEL_SECONDS = 12.0
 """Virtual seconds that a member needs to build and run its CUDA kernel."""
+LEAST_HOLD = 20.0
+"""Virtual seconds that a member runs at any delay scale: members are bound in several rounds, and all run at one moment."""
 NO_DEVICE = (
     "Allocate failed due to requested number of devices unavailable for {0}. Requested: {1}, Available: 0, which is unexpected"
 )
@@ -65,7 +67,8 @@ def member(world: World, pod: Obj, node: str) -> Behaviour:
     begin = int(virtual_clock.parse_stamp(started) if started else world.now)
     devices = _cuda_report(world, pod, node, resource, units) if resource else {}
     report: dict[str, Any] | str = {"node": node, **devices, "begin": begin, "end": begin + int(hold)}
-    return Exit(message="" if world.fault("gang_members_say_nothing", node) else report, seconds=hold)
+    message = "" if world.fault("gang_members_say_nothing", node) else report
+    return Exit(message=message, seconds=hold, least=LEAST_HOLD)
 
 
 def _gpus(pod: Obj) -> tuple[str, int]:

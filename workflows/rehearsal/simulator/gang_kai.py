@@ -5,6 +5,7 @@ KAI's operator creates the other Deployments, its pod-grouper a PodGroup for eac
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 
 from workflows.rehearsal.simulator import gang_placement
@@ -143,7 +144,8 @@ def _place(world: World, group: Obj | None, waiting: list[Obj]) -> None:
         message = f"OverLimit: default-queue quota has reached the allowable limit of GPUs. Limit is {LIMIT} GPUs"
         _explain(world, group, "OverLimit", message)
         return
-    placed = gang_placement.place(world, waiting)
+    reasons = Counter[str]()
+    placed = gang_placement.place(world, waiting, reasons)
     if len(placed) >= min(least, len(waiting)) and placed:
         by_name = {pod["metadata"]["name"]: pod for pod in waiting}
         if world.fault("gang_bind_refused"):
@@ -155,11 +157,22 @@ def _place(world: World, group: Obj | None, waiting: list[Obj]) -> None:
             gang_placement.bind(world, by_name[name], node)
     if group is None or len(placed) == len(waiting):
         return
-    message = f"Resources were found for {len(placed)} pods while {least} are required for gang scheduling"
+    gathered = f"Resources were found for {len(placed)} pods while {least} are required for gang scheduling"
+    nodes = ", ".join(f"{count} {_words(reason)}" for reason, count in sorted(reasons.items()))
+    rest = "Additional pods cannot be scheduled due to: no nodes with enough resources were found"
+    message = f"{gathered}. {rest}: {nodes}."
     _explain(world, group, "PodSchedulingErrors", message)
     for pod in waiting:
         if pod["metadata"]["name"] not in placed or len(placed) < least:
             gang_placement.refuse(world, pod, message)
+
+
+def _words(reason: str) -> str:
+    """Return KAI's words for the default scheduler's reason to leave a node out."""
+    if reason.startswith("Insufficient "):
+        name = reason.removeprefix("Insufficient ")
+        return f"node(s) didn't have enough resources: {'GPUs' if name == 'nvidia.com/gpu' else name}"
+    return "node(s) had untolerated taint(s)" if "untolerated taint" in reason else reason
 
 
 def _explain(world: World, group: Obj, reason: str, message: str) -> None:

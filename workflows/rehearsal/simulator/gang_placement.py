@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 from workflows.rehearsal.simulator import simulated_pods
@@ -13,8 +14,11 @@ Placement = dict[str, str]
 """Names of nodes by names of the pods that are placed there."""
 
 
-def place(world: World, waiting: Sequence[Obj]) -> Placement:
-    """Return a node for each of the waiting pods that fits now, tried in the order of their names. Nothing is written."""
+def place(world: World, waiting: Sequence[Obj], reasons: Counter[str] | None = None) -> Placement:
+    """Return a node for each of the waiting pods that fits now, tried in the order of their names. Nothing is written.
+
+    Into `reasons` go the numbers of nodes by the reason for which they take no more of the pods that are left over.
+    """
     occupancy = Occupancy(world.objects(NODES), world.objects(PODS))
     groups: dict[str, list[Obj]] = {}
     for pod in sorted(waiting, key=lambda pod: pod["metadata"]["name"]):
@@ -27,6 +31,8 @@ def place(world: World, waiting: Sequence[Obj]) -> Placement:
         for pod in group:
             node = candidates.take(pod)
             if not node:
+                if reasons is not None:
+                    reasons.update(candidates.reasons)
                 break
             placed[pod["metadata"]["name"]] = node
     return placed

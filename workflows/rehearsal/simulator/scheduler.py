@@ -320,6 +320,11 @@ class Candidates:
         self._open = rejected + rest
         return chosen
 
+    @property
+    def reasons(self) -> Counter[str]:
+        """Numbers of nodes by the reason for which they took no more pods."""
+        return self._reasons
+
     def sentence(self) -> str:
         """Return the scheduler's message for a pod without node: `0/8 nodes are available: 3 Insufficient nvidia.com/gpu.`"""
         total = len(self._occupancy.nodes)
