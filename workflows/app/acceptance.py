@@ -10,7 +10,6 @@ from pathlib import Path
 import msgspec
 
 from steps.contract.operation import Operation, OperationKind
-from workflows.accept.levels import LEVELS
 from workflows.app import kubeconfigs
 from workflows.app.run_options import Pipeline, StartOptions, UsageError, Wish
 from workflows.app.runs import run_evidence, run_reports, run_start
@@ -20,6 +19,7 @@ from workflows.engines.folders import StateFolder
 from workflows.plan.compiler import compile_plan
 from workflows.plan.model import Plan
 from workflows.spec import ClusterSpec, floor_table
+from workflows.spec.acceptance_levels import LEVELS
 from workflows.spec.fields import SecretRef
 
 

@@ -13,7 +13,6 @@ from typing import Any, Final
 
 from steps.clients import slurm_tools
 from steps.slurmacceptance import slurm_output
-from workflows.accept.levels import STANDARD
 from workflows.accept.slurm_levels import SLURM_LEVELS
 from workflows.app import acceptance
 from workflows.app.run_options import LOCAL, Pipeline, StartOptions, UsageError, Wish
@@ -22,6 +21,7 @@ from workflows.app.runs.screen import Screen
 from workflows.app.specs import operations
 from workflows.plan.model import Plan
 from workflows.plan.slurm_plan import compile_slurm
+from workflows.spec.acceptance_levels import STANDARD
 from workflows.stages.slurm_login_site import SlurmLoginSite
 
 PARTNERS: Final = 2

@@ -21,8 +21,8 @@ from workflows.plan import approvals, run_folders, slurm_records
 from workflows.plan.model import Plan, PlanError, Starts
 from workflows.spec import Issue, announcement_rule
 from workflows.spec.cluster_spec import ClusterSpec
-from workflows.spec.gpu_pools import gpu_pools, uniform
-from workflows.spec.untested import NCCL_INTER, pool_runs_nccl, runs, untested, whole_pools
+from workflows.spec.gpu_pools import gpu_pools, joins_gpus, uniform, whole_pools
+from workflows.spec.untested import NCCL_INTER, runs, untested
 from workflows.stage_names import StageName
 from workflows.stages import FOLLOWING, OPERATIONS, RUNNING_ORDER, site_roles
 from workflows.stages.host_access import api_arguments, secret_files, ssh_arguments
@@ -161,7 +161,7 @@ def _check_operation(site: Site) -> None:
 def _check_acceptance(site: Site) -> None:
     """Raise PlanError if an acceptance could measure no bandwidth, or names machines without GPUs."""
     spec = site.spec
-    if spec.accelerator is None or not any(map(pool_runs_nccl, gpu_pools(spec))):
+    if spec.accelerator is None or not any(joins_gpus(pool.spec) for pool in gpu_pools(spec)):
         raise PlanError(
             f"{spec.name} cannot be accepted: no NCCL test runs on it (no GPUs, or MIG on all of them), so no bandwidth would be "
             "measured; accept it before its GPUs are partitioned"

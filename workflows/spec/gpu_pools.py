@@ -114,6 +114,28 @@ def sharing_modes(spec: ClusterSpec) -> tuple[str, ...]:
     return tuple(dict.fromkeys(pool.sharing.mode for pool in gpu_pools(spec))) or (spec.sharing.mode,)
 
 
+def shares_by_mig(spec: ClusterSpec) -> bool:
+    """Return True if GPUs are cut into MIG instances, which NCCL cannot join and DCGM's hardware tests do not take."""
+    return spec.sharing.mode == "mig"
+
+
+def joins_gpus(spec: ClusterSpec) -> bool:
+    """Return True if NCCL's test inside nodes runs on the machines of one pool's spec: they have several whole GPUs."""
+    return not shares_by_mig(spec) and spec.accelerator is not None and spec.accelerator.per_node > 1
+
+
+def whole_pools(spec: ClusterSpec) -> tuple[tuple[GpuPool, ...], ...]:
+    """Return the pools whose GPUs are not cut by MIG, those with one product and one number of GPUs together.
+
+    NCCL's test between nodes runs within each of these sets: between different GPUs it would only measure the slower ones.
+    """
+    sets: dict[tuple[str, int], list[GpuPool]] = {}
+    for pool in gpu_pools(spec):
+        if not shares_by_mig(pool.spec):
+            sets.setdefault((pool.accelerator.label, pool.accelerator.per_node), []).append(pool)
+    return tuple(map(tuple, sets.values()))
+
+
 def uses_dra(spec: ClusterSpec) -> bool:
     """Return True if GPUs are DRA devices."""
     return "dra" in sharing_modes(spec)

@@ -1,6 +1,6 @@
 """Section slurm of a spec: Slurm on Kubernetes by Slinky or SUNK, with its partitions, home, scripts, topology and accounting."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field, StringConstraints, model_validator
@@ -65,6 +65,24 @@ class Partition(Section):
         "ask for it) or FORCE:n; default: that of the chart.",
         examples=["FORCE:2"],
     )
+
+    @property
+    def shares_by_force(self) -> bool:
+        """Return True if jobs share processors whether they ask for it or not."""
+        return (self.oversubscribe or "").startswith("FORCE")
+
+
+def sharing_check(partitions: Sequence[Partition]) -> Literal["exclusive", "shared"] | None:
+    """Return the job check by which sharing of nodes can be tested in any of these partitions; None if neither can.
+
+    Where every partition shares by force, exclusive jobs would share too. Where some do, the partition of the check may be either.
+    FORCE:1 shares no processor between two jobs.
+    """
+    if not any(partition.shares_by_force for partition in partitions):
+        return "exclusive"
+    if all(partition.shares_by_force and partition.oversubscribe != "FORCE:1" for partition in partitions):
+        return "shared"
+    return None
 
 
 class SlurmQos(Section):

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from workflows.spec.cluster_spec import ClusterSpec, gpu_groups, has_gpu_cluster, intra_node_floor
 from workflows.spec.errors import SpecError
 from workflows.spec.fields import is_address
-from workflows.spec.gpu_pools import gpu_pools, group_path
-from workflows.spec.untested import NCCL_INTER, NCCL_INTRA, pool_runs_nccl, runs
+from workflows.spec.gpu_pools import gpu_pools, group_path, joins_gpus
+from workflows.spec.untested import NCCL_INTER, NCCL_INTRA, runs
 from workflows.stage_names import STAGES
 
 Findings = Iterator[SpecError]
@@ -314,7 +314,9 @@ def _floors_are_known(spec: ClusterSpec) -> Findings:
     accelerator, nccl = spec.accelerator, spec.validation.nccl
     if accelerator is None or "validation" not in spec.enabled_stages():
         return
-    unknown = [pool.accelerator.product for pool in gpu_pools(spec) if intra_node_floor(pool.spec) is None and pool_runs_nccl(pool)]
+    unknown = [
+        pool.accelerator.product for pool in gpu_pools(spec) if intra_node_floor(pool.spec) is None and joins_gpus(pool.spec)
+    ]
     if runs(spec, NCCL_INTRA) and unknown:
         problem = f"there is no published bandwidth floor for {', '.join(dict.fromkeys(unknown))}"
         yield SpecError("validation.nccl.intra_node_floor_gb_s", problem, "give 0.9 × your site's measured baseline in GB/s")

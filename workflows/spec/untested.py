@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from workflows.spec.acceptance_levels import FULL, LEVELS
 from workflows.spec.cluster_spec import ClusterSpec
-from workflows.spec.gpu_pools import GpuPool, gpu_pools, group_path, quota_pool
+from workflows.spec.gpu_pools import GpuPool, gpu_pools, group_path, joins_gpus, quota_pool, shares_by_mig, whole_pools
+from workflows.spec.slurm_section import Partition, sharing_check
 
 NCCL_INTRA, NCCL_INTER, DCGM, PORTS, GANG, SRUN, CUDA_IN_JOBS = (
     "NCCL inside nodes",
@@ -46,28 +48,6 @@ class UntestedPart:
         return by_test.get(self.test.partition(" on ")[0] if self.test.startswith(GANG) else self.test, "validation")
 
 
-def shares_by_mig(spec: ClusterSpec) -> bool:
-    """Return True if GPUs are cut into MIG instances, which NCCL cannot join and DCGM's hardware tests do not take."""
-    return spec.sharing.mode == "mig"
-
-
-def pool_runs_nccl(pool: GpuPool) -> bool:
-    """Return True if NCCL's test inside nodes runs on a pool's machines: they have several GPUs, which are not cut by MIG."""
-    return not shares_by_mig(pool.spec) and pool.accelerator.per_node > 1
-
-
-def whole_pools(spec: ClusterSpec) -> tuple[tuple[GpuPool, ...], ...]:
-    """Return the pools whose GPUs are not cut by MIG, those with one product and one number of GPUs together.
-
-    NCCL's test between nodes runs within each of these sets: between different GPUs it would only measure the slower ones.
-    """
-    sets: dict[tuple[str, int], list[GpuPool]] = {}
-    for pool in gpu_pools(spec):
-        if not shares_by_mig(pool.spec):
-            sets.setdefault((pool.accelerator.label, pool.accelerator.per_node), []).append(pool)
-    return tuple(map(tuple, sets.values()))
-
-
 def untested(spec: ClusterSpec) -> Iterator[UntestedPart]:
     """Yield the tests of the enabled stages that this spec rules out, on all GPU groups or on some."""
     stages, machines = spec.enabled_stages(), len(spec.gpu_machines)
@@ -80,15 +60,16 @@ def untested(spec: ClusterSpec) -> Iterator[UntestedPart]:
     if "slurm" in stages and spec.slurm.kind == "sunk":
         yield from _of_sunk(spec)
     if "slurm" in stages:
-        yield from _of_sharing([str(partition.oversubscribe or "") for partition in spec.slurm.partitions])
+        yield from _of_sharing(spec.slurm.partitions)
 
 
-def _of_sharing(rules: Sequence[str]) -> Iterator[UntestedPart]:
-    forced = {rule.startswith("FORCE") for rule in rules}
-    if len(forced) > 1:
-        yield UntestedPart(SHARED_JOBS, "slurm.partitions", "some partitions share nodes by force, and the check uses one of all")
-    elif "FORCE:1" in rules:
+def _of_sharing(partitions: Sequence[Partition]) -> Iterator[UntestedPart]:
+    if sharing_check(partitions) is not None:
+        return
+    if all(partition.shares_by_force for partition in partitions):
         yield UntestedPart(SHARED_JOBS, "slurm.partitions", "the check has no test for partitions with FORCE:1")
+    else:
+        yield UntestedPart(SHARED_JOBS, "slurm.partitions", "some partitions share nodes by force, and the check uses one of all")
 
 
 def _of_sunk(spec: ClusterSpec) -> Iterator[UntestedPart]:
@@ -104,17 +85,17 @@ def _of_sunk(spec: ClusterSpec) -> Iterator[UntestedPart]:
 
 
 def _of_validation(spec: ClusterSpec) -> Iterator[UntestedPart]:
-    pools = gpu_pools(spec)
+    pools, level = gpu_pools(spec), LEVELS[spec.validation.level]
     cut = [pool for pool in pools if shares_by_mig(pool.spec)]
     if cut:
         path = group_path(spec, cut[0], "sharing.mode")
         joined = "NCCL cannot join MIG instances of several GPUs"
         yield from (UntestedPart(_on(test, cut, pools), path, joined) for test in (NCCL_INTRA, NCCL_INTER))
-        level = spec.validation.dcgm_level
-        if level > 1 and spec.validation.level != "quick":
-            reason = f"level 1 instead of {level}: with MIG no pod holds a whole GPU, which its hardware tests need"
+        dcgm_level = level.dcgm_level(spec.validation.dcgm_level)
+        if dcgm_level > 1:
+            reason = f"level 1 instead of {dcgm_level}: with MIG no pod holds a whole GPU, which its hardware tests need"
             yield UntestedPart(_on(DCGM, cut, pools), path, reason)
-        if spec.validation.level != "quick":
+        if level.measures_gpus:
             yield UntestedPart(_on(GPU_SPEED, cut, pools), path, "a MIG instance is a part of a GPU, with no published figures")
     joined_to_cpu = [pool for pool in pools if not pool.accelerator.expected_pcie_generation]
     if joined_to_cpu:
@@ -126,30 +107,29 @@ def _of_validation(spec: ClusterSpec) -> Iterator[UntestedPart]:
             _on(NCCL_INTRA, single, pools), group_path(spec, single[0], "accelerator.per_node"), "a node has one GPU"
         )
     for together in whole_pools(spec):
-        if sum(len(pool.spec.gpu_machines) for pool in together) < 2:
+        if not _are_several(together):
             what = "one GPU machine" if len(pools) == 1 else f"one machine with {together[0].accelerator.product}"
             yield UntestedPart(_on(NCCL_INTER, together, pools), "hosts", f"there is {what}")
-    yield from _of_level_full(spec) if spec.validation.level == "full" else _of_lower_levels(spec)
-    possible = spec.fabric.kind != "none" and any(map(pool_runs_nccl, pools))
-    if spec.validation.level != "quick" and spec.validation.gpu_floors.adapters_gb_s and not possible:
+    yield from _of_level_full(spec) if level.name == FULL else _of_lower_levels(spec)
+    possible = spec.fabric.kind != "none" and any(joins_gpus(pool.spec) for pool in pools)
+    if level.measures_adapters and spec.validation.gpu_floors.adapters_gb_s and not possible:
         reason = "it takes a fabric, and nodes with several GPUs that are not cut by MIG"
         yield UntestedPart(ADAPTERS, "validation.gpu_floors.adapters_gb_s", reason)
 
 
 def _of_lower_levels(spec: ClusterSpec) -> Iterator[UntestedPart]:
     """Yield the tests below level full for which the spec has settings, and which only a higher level runs."""
-    validation, floors = spec.validation, spec.validation.gpu_floors
-    # the defaults ask for nothing: only what the user wrote is told
+    validation, floors, level = spec.validation, spec.validation.gpu_floors, LEVELS[spec.validation.level]
+    # the defaults ask for nothing: only what the user wrote is named
     full = {BENCHMARKS: validation.benchmarks, TRAINING: validation.training}
     yield from (UntestedPart(test, "validation.level", "it runs at level full alone") for test in full if full[test] is not None)
-    if validation.level != "quick":
-        return
-    standard = {
-        GPU_SPEED: (floors.gemm_tflops, floors.host_gb_s, floors.peer_gb_s),
-        ADAPTERS: (floors.adapters_gb_s,),
-        COLLECTIVES: (validation.nccl.all_gather_floor_gb_s, validation.nccl.alltoall_floor_gb_s),
+    collectives = {"all_gather": validation.nccl.all_gather_floor_gb_s, "alltoall": validation.nccl.alltoall_floor_gb_s}
+    unused = {
+        GPU_SPEED: () if level.measures_gpus else (floors.gemm_tflops, floors.host_gb_s, floors.peer_gb_s),
+        ADAPTERS: () if level.measures_adapters else (floors.adapters_gb_s,),
+        COLLECTIVES: [floor for name, floor in collectives.items() if name not in level.programs],
     }
-    for test, wanted in standard.items():
+    for test, wanted in unused.items():
         if any(wanted):
             yield UntestedPart(test, "validation.level", "its floors count at levels standard and full alone")
 
@@ -163,8 +143,24 @@ def _of_level_full(spec: ClusterSpec) -> Iterator[UntestedPart]:
     if validation.training is None:
         reason = "the spec names no image with PyTorch: write validation.training.image"
         yield UntestedPart(TRAINING, "validation.training", reason)
-    elif shares_by_mig(spec) or len(spec.gpu_machines) < 2:
-        yield UntestedPart(TRAINING, "hosts", "it takes two nodes with whole GPUs")
+    else:
+        yield from _of_training(spec)
+
+
+def _of_training(spec: ClusterSpec) -> Iterator[UntestedPart]:
+    """Yield the sets of equal machines on which the training job has no two nodes with whole GPUs."""
+    pools, reason = gpu_pools(spec), "it takes two nodes with whole GPUs"
+    cut = [pool for pool in pools if shares_by_mig(pool.spec)]
+    if cut:
+        yield UntestedPart(_on(TRAINING, cut, pools), group_path(spec, cut[0], "sharing.mode"), reason)
+    for together in whole_pools(spec):
+        if not _are_several(together):
+            yield UntestedPart(_on(TRAINING, together, pools), "hosts", f"{reason} of one kind")
+
+
+def _are_several(together: Iterable[GpuPool]) -> bool:
+    """Return True if pools have at least two machines together, which tests between nodes take."""
+    return sum(len(pool.spec.gpu_machines) for pool in together) > 1
 
 
 def _of_gang(spec: ClusterSpec) -> Iterator[UntestedPart]:
@@ -188,7 +184,7 @@ def runs(spec: ClusterSpec, test: str) -> bool:
     if spec.accelerator is None or ("network_operator" if test == PORTS else "validation") not in spec.enabled_stages():
         return False
     if test == NCCL_INTRA:
-        return any(map(pool_runs_nccl, gpu_pools(spec)))
+        return any(joins_gpus(pool.spec) for pool in gpu_pools(spec))
     if test == NCCL_INTER:
-        return any(sum(len(pool.spec.gpu_machines) for pool in together) > 1 for together in whole_pools(spec))
+        return any(map(_are_several, whole_pools(spec)))
     return test not in {part.test for part in untested(spec)}

@@ -14,6 +14,7 @@ from workflows.catalog import PlannedRelease
 from workflows.catalog.slurm_values import MARKS, leaves
 from workflows.spec.cluster_spec import slurm_groups
 from workflows.spec.machines import Machine
+from workflows.spec.slurm_section import sharing_check
 from workflows.stages import manifest_objects, rights
 from workflows.stages.stage import Object, Rule, Site, Step, task
 
@@ -36,12 +37,8 @@ def job_checks(site: Site, members: Sequence[Machine], *, gpus: bool) -> Iterato
     yield from ("array", "dependency", "het", "steps", "memory")
     if gpus:
         yield "gpu"
-    # where every partition shares by force, exclusive jobs would share too; where some do, the script's partition may be either
-    forced = [str(partition.oversubscribe or "").startswith("FORCE") for partition in slurm.partitions] or [False]
-    if not any(forced):
-        yield "exclusive"
-    elif all(forced) and all(partition.oversubscribe != "FORCE:1" for partition in slurm.partitions):
-        yield "shared"
+    if sharing := sharing_check(slurm.partitions):
+        yield sharing
     yield from (kind for kind, scripts in (("prolog", slurm.prolog), ("epilog", slurm.epilog)) if scripts)
     if slurm.home is not None:
         yield "home"

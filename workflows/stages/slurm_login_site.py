@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from workflows.accept.levels import STANDARD
 from workflows.accept.slurm_levels import SLURM_LEVELS, SlurmLevel
+from workflows.spec.acceptance_levels import STANDARD
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from steps.contract import fleet
-from workflows.accept.levels import LEVELS
-from workflows.spec.untested import whole_pools
+from workflows.spec.acceptance_levels import LEVELS
+from workflows.spec.gpu_pools import shares_by_mig, whole_pools
 from workflows.stages import (
     manifest_objects,
     validation_fabric_checks,
@@ -31,7 +31,7 @@ def build(site: Site) -> Stage | None:
         return None
     site = _in_scope(site)
     parts = _parts(site)
-    between = any(map(_measures_between, parts))
+    between = any(map(validation_tasks.measures_between, parts))
     loaded = "GPU and fabric port" if between and site.spec.fabric.kind != "none" else "GPU"
     steps = [validation_operator.apply(site, release), validation_operator.control(release)] if between else []
     gates: dict[str, str | Object] = {"control": validation_operator.GATE} if between else {}
@@ -89,11 +89,7 @@ def _pool_parts(site: Site) -> list[Site]:
         # pods can request whole GPUs only if they are shared nowhere in the set
         shared = next((pool.spec for pool in together if pool.sharing.mode != "none"), together[0].spec)
         parts.append(replace(site, spec=shared, machines=machines, pool=replace(together[0], groups=groups)))
-    return [*parts, *(part for part in site.pools if not validation_tasks.has_whole_gpus(part.spec))]
-
-
-def _measures_between(part: Site) -> bool:
-    return validation_tasks.has_whole_gpus(part.spec) and part.count("gpu") > 1
+    return [*parts, *(part for part in site.pools if shares_by_mig(part.spec))]
 
 
 def _checks(parts: Iterable[Site], after: tuple[str, ...]) -> Iterator[tuple[Site, Step]]:
@@ -104,7 +100,7 @@ def _checks(parts: Iterable[Site], after: tuple[str, ...]) -> Iterator[tuple[Sit
     """
     for part in parts:
         inside, passed = validation_node_checks.checks(part), list[str]()
-        between = validation_fabric_checks.checks(part) if _measures_between(part) else ()
+        between = validation_fabric_checks.checks(part) if validation_tasks.measures_between(part) else ()
         for make in (*inside, *between, *validation_workload_checks.checks(part)):
             step = make(part, after, tuple(passed))
             yield part, step

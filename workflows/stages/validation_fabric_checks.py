@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 
 from steps.contract.task import Verb
 from steps.localise.contract import MOST_MEETINGS
-from workflows.accept.levels import FULL, QUICK, STANDARD
 from workflows.spec import floor_table
+from workflows.spec.acceptance_levels import LEVELS, QUICK
 from workflows.spec.cluster_spec import ClusterSpec, collective_floor, has_gpu_cluster, ib_write_bw_floor
 from workflows.stages import manifest_objects, rights, validation_tasks
 from workflows.stages.stage import Object, Rule, Site, Step, task
@@ -22,12 +21,6 @@ SPREAD_INTER = 0.15
 """Largest accepted difference between repeated runs, as a share of the fastest run; healthy fabrics repeat within a few percent."""
 
 
-PROGRAMS: Mapping[str, tuple[str, ...]] = {
-    QUICK: (),
-    STANDARD: ("scaling", "all_gather", "alltoall", "osu_latency"),
-    FULL: ("scaling", "all_gather", "alltoall", "osu_latency", "osu_bw", "osu_allreduce"),
-}
-"""Level → programs that the launcher runs after all_reduce over all nodes."""
 COLLECTIVES = ("all_gather", "alltoall")
 
 LOSS, FIRST_LOSS = 0.2, 0.4
@@ -80,20 +73,13 @@ def _as_gang(site: Site, template: Object) -> Object:
     return template
 
 
-def network_annotations(site: Site) -> Object:
-    """Return the part of a pod's metadata that attaches it to the fabric's network; empty without such a network."""
-    if not site.spec.fabric.has_network:
-        return {}
-    return {"annotations": {"k8s.v1.cni.cncf.io/networks": ",".join(["default/fabric"] * site.spec.fabric.attachments)}}
-
-
 def mpi_job(site: Site, seconds: int) -> Object:
     """Return the MPIJob of the NCCL test over all nodes, with workers on exactly the nodes under test.
 
     The launcher starts once all workers are ready, and counts the ranks in its host file.
     """
     spec, labels = site.spec, manifest_objects.check_labels(STAGE, INTER_CHECK)
-    programs = " ".join(PROGRAMS[spec.validation.level])
+    programs = " ".join(LEVELS[spec.validation.level].programs)
     env = [
         *validation_tasks.sizes(site, spec.validation.runs, seconds, launches=_launches(site)),
         {"name": "PER_NODE", "value": str(validation_tasks.slots(site))},
@@ -103,7 +89,7 @@ def mpi_job(site: Site, seconds: int) -> Object:
     launch = manifest_objects.container(spec.validation.image, script, name="launcher", env=env)
     worker = {"name": "worker", "image": spec.validation.image, "volumeMounts": [{"name": "shm", "mountPath": "/dev/shm"}]}
     pod = manifest_objects.gpu_pod(site, worker, INTER_CHECK, fabric=True)
-    meta: Object = {"labels": labels, **network_annotations(site)}
+    meta: Object = {"labels": labels, **validation_tasks.network_annotations(site)}
     workers = {
         **pod,
         # two on one node would measure NVLink instead of the fabric
@@ -141,7 +127,7 @@ def mpi_job(site: Site, seconds: int) -> Object:
 
 def _launches(site: Site) -> int:
     """Return how many runs of programs the launcher makes, each of which may take until its time-out."""
-    runs, programs = site.spec.validation.runs, PROGRAMS[site.spec.validation.level]
+    runs, programs = site.spec.validation.runs, LEVELS[site.spec.validation.level].programs
     points = max((site.count("gpu") - 1).bit_length() - 1, 0) if "scaling" in programs else 0
     return runs + points + sum(runs if name in COLLECTIVES else 1 for name in programs if name != "scaling")
 
@@ -154,7 +140,7 @@ def _functional_seconds(site: Site) -> int:
 
 def _programs_wanted(site: Site) -> Object:
     """Return the part of the gate's expectation about the programs after all_reduce."""
-    spec, programs = site.spec, PROGRAMS[site.spec.validation.level]
+    spec, programs = site.spec, LEVELS[site.spec.validation.level].programs
     collectives = {
         name: {"share": floor_table.relative(name), **({"floor": floor} if (floor := collective_floor(spec, name)) else {})}
         for name in programs
@@ -254,7 +240,7 @@ def _fabric_common(spec: ClusterSpec) -> list[Object]:
 
 
 def _fabric_meta(site: Site) -> Object:
-    return {"labels": manifest_objects.check_labels(STAGE, FABRIC_CHECK), **network_annotations(site)}
+    return {"labels": manifest_objects.check_labels(STAGE, FABRIC_CHECK), **validation_tasks.network_annotations(site)}
 
 
 def _pair_job(site: Site) -> Object:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from workflows.accept.levels import LEVELS
+from workflows.spec.acceptance_levels import LEVELS
 from workflows.spec.cluster_spec import ClusterSpec, adapters_floor, gpu_floors, intra_node_floor
+from workflows.spec.gpu_pools import joins_gpus, shares_by_mig
 from workflows.stages import manifest_objects, validation_tasks
 from workflows.stages.stage import Object, Site, Step
 from workflows.stages.validation_tasks import STAGE, CheckMaker
@@ -26,9 +27,7 @@ DCGM_SECONDS = {1: 300, 2: 900, 3: 3600, 4: 10800}
 
 def checks(site: Site) -> tuple[CheckMaker, ...]:
     """Return the makers of the site's tasks, in running order."""
-    accelerator = site.spec.accelerator
-    joined = validation_tasks.has_whole_gpus(site.spec) and accelerator and accelerator.per_node > 1
-    return (*((intra,) if joined else ()), dcgm)
+    return (*((intra,) if joins_gpus(site.spec) else ()), dcgm)
 
 
 def intra(site: Site, after: tuple[str, ...], passed: tuple[str, ...]) -> Step:
@@ -40,8 +39,7 @@ def intra(site: Site, after: tuple[str, ...], passed: tuple[str, ...]) -> Step:
     env += [{"name": "ADAPTERS", "value": "1"}] if adapters else []
     container = manifest_objects.container(spec.validation.image, manifest_objects.script("nccl_intra.sh"), env=env)
     pod = manifest_objects.gpu_pod(site, container, INTRA_CHECK, fabric=adapters)
-    networks = {"k8s.v1.cni.cncf.io/networks": ",".join(["default/fabric"] * spec.fabric.attachments)}
-    annotations = networks if adapters and spec.fabric.has_network else None
+    annotations = validation_tasks.network_annotations(site).get("annotations") if adapters else None
     result = validation_tasks.want(site, floor=intra_node_floor(spec), spread=SPREAD_INTRA)
     over_adapters = {"rdma": True, "gdr": True, "hcas": spec.fabric.nics_per_node}
     fabric = validation_tasks.want(site, floor=adapters_floor(spec), spread=SPREAD_INTRA, **over_adapters)
@@ -64,7 +62,7 @@ LOAD_SECONDS = 180
 
 def dcgm(site: Site, after: tuple[str, ...], passed: tuple[str, ...]) -> Step:
     """Return the task that reads host facts of each node under load, measures its GPUs, and runs DCGM's diagnostics."""
-    spec, whole = site.spec, validation_tasks.has_whole_gpus(site.spec)
+    spec, whole = site.spec, not shares_by_mig(site.spec)
     # with MIG, pods hold no whole GPU, which the hardware tests of higher levels need
     level = LEVELS[spec.validation.level].dcgm_level(spec.validation.dcgm_level) if whole else 1
     speed = whole and LEVELS[spec.validation.level].measures_gpus

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from workflows.spec.cluster_spec import ClusterSpec
+from workflows.spec.gpu_pools import shares_by_mig
 from workflows.stage_names import StageName
 from workflows.stages import manifest_objects, rights
 from workflows.stages.stage import Object, Rule, Site, Step
@@ -15,9 +15,16 @@ CheckMaker = Callable[[Site, tuple[str, ...], tuple[str, ...]], Step]
 """A function that returns the task of a check on a site, after the tasks that it names, on the nodes that passed others."""
 
 
-def has_whole_gpus(spec: ClusterSpec) -> bool:
-    """Return True if pods can have whole GPUs, which is False with MIG: NCCL cannot join MIG instances of several GPUs."""
-    return spec.sharing.mode != "mig"
+def measures_between(part: Site) -> bool:
+    """Return True if a set of equal machines is measured across nodes: it has several machines with whole GPUs."""
+    return not shares_by_mig(part.spec) and part.count("gpu") > 1
+
+
+def network_annotations(site: Site) -> Object:
+    """Return the part of a pod's metadata that attaches it to the fabric's network; empty without such a network."""
+    if not site.spec.fabric.has_network:
+        return {}
+    return {"annotations": {"k8s.v1.cni.cncf.io/networks": ",".join(["default/fabric"] * site.spec.fabric.attachments)}}
 
 
 def time_limit(site: Site) -> int:

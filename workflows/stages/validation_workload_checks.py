@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from workflows.accept.levels import FULL
-from workflows.stages import manifest_objects, validation_fabric_checks, validation_tasks
+from workflows.spec.acceptance_levels import FULL
+from workflows.stages import manifest_objects, validation_tasks
 from workflows.stages.stage import Object, Site, Step
 from workflows.stages.validation_tasks import STAGE, CheckMaker
 
@@ -23,7 +23,7 @@ def checks(site: Site) -> tuple[CheckMaker, ...]:
     validation = site.spec.validation
     if validation.level != FULL:
         return ()
-    between = validation_tasks.has_whole_gpus(site.spec) and site.count("gpu") > 1
+    between = validation_tasks.measures_between(site)
     return (*((benchmarks,) if validation.benchmarks else ()), *((training,) if validation.training and between else ()))
 
 
@@ -90,7 +90,7 @@ def training(site: Site, after: tuple[str, ...], passed: tuple[str, ...]) -> Ste
     pod |= {"subdomain": TRAINING_CHECK, "volumes": [{"name": "shm", "emptyDir": {"medium": "Memory"}}]}
     job = manifest_objects.per_node_job(STAGE, TRAINING_CHECK, pod, seconds=TRAINING_SECONDS - 30)
     job["spec"] |= {"completions": 2, "parallelism": 2}
-    job["spec"]["template"]["metadata"] |= validation_fabric_checks.network_annotations(site)
+    job["spec"]["template"]["metadata"] |= validation_tasks.network_annotations(site)
     expectations: Object = {"gpus": validation_tasks.slots(site), "rdma": rdma}
     expectations |= {"floor": wanted.all_reduce_floor_gb_s} if wanted.all_reduce_floor_gb_s else {}
     service = manifest_objects.ring_service(STAGE, TRAINING_CHECK, TRAINING_CHECK, {"clusterIP": "None"})

@@ -38,3 +38,25 @@ def test_settings_without_effect_at_a_level_are_named(level: str, expected: list
 def test_a_floor_of_adapters_needs_whole_gpus() -> None:
     shown = parts({"level": "standard", "gpu_floors": {"adapters_gb_s": 300}}, **MIG)
     assert shown["NCCL over the adapters alone"] == "validation.gpu_floors.adapters_gb_s"
+
+
+def test_a_training_job_needs_two_equal_machines_with_whole_gpus() -> None:
+    level = {"level": "full", "training": {"image": "torch:1"}, "nccl": {"inter_node_floor_gb_s": 350}}
+    hosts = yaml.safe_load(EXAMPLE.read_text())["hosts"]
+    group = hosts["gpu"]
+    one, other = ({**group, "ranges": f"gpu00{index}"} for index in (1, 2))
+    mixed = parts(level, hosts={**hosts, "gpu": one, "old": {**other, "accelerator": {"product": "A100-80GB"}}})
+    assert {test for test in mixed if test.startswith("training")} == {
+        "training on two nodes on gpu",
+        "training on two nodes on old",
+    }
+    assert parts(level, **MIG)["training on two nodes"] == "sharing.mode"
+    assert "training on two nodes" not in parts(level)
+
+
+@pytest.mark.parametrize(("level", "chosen", "lost"), [("full", 1, 3), ("full", 2, 3), ("standard", 2, 2), ("quick", 4, None)])
+def test_mig_lowers_the_level_of_dcgm_that_the_plan_would_run(level: str, chosen: int, lost: int | None) -> None:
+    settings = {"validation": {"level": level, "dcgm_level": chosen}}
+    spec = ClusterSpec.model_validate(yaml.safe_load(EXAMPLE.read_text()) | MIG | settings)
+    reasons = [part.reason for part in untested(spec) if part.test == "DCGM diagnostics"]
+    assert [reason.partition(":")[0] for reason in reasons] == ([f"level 1 instead of {lost}"] if lost else [])

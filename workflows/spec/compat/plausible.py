@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from workflows.spec.accelerators import NEWEST_PATCH, is_prerelease, numbers
 from workflows.spec.cluster_spec import ClusterSpec, allocatable
 from workflows.spec.compat.rule_table import Platform, RuleFinding, rule
-from workflows.spec.gpu_pools import gpu_pools, quota_pool
-from workflows.spec.untested import NCCL_INTER, NCCL_INTRA, PORTS, runs, shares_by_mig, untested
+from workflows.spec.gpu_pools import gpu_pools, quota_pool, shares_by_mig
+from workflows.spec.untested import NCCL_INTER, NCCL_INTRA, PORTS, runs, untested
 
 _RHEL = tuple(f"{major}.{minor}" for major, most in ((8, 10), (9, 8), (10, 2)) for minor in range(most + 1))
 KNOWN_SYSTEMS = {

@@ -13,8 +13,9 @@ class Level:
     """A level of an acceptance.
 
     `minutes` is the time on a healthy cluster: the time-outs of the tests are far above it. `tests` names what runs, in order.
-    `dcgm_least` and `dcgm_most` bound the level of `dcgmi diag`, which the spec chooses between them. `measures_gpus`: a GEMM and
-    nvbandwidth on each GPU are judged, where the image has them. `measures_adapters`: NCCL in a node also runs over its adapters.
+    `dcgm_least` and `dcgm_most` bound the level of `dcgmi diag`, which the spec chooses between them. `programs` are what the
+    launcher of NCCL over all nodes runs after all_reduce. `measures_gpus`: a GEMM and nvbandwidth on each GPU are judged, where the
+    image has them. `measures_adapters`: NCCL in a node also runs over its adapters.
     """
 
     name: str
@@ -22,6 +23,7 @@ class Level:
     tests: tuple[str, ...]
     dcgm_least: int
     dcgm_most: int
+    programs: tuple[str, ...] = ()
     measures_gpus: bool = True
     measures_adapters: bool = True
 
@@ -39,6 +41,7 @@ _FACTS, _IN_NODE, _ACROSS = "host facts of each node", "NCCL in each node", "NCC
 _GPUS, _ADAPTERS = "GEMM and nvbandwidth on each GPU", "NCCL in each node over its adapters alone"
 _MORE = ("all_gather and alltoall over all nodes", "all_reduce over 2, 4, 8 … nodes", "OSU latency")
 _GIVEN = ("fio and STREAM where the spec has them", "torchrun on two nodes where the spec has it")
+_COLLECTIVES = ("scaling", "all_gather", "alltoall", "osu_latency")
 
 LEVELS: Mapping[str, Level] = {
     level.name: level
@@ -59,6 +62,7 @@ LEVELS: Mapping[str, Level] = {
             tests=(_FACTS, _IN_NODE, _ADAPTERS, "DCGM level 2", _GPUS, _ACROSS, *_MORE),
             dcgm_least=1,
             dcgm_most=4,
+            programs=_COLLECTIVES,
         ),
         Level(
             name=FULL,
@@ -66,6 +70,7 @@ LEVELS: Mapping[str, Level] = {
             tests=(_FACTS, _IN_NODE, _ADAPTERS, "DCGM level 3", _GPUS, _ACROSS, *_MORE, "OSU bandwidth and allreduce", *_GIVEN),
             dcgm_least=3,
             dcgm_most=4,
+            programs=(*_COLLECTIVES, "osu_bw", "osu_allreduce"),
         ),
     )
 }
