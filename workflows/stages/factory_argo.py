@@ -5,9 +5,19 @@ from __future__ import annotations
 from typing import Final
 
 from steps.contract.task import Verb
+from steps.stages.factory_argo.contract import POD_GC, REQUEUE, WORKERS
 from workflows.spec.factory_spec import FactorySpec
 from workflows.stages import manifest_objects, rights
-from workflows.stages.factory_site import ARGO_CRDS, ARGO_SPACE, FactorySite, control_step, judge, namespace
+from workflows.stages.factory_site import (
+    ARGO_CRDS,
+    ARGO_SPACE,
+    POD_GC_STRATEGY,
+    FactorySite,
+    control_step,
+    duration,
+    judge,
+    namespace,
+)
 from workflows.stages.stage import Object, Rule, Stage, Step, task
 
 ID: Final = "factory_argo"
@@ -65,11 +75,15 @@ def build(site: FactorySite) -> Stage:
 _READS = (
     rights.CRDS,
     Rule(groups=("",), resources=("configmaps",), verbs=("get",), namespaces=(ARGO_SPACE,)),
+    Rule(groups=("apps",), resources=("deployments",), verbs=("get",), namespaces=(ARGO_SPACE,)),
 )
 
 
 def _settings(factory: FactorySpec) -> dict[str, str]:
-    """Return settings of the controller as they stand in its ConfigMap, which a person may edit behind the chart's back."""
+    """Return the settings of the controller as they stand in its ConfigMap and in its Deployment.
+
+    A person may edit both behind the chart's back; the release still has the planned values then.
+    """
     argo = factory.argo
     return {
         "templateReferencing": "Strict",
@@ -77,6 +91,10 @@ def _settings(factory: FactorySpec) -> dict[str, str]:
         "namespaceParallelism": str(argo.project_parallelism),
         "limit": str(argo.rate_limit.limit),
         "burst": str(argo.rate_limit.burst),
+        "podGCDeleteDelayDuration": duration(argo.pod_gc_delay),
+        POD_GC: POD_GC_STRATEGY,
+        REQUEUE: duration(argo.requeue),
+        WORKERS: str(argo.workers),
     }
 
 

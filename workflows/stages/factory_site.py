@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import cast
 
 from steps.contract.task import Verb
+from steps.stages.factory_argo.contract import REQUEUE
 from workflows.catalog import PlannedRelease
 from workflows.spec.factory_spec import FactorySpec
 from workflows.stage_names import StageName
@@ -17,6 +19,8 @@ MANAGER = {"app.kubernetes.io/managed-by": "bringup"}
 """Label of a factory's objects that no chart installs."""
 REGISTRY_SPACE, ARGO_SPACE = "registry", "argo"
 """Namespaces of the registry and of Argo Workflows."""
+POD_GC_STRATEGY = "OnPodSuccess"
+"""Pods that succeeded are deleted; those that failed stay for whoever looks for the cause."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,6 +80,11 @@ def judge(site: Site, stage: str, gates: Mapping[str, str]) -> Step:
     return manifest_objects.judge(site, stage_name(stage), gates, members="all", cordon=False)
 
 
+def duration(time: timedelta) -> str:
+    """Return a time as Argo's settings have it, in whole seconds."""
+    return f"{int(time.total_seconds())}s"
+
+
 def argo_release(factory: FactorySpec) -> PlannedRelease:
     """Return the release of Argo Workflows with its controller's settings.
 
@@ -83,7 +92,6 @@ def argo_release(factory: FactorySpec) -> PlannedRelease:
     template referencing lets only installed WorkflowTemplates run.
     """
     argo = factory.argo
-    seconds = int(argo.requeue.total_seconds())
     controller: Object = {
         "workflowNamespaces": sorted(factory.projects),
         "parallelism": argo.parallelism,
@@ -91,9 +99,9 @@ def argo_release(factory: FactorySpec) -> PlannedRelease:
         "workflowWorkers": argo.workers,
         "resourceRateLimit": {"limit": argo.rate_limit.limit, "burst": argo.rate_limit.burst},
         "workflowRestrictions": {"templateReferencing": "Strict"},
-        "podGCDeleteDelayDuration": f"{int(argo.pod_gc_delay.total_seconds())}s",
-        "workflowDefaults": {"spec": {"podGC": {"strategy": "OnPodSuccess"}}},
-        "extraEnv": [{"name": "DEFAULT_REQUEUE_TIME", "value": f"{seconds}s"}],
+        "podGCDeleteDelayDuration": duration(argo.pod_gc_delay),
+        "workflowDefaults": {"spec": {"podGC": {"strategy": POD_GC_STRATEGY}}},
+        "extraEnv": [{"name": REQUEUE, "value": duration(argo.requeue)}],
     }
     oci = argo.repo.startswith("oci://")
     chart, repo = (f"{argo.repo.rstrip('/')}/argo-workflows", "") if oci else ("argo-workflows", argo.repo)

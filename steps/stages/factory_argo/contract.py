@@ -5,11 +5,15 @@ from msgspec import Struct
 from steps.contract.charts import Crd, Release, ReleaseState
 from steps.contract.checks import CheckPod
 
+REQUEUE, WORKERS, POD_GC = "DEFAULT_REQUEUE_TIME", "workflow-workers", "podGC"
+"""Settings that are no keys of the ConfigMap: a variable and an argument of the controller, and a default of Workflows."""
+
 
 class ControlObservation(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Observation of gate factory_argo/control: the chart, the kinds that are served, and the controller's settings.
 
-    `settings` are the scalar settings in the controller's ConfigMap by key; None if there is no such ConfigMap.
+    `settings` are those of the controller's ConfigMap by their last key, with the variable and the argument of its Deployment;
+    None if there is no such ConfigMap.
     """
 
     releases: tuple[ReleaseState, ...] = ()

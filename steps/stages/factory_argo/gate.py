@@ -6,6 +6,8 @@ from steps.contract.charts import ReleaseState
 from steps.contract.checks import CheckPod
 from steps.contract.verdict import FailureClass, Verdict, passed
 from steps.stages.factory_argo.contract import (
+    REQUEUE,
+    WORKERS,
     CheckWorkflow,
     ControlExpectation,
     ControlObservation,
@@ -26,7 +28,7 @@ QUOTE = 300
 
 
 def control(seen: ControlObservation, want: ControlExpectation) -> Verdict:
-    """Check the chart, the served kinds, the image of the controller, and the settings that people can change in its ConfigMap."""
+    """Check the chart, the served kinds, the image of the controller, and the settings that people can change in the cluster."""
     finding = (
         gate_charts.problem(seen.releases, want.releases, None, None)
         or gate_charts.missing_crd(seen.crds, want.crds)
@@ -67,7 +69,8 @@ def _settings(seen: dict[str, str] | None, want: dict[str, str]) -> Iterator[Fin
         return
     for key, value in want.items():
         if seen.get(key) != value:
-            step = f"see who edits ConfigMap {CONFIG_MAP}; a new revision of the chart writes it again"
+            place = f"Deployment {CONTROLLER}" if key in (REQUEUE, WORKERS) else f"ConfigMap {CONFIG_MAP}"
+            step = f"see who edits {place}; a new revision of the chart writes it again"
             yield fail(FailureClass.COMPARISON, f"setting {key} of the controller is {seen.get(key, 'not set')}", value, step)
 
 

@@ -1,27 +1,68 @@
 """Reads Argo Workflows' chart, kinds and settings, and the Workflows of the check with their pods."""
 
-import re
+from collections.abc import Iterator
+from typing import Any
 
 from msgspec import Struct
 
 from steps.contract.checks import CHECK_NAMESPACE
-from steps.stages.factory_argo.contract import CheckWorkflow, ControlObservation, FunctionalObservation
+from steps.stages.factory_argo.contract import POD_GC, REQUEUE, WORKERS, CheckWorkflow, ControlObservation, FunctionalObservation
 from steps.stages.shared import probe_charts, probe_checks
 from steps.stages.shared.kube_reader import KubeReader, Scope
 from steps.stages.shared.probe_workloads import ObjectMeta
 
 SPACE, CONFIG_MAP = "argo", "argo-workflows-workflow-controller-configmap"
+CONTROLLER, CONTAINER = "argo-workflows-workflow-controller", "controller"
 CHECK, INLINE = "workflow", "workflow-inline"
 MOST = 100_000
 """Most characters of the controller's configuration that are read."""
-_SCALAR = re.compile(r"^[ \t]*([A-Za-z]{1,60}):[ \t]+[\"']?([^\s\"']{1,100})[\"']?[ \t]*$", re.MULTILINE)
-"""A scalar of the YAML that the chart writes; the settings that are compared have unique keys, so nesting is not needed."""
+LONGEST = 100
+"""Most characters of a setting's value that are kept."""
+_PATHS = (
+    ("templateReferencing", ("workflowRestrictions", "templateReferencing")),
+    ("parallelism", ("parallelism",)),
+    ("namespaceParallelism", ("namespaceParallelism",)),
+    ("limit", ("resourceRateLimit", "limit")),
+    ("burst", ("resourceRateLimit", "burst")),
+    ("podGCDeleteDelayDuration", ("podGCDeleteDelayDuration",)),
+    (POD_GC, ("workflowDefaults", "spec", "podGC", "strategy")),
+)
+"""Setting and its place in the controller's configuration: the name of a key says nothing in another place."""
 
 
 class _ConfigMap(Struct, frozen=True):
     """A ConfigMap as the API returns it."""
 
     data: dict[str, str] = {}
+
+
+class _EnvVariable(Struct, frozen=True):
+    name: str = ""
+    value: str = ""
+
+
+class _ControllerContainer(Struct, frozen=True):
+    name: str = ""
+    args: tuple[str, ...] = ()
+    env: tuple[_EnvVariable, ...] = ()
+
+
+class _ControllerPod(Struct, frozen=True):
+    containers: tuple[_ControllerContainer, ...] = ()
+
+
+class _ControllerTemplate(Struct, frozen=True):
+    spec: _ControllerPod = _ControllerPod()
+
+
+class _ControllerSpec(Struct, frozen=True):
+    template: _ControllerTemplate = _ControllerTemplate()
+
+
+class _RawController(Struct, frozen=True):
+    """The controller's Deployment as the API returns it."""
+
+    spec: _ControllerSpec = _ControllerSpec()
 
 
 class _Parameter(Struct, frozen=True):
@@ -55,13 +96,44 @@ class _RawWorkflow(Struct, frozen=True):
 
 
 def control(kube: KubeReader, scope: Scope) -> ControlObservation:
-    """Return the chart, the kinds that the task names, and the settings in the controller's ConfigMap."""
+    """Return the chart, the kinds that the task names, and the settings in the controller's ConfigMap and Deployment."""
     config = kube.get(f"/api/v1/namespaces/{SPACE}/configmaps/{CONFIG_MAP}", _ConfigMap)
+    deployment = kube.get(f"/apis/apps/v1/namespaces/{SPACE}/deployments/{CONTROLLER}", _RawController) or _RawController()
+    settings = None if config is None else dict([*_configured(config), *_started_with(deployment)])
     return ControlObservation(
         releases=probe_charts.observe(kube, probe_charts.scoped_releases(scope)),
         crds=probe_charts.read_crds(kube, probe_charts.read_argument(scope, "crds")),
-        settings=None if config is None else dict(_SCALAR.findall(config.data.get("config", "")[:MOST])),
+        settings=settings,
     )
+
+
+def _configured(config: _ConfigMap) -> Iterator[tuple[str, str]]:
+    """Yield the settings in a ConfigMap; none if its text is no YAML, with which the controller does not start either."""
+    import yaml  # 30 ms that only this stage pays
+
+    try:
+        document: Any = yaml.safe_load(config.data.get("config", "")[:MOST])
+    except (yaml.YAMLError, RecursionError, ValueError):
+        return
+    for name, path in _PATHS:
+        value = document
+        for key in path:
+            value = value.get(key) if isinstance(value, dict) else None
+        if isinstance(value, str | int):
+            yield name, str(value)[:LONGEST]
+
+
+def _started_with(deployment: _RawController) -> Iterator[tuple[str, str]]:
+    """Yield the variable and the argument of the controller's container; of several the last one holds."""
+    containers = deployment.spec.template.spec.containers
+    container = next((entry for entry in containers if entry.name == CONTAINER), _ControllerContainer())
+    for variable in container.env:
+        if variable.name == REQUEUE:
+            yield REQUEUE, variable.value[:LONGEST]
+    option = f"--{WORKERS}"
+    for word, following in zip(container.args, (*container.args[1:], ""), strict=False):
+        if word == option or word.startswith(f"{option}="):
+            yield WORKERS, (following if word == option else word.partition("=")[2])[:LONGEST]
 
 
 def functional(kube: KubeReader, _scope: Scope) -> FunctionalObservation:

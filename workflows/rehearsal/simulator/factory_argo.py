@@ -15,7 +15,7 @@ import yaml
 
 from workflows.rehearsal.simulator import simulated_pods
 from workflows.rehearsal.simulator.api_kinds import CONFIG_MAPS, DEPLOYMENTS, PODS, Obj, Ref, custom, ref
-from workflows.rehearsal.simulator.chart_installers import ChartRelease, chart
+from workflows.rehearsal.simulator.chart_installers import ChartRelease, chart, workload_spec
 from workflows.rehearsal.simulator.operators import has_ready_pod
 from workflows.rehearsal.simulator.simulated_pods import Behaviour, Exit, blocked_by, check
 from workflows.rehearsal.simulator.world import Changes, World
@@ -27,7 +27,14 @@ CONTROLLER = "argo-workflows-workflow-controller"
 CONFIG_MAP = f"{CONTROLLER}-configmap"
 ENDED = ("Succeeded", "Failed", "Error")
 REFERENCE_MODE = "workflows must use workflowTemplateRef to be executed when the controller is in reference mode"
-_CONFIGURED = ("parallelism", "namespaceParallelism", "resourceRateLimit", "workflowRestrictions", "workflowDefaults")
+_CONFIGURED = (
+    "parallelism",
+    "namespaceParallelism",
+    "resourceRateLimit",
+    "workflowRestrictions",
+    "workflowDefaults",
+    "podGCDeleteDelayDuration",
+)
 
 
 @chart("argo-workflows")
@@ -40,7 +47,12 @@ def install(world: World, release: ChartRelease) -> None:
     text = yaml.safe_dump(config, sort_keys=False)
     release.put(CONFIG_MAPS, {"metadata": {"name": CONFIG_MAP}, "data": {"config": text}})
     tag = release.value("images.tag", "") or "v4.1.0"
-    release.deployment(CONTROLLER, image=f"quay.io/argoproj/workflow-controller:{tag}")
+    spec = {"replicas": 1} | workload_spec(CONTROLLER, {}, f"quay.io/argoproj/workflow-controller:{tag}", {})
+    (container,) = spec["template"]["spec"]["containers"]
+    # as in the chart's templates/controller/workflow-controller-deployment.yaml
+    container |= {"name": "controller", "args": ["--workflow-workers", str(release.value("controller.workflowWorkers", 32))]}
+    container["env"] = [{"name": "ARGO_NAMESPACE", "value": "argo"}, *release.value("controller.extraEnv", [])]
+    release.put(DEPLOYMENTS, {"metadata": {"name": CONTROLLER}, "spec": spec})
 
 
 blocked_by("workflow_controller_down", "app", CONTROLLER, f"back-off 5m0s restarting failed container={CONTROLLER}")
