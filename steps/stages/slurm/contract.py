@@ -95,12 +95,25 @@ class ControlExpectation(Struct, frozen=True, kw_only=True, omit_defaults=True, 
     spare: int = 0
 
 
+class GpuMonitorCondition(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A condition of a Kubernetes node that GCM, a GPU monitor beside SUNK, writes: `GcmXidErrorsProblem`; True is bad."""
+
+    node: str
+    type: str
+    status: str = ""
+    message: str = ""
+
+
 class NodesObservation(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Observation of gate slurm/nodes: slurmd pods, GPUs that NodeSets promise, and Kubernetes' allocatable GPUs by node."""
+    """Observation of gate slurm/nodes: slurmd pods, GPUs that NodeSets promise, and Kubernetes' allocatable GPUs by node.
+
+    `monitored` are GCM's conditions on all nodes; there are none where its chart is not installed.
+    """
 
     pods: tuple[SlurmPod, ...] = ()
     nodesets: tuple[NodeSet, ...] = ()
     allocatable: dict[str, int] = {}
+    monitored: tuple[GpuMonitorCondition, ...] = ()
 
 
 class NodesExpectation(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):

@@ -10,7 +10,7 @@ from steps.contract.verdict import FailureClass, NodeVerdict, Verdict, of_nodes,
 from steps.stages.shared import gate_charts, gate_checks, gate_slurm_states
 from steps.stages.shared.causes import RUNTIME_REASONS
 from steps.stages.shared.finding import Finding, fail, node_verdict, unknown
-from steps.stages.slurm import gate_drain, gate_placement, gate_scheduling, gate_srun
+from steps.stages.slurm import gate_drain, gate_health, gate_placement, gate_scheduling, gate_srun
 from steps.stages.slurm.contract import (
     ControlExpectation,
     ControlObservation,
@@ -155,12 +155,17 @@ def _next_step(pod: SlurmPod | None) -> str:
 
 
 def nodes(seen: NodesObservation, want: NodesExpectation) -> Verdict:
-    """Check that each expected node runs slurmd, is usable by Slurm, and has as many GPUs in Slurm, Kubernetes and spec."""
+    """Check that each expected node runs slurmd, is usable by Slurm, and has as many GPUs in Slurm, Kubernetes and spec.
+
+    Where GCM monitors the GPUs, its conditions must be False on each node.
+    """
     by_node = {pod.node: pod for pod in seen.pods if pod.node}
     waiting = next((pod for pod in seen.pods if not pod.node), None)
     sets = {nodeset.name: nodeset for nodeset in seen.nodesets}
     rows = [_node(name, by_node.get(name), waiting, sets, seen, want) for name in want.nodes]
-    return of_nodes(NODES, rows, what=f"usable by Slurm with {want.gpus} GPUs" if want.gpus else "usable by Slurm")
+    what = f"usable by Slurm with {want.gpus} GPUs" if want.gpus else "usable by Slurm"
+    types = gate_health.types(seen)
+    return of_nodes(NODES, rows, what=f"{what}, and False {', '.join(types)}" if types else what)
 
 
 def _node(
@@ -172,6 +177,7 @@ def _node(
     want: NodesExpectation,
 ) -> NodeVerdict:
     finding = _running(pod, waiting) or _registered(pod, want) or _promise(name, pod, sets, seen, want)
+    finding = finding or gate_health.monitored(name, seen)
     return node_verdict(name, finding, f"Slurm node {pod.name} {'+'.join(pod.states)}" if pod else "")
 
 

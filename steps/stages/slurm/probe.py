@@ -4,7 +4,7 @@ The container is called `slurmd` in both operators. Pod conditions carry Slurm's
 (SUNK).
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from steps.contract.charts import ChartsObservation
 from steps.contract.checks import CheckPod
+from steps.contract.plain_text import line, truncate
 from steps.stages.shared import probe_charts, probe_checks, probe_workloads
 from steps.stages.shared.kube_reader import KubeReader, Scope
 from steps.stages.shared.probe_workloads import Condition, Conditioned
@@ -21,6 +22,7 @@ from steps.stages.slurm.contract import (
     ControlObservation,
     DrainObservation,
     FunctionalObservation,
+    GpuMonitorCondition,
     NodeSet,
     NodesObservation,
     Part,
@@ -44,6 +46,8 @@ SUNK_STATES = {"SlurmDrain": "drain", "SlurmCordon": "cordon", "SlurmNotRespondi
 
 GPU = "nvidia.com/gpu"
 GPU_RESOURCES = (GPU, "nvidia.com/mig-")
+MONITOR, MOST_MESSAGE = "Gcm", 200
+"""Beginning of the types of GCM's conditions, and most characters of a message that are kept."""
 MOST_TROUBLED = 16
 LOG_LINES = 400_000
 """Lines of the check's log that are read; it has up to three for each node, so a lower limit cut the first section off."""
@@ -114,14 +118,23 @@ def control(kube: KubeReader, scope: Scope) -> ControlObservation:
 
 
 def nodes(kube: KubeReader, scope: Scope) -> NodesObservation:
-    """Return every pod that runs slurmd, every NodeSet's promised GPUs, and Kubernetes' allocatable GPUs by node."""
-    space = _namespace(scope)
+    """Return every pod that runs slurmd, every NodeSet's promised GPUs, and by node allocatable GPUs and GCM's conditions."""
+    space, machines = _namespace(scope), probe_workloads.nodes(kube)
     return NodesObservation(
         pods=_pods(kube, space),
         # SUNK's NodeSets promise no number of GPUs
         nodesets=() if _is_sunk(scope) else _nodesets(kube, space) or (),
-        allocatable={raw.metadata.name: _gpus(raw.status.allocatable) for raw in probe_workloads.nodes(kube)},
+        allocatable={raw.metadata.name: _gpus(raw.status.allocatable) for raw in machines},
+        monitored=tuple(_monitored(machines)),
     )
+
+
+def _monitored(machines: Iterable[probe_workloads.Node]) -> Iterator[GpuMonitorCondition]:
+    for raw in machines:
+        for entry in raw.status.conditions:
+            if entry.type.startswith(MONITOR):
+                message = truncate(line(entry.message), MOST_MESSAGE)
+                yield GpuMonitorCondition(node=raw.metadata.name, type=entry.type, status=entry.status, message=message)
 
 
 def placement(kube: KubeReader, scope: Scope) -> PlacementObservation:

@@ -157,6 +157,16 @@ FAULTS = (
         source="https://slurm.schedmd.com/sacctmgr.html",
     ),
     Fault(
+        name="slurm_gcm_xid",
+        gate="slurm/nodes",
+        node="gpus:2",
+        summary="A GPU has fallen off the bus of two nodes, as the site's GPU monitor GCM sees, while Slurm still uses them.",
+        caught_by="GCM's condition GcmXidErrorsProblem of these nodes is True.",
+        cause="GCM reports GcmXidErrorsProblem: Xid 79",
+        false_green="Every slurmd pod is ready and every Slurm node is idle; the vendor's check passes where no condition is there.",
+        source="https://github.com/facebookresearch/gcm",
+    ),
+    Fault(
         name="slurm_foreign_pods",
         gate="slurm/placement",
         node="gpus:2",

@@ -41,6 +41,7 @@ from workflows.rehearsal.simulator.simulated_pods import (
 )
 from workflows.rehearsal.simulator.slurm_controller import ControlledNode, SimulatedSlurm
 from workflows.rehearsal.simulator.slurm_foreign_pods import create_foreign_pods
+from workflows.rehearsal.simulator.slurm_gpu_monitor import write_monitor_conditions
 from workflows.rehearsal.simulator.slurm_job_check import CheckRun, SlurmSurroundings
 from workflows.rehearsal.simulator.world import Changes, World
 
@@ -220,6 +221,7 @@ class Slinky:
             return
         _parts(world)
         create_foreign_pods(world)
+        write_monitor_conditions(world)
         sets = list(world.objects(NODE_SETS))
         every = changed.concern(NODE_SETS, DEPLOYMENTS)
         names = [node["metadata"]["name"] for node in world.objects(NODES)] if every else [at.name for at in changed.refs(NODES)]

@@ -36,6 +36,7 @@ from workflows.rehearsal.simulator.scheduler import admits, requests
 from workflows.rehearsal.simulator.simulated_pods import Behaviour, BlockedStart, Exit, LongRunning, blocked_by, pod_program
 from workflows.rehearsal.simulator.slurm_controller import ControlledNode, SimulatedSlurm
 from workflows.rehearsal.simulator.slurm_foreign_pods import create_foreign_pods
+from workflows.rehearsal.simulator.slurm_gpu_monitor import write_monitor_conditions
 from workflows.rehearsal.simulator.slurm_job_check import CheckRun, SlurmSurroundings
 from workflows.rehearsal.simulator.world import Changes, World
 
@@ -195,6 +196,7 @@ class Sunk:
         if not world.served(NODE_SETS) or not has_ready_pod(world, NAMESPACE, "sunk-operator"):
             return
         create_foreign_pods(world)
+        write_monitor_conditions(world)
         if world.fault("sunk_lock_not_tolerated"):
             spec = workload_spec("log-agent", {}, "simulated/log-agent", {})
             world.ensure(DAEMON_SETS, {"metadata": {"name": "log-agent", "namespace": "default"}, "spec": spec})
