@@ -62,7 +62,7 @@ def symbolic_links(root: str, targets: Mapping[str, str], factory: Factory) -> I
 
 def mentions(place: str, text: str, factory: Factory, known: Iterable[ExternalLink] = ()) -> Iterator[ExternalLink]:
     """Yield the hosts and folders of the factory that a text names outside its comments. Those within `known` links are skipped."""
-    checked = "\n".join(line for line in text.splitlines() if not line.lstrip().startswith(("#", ";"))).lower()
+    checked = "\n".join(_without_comments(text)).lower()
     for link in known:
         # a link that is reported already would be found again by its host or folder
         checked = checked.replace(link.leads_to.lower(), " ") if link.why.endswith(_OF_FACTORY) else checked
@@ -72,6 +72,13 @@ def mentions(place: str, text: str, factory: Factory, known: Iterable[ExternalLi
     for folder in factory.folders:
         if re.search(rf"(?<![\w.-]){re.escape(folder.lower())}(?![\w.-])", checked):
             yield ExternalLink(place=place, leads_to=folder, why="a folder of the factory")
+
+
+def _without_comments(text: str) -> Iterator[str]:
+    """Yield the lines of a text that are no comments: the first one is an instruction to the kernel if it begins with `#!`."""
+    for number, line in enumerate(text.splitlines()):
+        if not line.lstrip().startswith(("#", ";")) or (not number and line.startswith("#!")):
+            yield line
 
 
 def mentions_in(texts: Mapping[str, str], factory: Factory) -> Iterator[ExternalLink]:

@@ -59,6 +59,16 @@ def read(path: Path) -> list[ArchiveMember]:
     return members
 
 
+def plain_size(data: bytes, name: str) -> int:
+    """Return the size of the uncompressed archives at the start of an initrd. Raises BadTask if one of them is cut off."""
+    size = 0
+    while data.startswith(_MAGIC, size):
+        size += max(end for end, _ in _members(data[size:], name))
+        gap = len(data) - size - len(data[size:].lstrip(b"\0"))
+        size += gap if data.startswith(_MAGIC, size + gap) else 0
+    return size
+
+
 def without(path: Path, unwanted: str) -> bytes:
     """Return the bytes of an initrd without the members whose whole path matches the pattern; compression stays as it was.
 

@@ -1,0 +1,170 @@
+"""The check that nothing leads into a factory: chains of links, interpreters of scripts, and files that are packed."""
+
+import bz2
+import gzip
+import io
+import lzma
+import shutil
+import subprocess
+import tarfile
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.unit.factories.conftest import STARTER
+from workflows.app.factories import factory_detachment
+from workflows.app.factories.factory_detachment import FactoryDetachment
+from workflows.spec import FactorySpec, load_factory
+
+FSTAB = b"factory02:/srv/share /shared nfs ro 0 0\n"
+"""A line that leads to a machine of the starter spec of factories."""
+PLAIN = b"nothing of interest\n"
+
+
+@pytest.fixture(scope="module")
+def spec() -> FactorySpec:
+    return load_factory(STARTER)
+
+
+@pytest.fixture
+def published(tmp_path: Path) -> Path:
+    (tmp_path / "factory/share/app").mkdir(parents=True)
+    (tmp_path / "published/bin").mkdir(parents=True)
+    return tmp_path / "published"
+
+
+def check(spec: FactorySpec, published: Path) -> FactoryDetachment:
+    return factory_detachment.check(spec, [published], [str(published.parent / "factory")])
+
+
+@pytest.mark.parametrize(
+    "links",
+    [
+        {"app": "../factory/share/app"},
+        {"bin/app": "../../factory/share/app"},
+        {"app": "other", "other": "third", "third": "../factory/share/app"},
+        {"bin/lib": "../../elsewhere/lib", "../elsewhere": "factory/share"},
+        {"app": "../factory/../published/bin"},
+        {"app": "../factory/share/gone"},
+    ],
+    ids=["relative", "deeper", "chain", "on_the_way", "through", "dangling"],
+)
+def test_links_into_the_factory_are_followed(spec: FactorySpec, published: Path, links: dict[str, str]) -> None:
+    for name, target in links.items():
+        (published / name).symlink_to(target)
+    ways = check(spec, published).links
+    inside = [name for name in links if not name.startswith("..")]
+    assert sorted(way.place for way in ways) == sorted(str(published / name) for name in inside)
+    assert {way.why for way in ways} == {"a folder of the factory"}
+
+
+def test_other_links_lead_nowhere(spec: FactorySpec, published: Path) -> None:
+    for name, target in {"a": "bin", "b": "a/../b", "c": "../factory2", "d": "/usr/lib", "e": "../../../../../../etc"}.items():
+        (published / name).symlink_to(target)
+    assert check(spec, published).links == ()
+
+
+def test_a_place_that_is_a_link_itself_is_followed(spec: FactorySpec, published: Path) -> None:
+    place = published.parent / "current"
+    place.symlink_to("factory/share")
+    (way,) = factory_detachment.check(spec, [place], [str(published.parent / "factory")]).links
+    assert way.place == str(place)
+
+
+@pytest.mark.parametrize(
+    ("text", "leads"),
+    [("#!{}/bin/python3\npass\n", True), ("#!/bin/sh\n# see {}\n", False), ("# {}\n", False), ("#!/bin/sh\nexec {}/x\n", True)],
+)
+def test_interpreters_are_no_comments(spec: FactorySpec, published: Path, text: str, leads: bool) -> None:
+    (published / "bin/tool").write_text(text.format(published.parent / "factory"))
+    assert bool(check(spec, published).links) == leads
+
+
+def test_a_name_at_the_edge_of_a_piece_is_seen(spec: FactorySpec, published: Path) -> None:
+    piece = factory_detachment._PIECE
+    for number, padding in enumerate((b"x" * 99 + b"\n", b"x" * 99 + b" ")):
+        text = padding * (piece // 100 + 1)
+        (published / f"{number}").write_bytes(text[len(text) - piece + 4 :] + FSTAB + text)
+    assert len(check(spec, published).links) == 2
+
+
+def tar(content: bytes) -> bytes:
+    stream = io.BytesIO()
+    with tarfile.open(fileobj=stream, mode="w") as archive:
+        member = tarfile.TarInfo("etc/fstab")
+        member.size = len(content)
+        archive.addfile(member, io.BytesIO(content))
+    return stream.getvalue()
+
+
+def zipped(content: bytes) -> bytes:
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("etc/fstab", content)
+    return stream.getvalue()
+
+
+def newc(content: bytes) -> bytes:
+    """An uncompressed archive of one file, in the format of initrds."""
+    archive = b""
+    for name, data in ((b"etc/fstab\0", content), (b"TRAILER!!!\0", b"")):
+        fields = (1, 0o100644, 0, 0, 1, 0, len(data), 0, 0, 0, 0, len(name), 0)
+        head = b"070701" + b"".join(b"%08X" % field for field in fields) + name
+        archive += head + bytes(-len(head) % 4) + data + bytes(-len(data) % 4)
+    return archive
+
+
+def zstd(content: bytes) -> bytes:
+    return subprocess.run(["zstd", "-cq"], input=content, capture_output=True, check=True).stdout
+
+
+PACKERS: dict[str, Callable[[bytes], bytes]] = {
+    "gzip": gzip.compress,
+    "xz": lzma.compress,
+    "bzip2": bz2.compress,
+    "tar.gz": lambda content: gzip.compress(tar(content)),
+    "tar of gzip": lambda content: tar(gzip.compress(content)),
+    "zip": zipped,
+    "zstd": zstd,
+    "initrd": newc,
+    "packed initrd": lambda content: newc(PLAIN) + bytes(512) + zstd(newc(content)),
+    "two archives": lambda content: newc(PLAIN) + newc(content),
+}
+
+
+@pytest.mark.parametrize("packer", PACKERS)
+def test_packed_files_are_unpacked(spec: FactorySpec, published: Path, packer: str) -> None:
+    for content, leads in ((FSTAB, ["factory02"]), (PLAIN, [])):
+        (published / "file").write_bytes(PACKERS[packer](content))
+        result = check(spec, published)
+        assert ([way.leads_to for way in result.links], result.unread) == (leads, ())
+
+
+def test_the_settings_of_a_packed_root_are_read(spec: FactorySpec, published: Path, tmp_path: Path) -> None:
+    assert shutil.which("mksquashfs")
+    (tmp_path / "root/etc").mkdir(parents=True)
+    (tmp_path / "root/etc/fstab").write_bytes(FSTAB)
+    words = ["mksquashfs", "root", str(published / "root.squashfs"), "-quiet", "-no-progress", "-noI", "-noD"]
+    subprocess.run(words, cwd=tmp_path, check=True, capture_output=True)
+    result = check(spec, published)
+    assert [(way.place, way.leads_to) for way in result.links] == [(f"{published}/root.squashfs:/etc/fstab", "factory02")]
+
+
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        (b"\x04\x22\x4d\x18" + PLAIN, "packed by lz4"),
+        (b"hsqs" + bytes(2000), "cannot be read"),
+        (bytes(1024) + b"\xe2\xe1\xf5\xe0", "packed by EROFS"),
+        (b"#!/usr/bin/env run-singularity\n\0SIF_MAGIC\0", "packed by Singularity"),
+        (newc(PLAIN)[:150], "cut off"),
+        (b"070701" + b"z" * 200, "header of an archive in it is damaged"),
+        (newc(PLAIN) + b"\x02\x21\x4c\x18" + PLAIN, "second archive is packed by lz4"),
+    ],
+)
+def test_what_cannot_be_unpacked_is_not_read(spec: FactorySpec, published: Path, content: bytes, why: str) -> None:
+    (published / "file").write_bytes(content)
+    (reason,) = check(spec, published).unread
+    assert why in reason
