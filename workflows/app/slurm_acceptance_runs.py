@@ -20,9 +20,9 @@ from workflows.app.runs import run_start
 from workflows.app.runs.screen import Screen
 from workflows.app.specs import operations
 from workflows.plan.model import Plan
-from workflows.plan.slurm_plan import compile_slurm
+from workflows.plan.slurm_acceptance_plan import compile_slurm_acceptance
 from workflows.spec.acceptance_levels import STANDARD
-from workflows.stages.slurm_login_site import SlurmLoginSite
+from workflows.stages.slurm_acceptance_site import SlurmAcceptanceSite
 
 PARTNERS: Final = 2
 """Partners of a single repaired node: one on its leaf switch and one on another where Slurm knows leaves."""
@@ -64,7 +64,7 @@ def accept(screen: Screen, request: SlurmRequest, options: StartOptions) -> int:
     loaded = SimpleNamespace(name=name, owner=_user(), revision="", approvals=(), schedule=None, secrets={})
 
     def plan(_: Path, __: Any, ___: Wish) -> Plan:
-        return compile_slurm(site, name, loaded.owner)
+        return compile_slurm_acceptance(site, name, loaded.owner)
 
     def ended(run: str, code: int) -> int:
         if sentence := acceptance.last_sentence(run):
@@ -75,7 +75,7 @@ def accept(screen: Screen, request: SlurmRequest, options: StartOptions) -> int:
     return run_start.start(screen, "slurm", options, Wish(), pipeline)
 
 
-def site_of(request: SlurmRequest) -> SlurmLoginSite:
+def site_of(request: SlurmRequest) -> SlurmAcceptanceSite:
     """Return the checked choices, with the nodes that Slurm lists if none are named. Raises UsageError.
 
     If no controller answers, the nodes are those that were named: the run's first gate says what is down.
@@ -85,7 +85,7 @@ def site_of(request: SlurmRequest) -> SlurmLoginSite:
     config = slurm_tools.ask("scontrol", "show", "config")
     cluster = slurm_output.settings(config.out).cluster
     gpus = _GPUS.fullmatch(request.gpus_per_node) if request.gpus_per_node else None
-    return SlurmLoginSite(
+    return SlurmAcceptanceSite(
         cluster=cluster,
         nodes=_nodes(request.partition, named),
         floor=request.floor,

@@ -1,4 +1,4 @@
-"""Build the parts of the four pipelines: settings of the WorkflowTemplate, its templates, and the nodes of its DAG."""
+"""Build the parts of the five pipelines: settings of the WorkflowTemplate, its templates, and the nodes of its DAG."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace

@@ -30,7 +30,7 @@ STACK_ORDER = ("stack_build", "stack_tree", "stack_test", "stack_publish")
 """Stage ids of the software-stack pipeline, in running order; their builders take a `StackSite`."""
 
 SLURM_ORDER = ("slurm_acceptance",)
-"""Stage ids of the acceptance of a Slurm cluster from a login node; their builders take a `SlurmLoginSite`."""
+"""Stage ids of the acceptance of a Slurm cluster from a login node; their builders take a `SlurmAcceptanceSite`."""
 
 PIPELINES = {
     "bring-up": RUNNING_ORDER,

@@ -7,7 +7,7 @@ from typing import Any, Final
 from steps.contract.host_ranges import fold
 from steps.contract.task import Verb
 from steps.stages.slurm_acceptance.contract import BANDWIDTH, CONTROL, JOBS
-from workflows.stages.slurm_login_site import SlurmLoginSite
+from workflows.stages.slurm_acceptance_site import SlurmAcceptanceSite
 from workflows.stages.stage import Change, Object, Stage, Step, judge_step, task
 
 ID: Final = "slurm_acceptance"
@@ -17,7 +17,7 @@ SECONDS: Final = {CONTROL: 600, JOBS: 3600, BANDWIDTH: 6 * 3600}
 _JUDGE_SECONDS: Final = 300
 
 
-def build(site: SlurmLoginSite) -> Stage:
+def build(site: SlurmAcceptanceSite) -> Stage:
     """Return the stage: its three tasks one after another, each left out if an earlier one did not pass, and the judge."""
     steps = [_step(site, name, TASKS[number - 1] if number else "") for number, name in enumerate(TASKS)]
     checks: list[Object] = [{"task": name, "gate": f"{ID}/{name}"} for name in TASKS]
@@ -34,7 +34,7 @@ def build(site: SlurmLoginSite) -> Stage:
     )
 
 
-def _step(site: SlurmLoginSite, name: str, before: str) -> Step:
+def _step(site: SlurmAcceptanceSite, name: str, before: str) -> Step:
     level = site.level
     arguments: dict[str, Any] = {
         "gate": f"{ID}/{name}",

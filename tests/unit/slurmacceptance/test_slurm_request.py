@@ -4,8 +4,8 @@ import pytest
 
 from workflows.app.run_options import UsageError
 from workflows.app.slurm_acceptance_runs import SlurmRequest, partners, site_of
-from workflows.plan.slurm_plan import compile_slurm
-from workflows.stages.slurm_login_site import SlurmLoginSite
+from workflows.plan.slurm_acceptance_plan import compile_slurm_acceptance
+from workflows.stages.slurm_acceptance_site import SlurmAcceptanceSite
 
 
 @pytest.mark.parametrize(
@@ -34,9 +34,9 @@ def test_partners_are_on_the_same_leaf_and_on_another() -> None:
 
 
 def test_a_plan_is_pure_and_names_its_nodes() -> None:
-    site = SlurmLoginSite(cluster="lab", nodes=("n1", "n2"), floor=1.5, gpus=8, gpu_type="h200", marks="/marks")
-    plan = compile_slurm(site, "lab", "ada")
-    assert plan.digest == compile_slurm(site, "lab", "ada").digest
+    site = SlurmAcceptanceSite(cluster="lab", nodes=("n1", "n2"), floor=1.5, gpus=8, gpu_type="h200", marks="/marks")
+    plan = compile_slurm_acceptance(site, "lab", "ada")
+    assert plan.digest == compile_slurm_acceptance(site, "lab", "ada").digest
     assert [host.name for host in plan.hosts] == ["n1", "n2"]
     assert [step.name for step in plan.stages[0].steps] == ["control", "jobs", "bandwidth", "judge"]
     assert plan.stages[0].steps[2].task.expectations == {"floor": 1.5}

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Mapping
 
-from workflows import bringup, factory, image, slurm_pipeline, stack
+from workflows import bringup, factory, image, slurm_acceptance_pipeline, stack
 from workflows.app import name_checks
 from workflows.app.run_options import UsageError
 from workflows.plan.model import Plan
@@ -19,7 +19,7 @@ PIPELINES: dict[str, Build] = {
     factory.KIND: factory.build,
     stack.KIND: stack.build,
     image.KIND: image.build,
-    slurm_pipeline.KIND: slurm_pipeline.build,
+    slurm_acceptance_pipeline.KIND: slurm_acceptance_pipeline.build,
 }
 
 _IMAGE = re.compile(

@@ -11,10 +11,10 @@ from workflows.plan import approvals
 from workflows.plan.compiler import END_TASKS, OPEN_SECONDS
 from workflows.plan.model import Plan
 from workflows.stages import slurm_acceptance
-from workflows.stages.slurm_login_site import SlurmLoginSite
+from workflows.stages.slurm_acceptance_site import SlurmAcceptanceSite
 
 
-def compile_slurm(site: SlurmLoginSite, name: str, owner: str) -> Plan:
+def compile_slurm_acceptance(site: SlurmAcceptanceSite, name: str, owner: str) -> Plan:
     """Return the plan of an acceptance, without I/O. `name` is the cluster's name in a form that names of runs may have."""
     stage = slurm_acceptance.build(site)
     operation = f"accept at level {site.level.name}"

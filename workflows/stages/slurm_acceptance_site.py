@@ -10,7 +10,7 @@ from workflows.spec.acceptance_levels import STANDARD
 
 
 @dataclass(frozen=True, kw_only=True)
-class SlurmLoginSite:
+class SlurmAcceptanceSite:
     """Everything that decides an acceptance from a login node.
 
     `gpus` is the number of GPUs on a node, -1 if it was not stated; `gpu_type` may be empty. `floor` is in GB/s. `marks` is the
