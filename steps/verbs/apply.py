@@ -24,7 +24,7 @@ from steps.runtime import (
     gating,
     gres_settlement,
     job_removal,
-    login_replacement,
+    login_pod_tasks,
     pod_scripts,
     reuse,
     settings,
@@ -54,7 +54,7 @@ class Arguments(Struct, frozen=True, kw_only=True):
     - `replaced_jobs`: ended Jobs that are deleted before the objects are applied, since they are immutable; see `job_removal`.
     - `pod_script`: runs in a container until it succeeds, and is all that the task does; see `pod_scripts`.
     - `login_sessions`: lists sessions on login pods of an old revision, and changes nothing; `login_replacement` replaces such pods
-      if those who are logged in were seen by an approver; see `login_replacement`.
+      if those who are logged in were seen by an approver; see `login_pod_tasks`.
     - `gres_conf`: corrects SUNK's gres.conf, and does nothing else; see `gres_settlement`.
     - `config_map`, `known_hosts`, `certificates`, `repository`: set up Argo CD after the objects; see `settings` and `trust`.
     """
@@ -114,9 +114,9 @@ def _did_one_thing(context: Context, arguments: Arguments) -> bool:
     elif arguments.pod_script is not None:
         context.record(pod_scripts.run(context, arguments.pod_script))
     elif arguments.login_sessions is not None:
-        login_replacement.list_sessions(context, arguments.login_sessions)
+        login_pod_tasks.list_sessions(context, arguments.login_sessions)
     elif arguments.login_replacement is not None:
-        context.record(login_replacement.replace(context, arguments.login_replacement))
+        context.record(login_pod_tasks.replace(context, arguments.login_replacement))
     else:
         return False
     return True

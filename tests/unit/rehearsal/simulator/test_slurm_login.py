@@ -11,7 +11,7 @@ import pytest
 from steps.clients.kube.client import Kube
 from steps.contract.login_pods import LoginPods
 from steps.contract.task import Task
-from steps.runtime import login_sessions
+from steps.runtime import login_pod_replacement
 from steps.stages.slurm_login.contract import OutdatedPod, SessionsObservation, approval_text
 from tests.unit.rehearsal.simulator.harness import Make, User
 from tests.unit.rehearsal.simulator.stage_runner import DirectTask, VirtualClock, kubelets, run, stage
@@ -45,13 +45,13 @@ def installed(make: Make) -> User:
 
 def listed(user: User) -> SessionsObservation:
     with kubelets(user):
-        return login_sessions.listed(DirectTask(Kube.from_file(user.kubeconfig), VirtualClock(user)), wanted())[1]
+        return login_pod_replacement.listed(DirectTask(Kube.from_file(user.kubeconfig), VirtualClock(user)), wanted())[1]
 
 
 def replaced(user: User, *approved: OutdatedPod) -> str:
     with kubelets(user):
         task = DirectTask(Kube.from_file(user.kubeconfig), VirtualClock(user))
-        return login_sessions.replace(task, wanted(), SessionsObservation(pods=approved)).reason
+        return login_pod_replacement.replace(task, wanted(), SessionsObservation(pods=approved)).reason
 
 
 def uid(user: User) -> str:
@@ -92,7 +92,7 @@ def a_list_that_is_too_long_hides_nobody(user: User) -> None:
     user.api.merge(
         api_kinds.STATEFUL_SETS, SET, {"spec": {"template": {"metadata": {"annotations": {slurm_login.RESTARTED: "soon"}}}}}
     )
-    everybody = ",".join(f"user{number} pts/{number}" for number in range(login_sessions.MOST_SESSIONS + 1))
+    everybody = ",".join(f"user{number} pts/{number}" for number in range(login_pod_replacement.MOST_SESSIONS + 1))
     user.api.merge(api_kinds.PODS, POD, {"metadata": {"annotations": {slurm_login.SESSIONS: everybody}}})
     user.simulator.settle()
     seen = listed(user)
@@ -105,7 +105,7 @@ def a_pod_that_tells_nothing_is_asked_about(user: User) -> None:
         api_kinds.STATEFUL_SETS, SET, {"spec": {"template": {"metadata": {"annotations": {slurm_login.RESTARTED: "later"}}}}}
     )
     user.simulator.settle()
-    unreachable = login_sessions.listed(DirectTask(Kube.from_file(user.kubeconfig), VirtualClock(user)), wanted())[1]
+    unreachable = login_pod_replacement.listed(DirectTask(Kube.from_file(user.kubeconfig), VirtualClock(user)), wanted())[1]
     assert unreachable.is_used
     assert unreachable.pods[0].error
 

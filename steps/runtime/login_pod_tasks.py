@@ -5,14 +5,14 @@ import msgspec
 from steps.contract import approval
 from steps.contract.login_pods import NONE, OUTPUT, SOME, LoginPods
 from steps.contract.verdict import Verdict
-from steps.runtime import login_sessions
+from steps.runtime import login_pod_replacement
 from steps.runtime.context import Context
 from steps.stages.slurm_login.contract import LISTED_BY, SessionsObservation
 
 
 def list_sessions(context: Context, wanted: LoginPods) -> None:
     """Record who is logged in to login pods of an old revision, and output if an approval is needed."""
-    verdict, seen = login_sessions.listed(context, wanted)
+    verdict, seen = login_pod_replacement.listed(context, wanted)
     context.record(verdict, observation=msgspec.to_builtins(seen))
     context.output(OUTPUT, SOME if seen.is_used else NONE)
 
@@ -22,7 +22,7 @@ def replace(context: Context, wanted: LoginPods) -> Verdict:
     run = context.environment.run
     confirmed = [record.verdict for record in context.store.records(run, context.task.stage, approval.CONFIRM)]
     if not any(verdict is not None and verdict.is_pass for verdict in confirmed):
-        return login_sessions.replace(context, wanted, SessionsObservation())
+        return login_pod_replacement.replace(context, wanted, SessionsObservation())
     records = context.store.records(run, *LISTED_BY)
     shown = [msgspec.convert(record.observation, SessionsObservation) for record in records if record.observation is not None]
-    return login_sessions.replace(context, wanted, shown[-1] if shown else SessionsObservation())
+    return login_pod_replacement.replace(context, wanted, shown[-1] if shown else SessionsObservation())

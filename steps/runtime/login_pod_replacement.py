@@ -1,4 +1,4 @@
-"""Lists who is logged in to login pods of an old revision, and replaces such pods if their users are known to an approver."""
+"""List sessions on login pods of an old revision, and replace such pods if their users are known to an approver."""
 
 from __future__ import annotations
 
