@@ -54,6 +54,12 @@ Quotas are read because a quota refuses a write as a missing right does; the lea
 """
 
 
+def execute(namespace: str) -> Rule:
+    """Return the right to run commands in the pods of a namespace."""
+    # WebSockets begin with a GET; newer API servers ask for create too
+    return Rule(groups=("",), resources=("pods/exec",), verbs=("get", "create"), namespaces=(namespace,))
+
+
 def release_rules(site: Site, chosen: Sequence[PlannedRelease]) -> tuple[Rule, ...]:
     """Return the rights to install releases and to read what their gate compares; for no releases, those for lease and diagnosis.
 

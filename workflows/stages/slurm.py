@@ -174,7 +174,7 @@ def _gres(site: Site, cluster: PlannedRelease, after: str) -> Step:
             *rights.CLAIM,
             Rule(groups=("",), resources=("configmaps",), verbs=("get", "patch"), namespaces=space),
             Rule(groups=("",), resources=("pods",), verbs=("list", "delete"), namespaces=space),
-            Rule(groups=("",), resources=("pods/exec",), verbs=("get", "create"), namespaces=space),
+            rights.execute(cluster.namespace),
             *rights.DIAGNOSE,
         ),
     )
@@ -182,20 +182,17 @@ def _gres(site: Site, cluster: PlannedRelease, after: str) -> Step:
 
 def _qos(site: Site, cluster: PlannedRelease) -> Step:
     """Return the task that creates the QoS of the spec in Slurm's accounting, which no chart does."""
-    slinky = site.spec.slurm.kind == "slinky"
-    place = {"pod": "slurm-controller-0", "container": "slurmctld"} if slinky else {"pod": "slurm-login-0", "container": "sshd"}
     wanted: Object = {
         "name": "qos",
         "namespace": cluster.namespace,
-        **place,
+        **slurm_checks.tool_pod(cluster, sunk=site.spec.slurm.kind == "sunk"),
         "script": manifest_objects.script("slurm_qos.sh"),
         "variables": {"QOS": ";".join(map(qos_record, site.spec.slurm.qos))},
     }
-    execute = Rule(groups=("",), resources=("pods/exec",), verbs=("get", "create"), namespaces=(cluster.namespace,))
     return Step(
         task=task(STAGE, "qos", Verb.APPLY, deadline=QOS_SECONDS, arguments={"pod_script": wanted}),
         after=("control",),
-        rules=(*rights.CLAIM, execute, *rights.DIAGNOSE),
+        rules=(*rights.CLAIM, rights.execute(cluster.namespace), *rights.DIAGNOSE),
     )
 
 

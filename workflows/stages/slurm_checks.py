@@ -1,4 +1,4 @@
-"""Tasks of stage slurm that prove the cluster by jobs of each kind (gate slurm/scheduling).
+"""Tasks of gates slurm/placement, slurm/scheduling and slurm/drain, and where their checks run.
 
 Facts: `steps/docs/facts/slurm.md`.
 """
@@ -48,6 +48,8 @@ def job_checks(site: Site, members: Sequence[Machine], *, gpus: bool) -> Iterato
         yield "login"
     if slurm.login.test_user and slurm.kind == "sunk":
         yield "user"
+    if len(members) > 1:
+        yield "pmix"
     yield "restart"
 
 
@@ -95,90 +97,93 @@ class CheckSite(NamedTuple):
         return self.sunk or self.site.spec.slurm.accounting is not None
 
 
-def login_command(at: CheckSite, check: str, script: str, variables: Mapping[str, str]) -> Object:
+def tool_pod(cluster: PlannedRelease, *, sunk: bool) -> dict[str, str]:
+    """Return pod and container with Slurm's tools and the rights of root: SUNK's first login pod, or Slinky's controller."""
+    pod, container = ("login-0", "sshd") if sunk else ("controller-0", "slurmctld")
+    return {"pod": f"{cluster.release_name}-{pod}", "container": container}
+
+
+def login_command(check_site: CheckSite, check: str, script: str, variables: Mapping[str, str]) -> Object:
     """Return the argument `command` of verb job: a check in SUNK's first login pod."""
-    own = {"ACCOUNTING": "yes"} if at.accounting else {}
-    place = {"namespace": at.cluster.namespace, "pod": f"{at.cluster.release_name}-login-0", "container": "sshd"}
+    own = {"ACCOUNTING": "yes"} if check_site.accounting else {}
+    place = {"namespace": check_site.cluster.namespace, **tool_pod(check_site.cluster, sunk=True)}
     return {"command": {**place, "check": check, "script": script, "variables": {**own, **variables}}}
 
 
-def login_rules(at: CheckSite) -> tuple[Rule, ...]:
+def login_rules(check_site: CheckSite) -> tuple[Rule, ...]:
     """Return the rights of a check in the login pod: whoever may run commands there is root in Slurm."""
-    # WebSockets begin with a GET; newer API servers ask for create too
-    execute = Rule(groups=("",), resources=("pods/exec",), verbs=("get", "create"), namespaces=(at.cluster.namespace,))
-    return (*rights.CLAIM, execute, *at.reads)
+    return (*rights.CLAIM, rights.execute(check_site.cluster.namespace), *check_site.reads)
 
 
-def job_rules(at: CheckSite) -> tuple[Rule, ...]:
+def job_rules(check_site: CheckSite) -> tuple[Rule, ...]:
     """Return the rights of a check in a pod of its own in Slurm's namespace."""
-    space = (at.cluster.namespace,)
+    space = (check_site.cluster.namespace,)
     return (
         *rights.CLAIM,
         Rule(groups=("batch",), resources=("jobs",), verbs=("create", "delete"), namespaces=space),
         Rule(groups=("",), resources=("pods",), verbs=("list", "deletecollection"), namespaces=space),
-        *at.reads,
+        *check_site.reads,
     )
 
 
-def check_job(at: CheckSite, check: str, pod: Object, seconds: int) -> Object:
+def check_job(check_site: CheckSite, check: str, pod: Object, seconds: int) -> Object:
     """Return the arguments of verb job for a check in a pod of Slurm's namespace, where the cluster's key is."""
     job = manifest_objects.single_job("slurm", check, pod, seconds=seconds - 30)
-    objects = [{**job, "metadata": {**job["metadata"], "namespace": at.cluster.namespace}}]
-    return {"objects": objects, "checks": [check], "namespace": at.cluster.namespace}
+    objects = [{**job, "metadata": {**job["metadata"], "namespace": check_site.cluster.namespace}}]
+    return {"objects": objects, "checks": [check], "namespace": check_site.cluster.namespace}
 
 
-def placement(at: CheckSite) -> Step:
+def placement(check_site: CheckSite) -> Step:
     """Return the task that looks for foreign pods on Slurm's nodes, and for pods that SUNK's lock would evict."""
-    images = sorted(planned_images(at))
+    images = sorted(planned_images(check_site))
     arguments: Object = {
         "gate": PLACEMENT,
-        "select": at.select,
+        "select": check_site.select,
         # verdicts about nodes are only recorded here: the judge applies the quorum
         "decides": False,
         "stable_seconds": 10,
-        "namespaces": [at.cluster.namespace],
-        **at.place,
+        "namespaces": [check_site.cluster.namespace],
+        **check_site.place,
     }
     expectations: Object = {"images": images} if images else {}
-    if at.sunk:
-        elsewhere = len(at.members) < len(at.site.machines)
+    if check_site.sunk:
+        elsewhere = len(check_site.members) < len(check_site.site.machines)
         expectations |= {"lock": True, "elsewhere": elsewhere, "may_leave": list(MAY_LEAVE) if elsewhere else []}
     return Step(
         task=task("slurm", "placement", Verb.WAIT, deadline=PLACEMENT_SECONDS, arguments=arguments, expectations=expectations),
         after=("nodes",),
-        rules=tuple(at.reads),
+        rules=tuple(check_site.reads),
     )
 
 
-def drain(at: CheckSite) -> Step:
+def drain(check_site: CheckSite) -> Step:
     """Return the task that drains one node by Slurm, and by a cordon of Kubernetes, and resumes it each time.
 
     What a cordon does to SUNK's Slurm nodes is not public, so there Slurm's own drain alone is tested.
     """
-    pod, container = (
-        (f"{at.cluster.release_name}-login-0", "sshd") if at.sunk else (f"{at.cluster.release_name}-controller-0", "slurmctld")
-    )
     script = manifest_objects.script("slurm_drain.sh")
-    place = {"namespace": at.cluster.namespace, "pod": pod, "container": container}
+    place = {"namespace": check_site.cluster.namespace, **tool_pod(check_site.cluster, sunk=check_site.sunk)}
     arguments: Object = {
         "gate": DRAIN,
-        "round_trip": {**place, "script": script, "cordon": not at.sunk},
-        "select": at.select,
+        "round_trip": {**place, "script": script, "cordon": not check_site.sunk},
+        "select": check_site.select,
         "after": ["nodes", "functional"],
-        **at.place,
+        **check_site.place,
     }
-    cordon = () if at.sunk else (Rule(groups=("",), resources=("nodes",), verbs=("get", "patch")),)
+    cordon = () if check_site.sunk else (Rule(groups=("",), resources=("nodes",), verbs=("get", "patch")),)
     return Step(
-        task=task("slurm", "drain", Verb.JOB, deadline=DRAIN_SECONDS, arguments=arguments, expectations={"cordon": not at.sunk}),
+        task=task(
+            "slurm", "drain", Verb.JOB, deadline=DRAIN_SECONDS, arguments=arguments, expectations={"cordon": not check_site.sunk}
+        ),
         after=("scheduling",),
-        rules=(*login_rules(at), *cordon),
+        rules=(*login_rules(check_site), *cordon),
     )
 
 
-def planned_images(at: CheckSite) -> set[str]:
+def planned_images(check_site: CheckSite) -> set[str]:
     """Return the images of slurmd that the values name; empty where a group of nodes takes the chart's own."""
-    groups: Mapping[str, Object] = at.cluster.values.get("compute", {}).get("nodes", {})
-    groups = groups or {key: nodeset.get("slurmd", {}) for key, nodeset in at.cluster.values.get("nodesets", {}).items()}
+    groups: Mapping[str, Object] = check_site.cluster.values.get("compute", {}).get("nodes", {})
+    groups = groups or {key: nodeset.get("slurmd", {}) for key, nodeset in check_site.cluster.values.get("nodesets", {}).items()}
     images = {_image(group.get("image")) for group in groups.values()}
     return set() if "" in images else images
 
@@ -189,27 +194,39 @@ def _image(value: Any) -> str:
     return f"{value['repository']}:{value['tag']}" if value.get("repository") and value.get("tag") else ""
 
 
-def scheduling(at: CheckSite) -> Step:
+def scheduling(check_site: CheckSite) -> Step:
     """Return the task that submits jobs of each kind and compares Slurm's own settings with the plan."""
-    checks = list(job_checks(at.site, at.members, gpus=any(at.gpus.values())))
-    service = f"{at.cluster.release_name}-login" + ("" if at.sunk else "-slinky")
+    checks = list(job_checks(check_site.site, check_site.members, gpus=any(check_site.gpus.values())))
+    service = f"{check_site.cluster.release_name}-login" + ("" if check_site.sunk else "-slinky")
     variables = {
         "CHECKS": " ".join(checks),
         "SECONDS_TO_RUN": str(SCHEDULING_SECONDS - 120),
         "MARKS": MARKS,
-        "LOGIN": f"{service}.{at.cluster.namespace}",
+        "LOGIN": f"{service}.{check_site.cluster.namespace}",
         **({"SHARED_HOME": "/home"} if "home" in checks else {}),
         **({"CONTAINER": CONTAINER} if "pyxis" in checks else {}),
-        **({"USER_NAME": str(at.site.spec.slurm.login.test_user)} if "user" in checks else {}),
+        **({"USER_NAME": str(check_site.site.spec.slurm.login.test_user)} if "user" in checks else {}),
     }
     script = manifest_objects.packed_script("slurm_jobs.sh")
-    if at.sunk:
-        how = login_command(at, JOBS_CHECK, script, variables)
+    if check_site.sunk:
+        how = login_command(check_site, JOBS_CHECK, script, variables)
     else:
-        pod = join_pod(at.site, at.cluster, at.image, script, [{"name": key, "value": value} for key, value in variables.items()])
-        how = check_job(at, JOBS_CHECK, pod, SCHEDULING_SECONDS)
+        pod = join_pod(
+            check_site.site,
+            check_site.cluster,
+            check_site.image,
+            script,
+            [{"name": key, "value": value} for key, value in variables.items()],
+        )
+        how = check_job(check_site, JOBS_CHECK, pod, SCHEDULING_SECONDS)
     # its jobs need idle nodes, which the check before it holds
-    arguments: Object = {"gate": SCHEDULING, **how, "select": at.select, "after": ["nodes", "functional"], **at.place}
+    arguments: Object = {
+        "gate": SCHEDULING,
+        **how,
+        "select": check_site.select,
+        "after": ["nodes", "functional"],
+        **check_site.place,
+    }
     return Step(
         task=task(
             "slurm",
@@ -217,10 +234,10 @@ def scheduling(at: CheckSite) -> Step:
             Verb.JOB,
             deadline=SCHEDULING_SECONDS,
             arguments=arguments,
-            expectations=_expectations(at, checks),
+            expectations=_expectations(check_site, checks),
         ),
         after=("functional",),
-        rules=login_rules(at) if at.sunk else job_rules(at),
+        rules=login_rules(check_site) if check_site.sunk else job_rules(check_site),
     )
 
 
@@ -229,19 +246,19 @@ def topology(site: Site, members: Sequence[Machine]) -> dict[str, str]:
     return {leaf: fold(names) for leaf, names in leaves(members).items()} if site.spec.slurm.topology == "tree" else {}
 
 
-def _expectations(at: CheckSite, checks: Sequence[str]) -> Object:
-    spec = at.site.spec
-    tree = topology(at.site, at.members)
+def _expectations(check_site: CheckSite, checks: Sequence[str]) -> Object:
+    spec = check_site.site.spec
+    tree = topology(check_site.site, check_site.members)
     groups = {partition.name: list(partition.groups) for partition in spec.slurm.partitions}
     sharing = {partition.name: partition.oversubscribe for partition in spec.slurm.partitions if partition.oversubscribe}
-    if at.sunk and not groups:  # SUNK has a partition of the name of each group of nodes
+    if check_site.sunk and not groups:  # SUNK has a partition of the name of each group of nodes
         groups = {name.replace("_", "-"): [name] for name in slurm_groups(spec)}
     return {
         "checks": list(checks),
         "partitions": groups or {"all": list(slurm_groups(spec))},
         **({"oversubscribe": sharing} if sharing else {}),
-        **({"gres": at.gres} if at.gres else {}),
-        **({"accounting": True} if at.accounting else {}),
+        **({"gres": check_site.gres} if check_site.gres else {}),
+        **({"accounting": True} if check_site.accounting else {}),
         **({"qos": [qos.name for qos in spec.slurm.qos]} if spec.slurm.qos else {}),
         **({"topology": tree} if tree else {}),
         **({"container": SYSTEM} if "pyxis" in checks else {}),

@@ -82,7 +82,7 @@ def _rules(cluster: PlannedRelease, *verbs: str) -> tuple[Rule, ...]:
         *rights.CLAIM,
         Rule(groups=("apps",), resources=("statefulsets",), verbs=("get",), namespaces=space),
         Rule(groups=("",), resources=("pods",), verbs=verbs, namespaces=space),
-        Rule(groups=("",), resources=("pods/exec",), verbs=("get", "create"), namespaces=space),
+        rights.execute(cluster.namespace),
         *rights.DIAGNOSE,
     )
 
