@@ -14,6 +14,7 @@ from msgspec import Struct
 
 from steps.contract import detachment, plain_text
 from steps.contract.detachment import NO_FACTORY, Factory
+from steps.softwarestack import module_search_paths
 from steps.softwarestack.contract.stack_input import PACKAGES
 from steps.softwarestack.contract.stack_release import MODULES
 from steps.softwarestack.contract.tree_check import TreeFinding, TreeProblemKind
@@ -27,7 +28,7 @@ SYSTEM_FOLDERS: Final = ("/usr", "/lib", "/lib32", "/lib64", "/bin", "/sbin", "/
 """Folders of the operating system, which builder and nodes share."""
 DRIVER_LIBRARIES: Final = ("libcuda.so", "libnvidia-", "libnvcuvid.so", "libnvoptix.so", "libcudadebugger.so")
 """Beginnings of the names of libraries that the driver of a GPU brings to a node; a builder has no GPU."""
-_LIBRARY_FOLDERS: Final = ("lib", "lib64")
+_PROGRAM_FOLDERS: Final = ("bin", "sbin")
 _OF_FACTORY: Final = " of the factory"
 """End of the traces of a factory (`detachment.mentions`)."""
 
@@ -77,6 +78,15 @@ class TreeListing(Struct, frozen=True, kw_only=True, dict=True):
         for path in (*self.files, *self.links):
             names.setdefault(package_of(path), set()).add(posixpath.basename(path))
         return {package: frozenset(files) for package, files in names.items()}
+
+    @cached_property
+    def elf_files(self) -> Mapping[str, tuple[tuple[str, ElfFacts], ...]]:
+        """ELF files (tree path and dynamic links) by the folder of their package."""
+        files: dict[str, list[tuple[str, ElfFacts]]] = {}
+        for path, file in self.files.items():
+            if file.links is not None:
+                files.setdefault(package_of(path), []).append((path, file.links))
+        return {package: tuple(members) for package, members in files.items()}
 
 
 class SystemLibraries(Struct, frozen=True, kw_only=True):
@@ -134,12 +144,12 @@ class TreeView(Struct, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def module_folders(self) -> Mapping[str, tuple[str, ...]]:
-        """Tree paths of the folders that modules add to the loader's search, by the folder of the package that a module names."""
+        """Absolute folders that modules add to the loader's search, by the folder of the package that a module names first."""
         folders: dict[str, list[str]] = {}
         for text in self.listing.modules.values():
-            owners = re.findall(re.escape(self.plan.packages) + r"/([\w+.,~-]+)", text) if "LD_LIBRARY_PATH" in text else ()
-            for owner in owners[:1]:  # EasyBuild's modules begin with their own root
-                folders.setdefault(owner, []).extend(_library_paths(self.plan, owner, text))
+            owner = re.search(re.escape(self.plan.packages) + r"/([\w+.,~-]+)", text)
+            if owner is not None:  # EasyBuild's modules begin with their own root, Spack's with the PATH of their own package
+                folders.setdefault(owner[1], []).extend(module_search_paths.library_folders(text))
         return {owner: tuple(dict.fromkeys(paths)) for owner, paths in folders.items()}
 
 
@@ -233,7 +243,7 @@ def _file(view: TreeView, path: str, file: TreeFile) -> Iterator[TreeFinding]:
         for name in dict.fromkeys(file.links.needed):
             if not _is_provided(view, path, file.links, name):
                 detail = f"it needs {name}, which is in none of its rpaths, of its modules' folders and of the system's folders"
-                yield _finding(path, TreeProblemKind.LIBRARY, detail)
+                yield _finding(path, TreeProblemKind.LIBRARY, detail + _place_of(view, package_of(path), name))
     if file.shebang and file.executable:
         yield from _shebang(view, path, file.shebang)
     for trace in file.traces:
@@ -276,31 +286,47 @@ def _is_provided(view: TreeView, path: str, links: ElfFacts, name: str) -> bool:
         return _is_there(view, name)
     if name in view.plan.system.names or name.startswith(DRIVER_LIBRARIES):
         return True
-    package = package_of(path)
-    # a program loads its plug-ins after its own libraries, wherever these lie in the package
-    if name in view.listing.names.get(package, ()):
-        return True
+    return _is_found(view, path, links, name) or (not _is_started(path, links) and _is_loaded_before(view, path, name))
+
+
+def _is_found(view: TreeView, path: str, links: ElfFacts, name: str) -> bool:
+    """Return True if the loader finds a library by the rpaths of a file, or by the modules that users load for its package."""
     searched = (_expand(view.plan, path, entry) for entry in links.folders)
     if any(_is_there(view, f"{folder}/{name}") for folder in searched if folder.startswith("/")):
         return True
-    return any(follow(view, f"{folder}/{name}").inside for folder in _loaded_folders(view, package))
+    package = package_of(path)
+    members = (package, *view.plan.closures.get(package, ()))
+    return any(_is_there(view, f"{folder}/{name}") for member in members for folder in view.module_folders.get(member, ()))
 
 
-def _loaded_folders(view: TreeView, package: str) -> Iterator[str]:
-    """Yield the tree paths of the folders that the modules of a package and of all that it needs add to the loader's search."""
-    for member in (package, *view.plan.closures.get(package, ())):
-        yield from (f"{PACKAGES}/{member}/{folder}" for folder in _LIBRARY_FOLDERS)
-        yield from view.module_folders.get(member, ())
+def _is_started(path: str, links: ElfFacts) -> bool:
+    """Return True for programs that users start by their name, so that nothing sets folders or loads libraries before.
+
+    Programs elsewhere, or with a hidden name, are started by scripts of their package, which may set folders.
+    """
+    folder, name = posixpath.split(path)
+    return bool(links.interpreter) and posixpath.basename(folder) in _PROGRAM_FOLDERS and not name.startswith(".")
 
 
-_LIBRARY_LINE: Final = re.compile(r"LD_LIBRARY_PATH\b[^\n]*?([\w./+~-]+)[\s\"')]*$", re.MULTILINE)
+def _is_loaded_before(view: TreeView, path: str, name: str) -> bool:
+    """Return True if a program of the package may have loaded a library before it loads this plug-in.
+
+    A program finds libraries of its own package by its own rpaths and scripts, so all of these count; of other packages those that
+    another file of the package finds.
+    """
+    package = package_of(path)
+    if name in view.listing.names.get(package, ()):
+        return True
+    others = view.listing.elf_files.get(package, ())
+    return any(name in links.needed and other != path and _is_found(view, other, links, name) for other, links in others)
 
 
-def _library_paths(plan: TreePlan, owner: str, text: str) -> Iterator[str]:
-    """Yield the folders in lines such as `prepend_path("LD_LIBRARY_PATH", pathJoin(root, "lib/sub"))` or `… $root/lib/sub`."""
-    for value in _LIBRARY_LINE.findall(text):
-        inside = plan.tree_path(posixpath.normpath(value)) if value.startswith(plan.root) else None
-        yield inside if inside is not None else posixpath.normpath(f"{PACKAGES}/{owner}/{value.lstrip('/')}")
+def _place_of(view: TreeView, package: str, name: str) -> str:
+    """Return in words which package has a library that the loader does not find there; empty if none has it."""
+    owner = next(
+        (member for member in (package, *view.plan.closures.get(package, ())) if name in view.listing.names.get(member, ())), ""
+    )
+    return f"; {'its own package' if owner == package else f'package {owner}'} has it in another folder" if owner else ""
 
 
 def _shebang(view: TreeView, path: str, line: str) -> Iterator[TreeFinding]:

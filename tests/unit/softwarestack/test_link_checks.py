@@ -124,17 +124,33 @@ def test_another_folder_of_that_name_is_no_trace(tmp_path: Path, text: str) -> N
     assert findings(tmp_path, {"lib/x.pc": text}) == []
 
 
-def test_libraries_come_from_modules_too(tmp_path: Path) -> None:
-    """Without rpaths, programs find libraries by what the modules of their dependencies set, in folders of any name."""
-    assert findings(tmp_path, {"bin/a": elf(["libone.so.1"])}) == []
-    library = {"deep/private/libtwo.so": elf()}
-    (tmp_path / "second").mkdir()
-    (problem,) = findings(tmp_path / "second", {"bin/a": elf(["libtwo.so"])}, library=library)
-    assert "libtwo.so" in problem
-    (tmp_path / "third").mkdir()
-    private = place("lib") + "/deep/private"
-    line = f'prepend_path("LD_LIBRARY_PATH", "{private}")'
-    assert findings(tmp_path / "third", {"bin/a": elf(["libtwo.so"])}, line, library=library) == []
+PRIVATE = place("lib") + "/deep/private"
+OWN_FOLDER = f'prepend_path("LD_LIBRARY_PATH", "{place("app")}/lib")'
+STARTED = elf(["libtwo.so"], interpreter=LOADER)
+
+
+@pytest.mark.parametrize(
+    ("files", "lines", "missing"),
+    [
+        ({"bin/a": STARTED}, (), ["bin/a"]),
+        ({"bin/a": STARTED}, (f'prepend_path("LD_LIBRARY_PATH", "{PRIVATE}")',), []),
+        ({"bin/a": STARTED}, (f'prepend_path("LD_LIBRARY_PATH", "{PRIVATE}", ":")',), []),
+        ({"bin/a": STARTED}, (f'prepend_path("CPATH", "{PRIVATE}")',), ["bin/a"]),
+        ({"bin/a": elf(["libone.so.1"], interpreter=LOADER)}, (), ["bin/a"]),
+        ({"bin/a": elf(["libone.so.1"], interpreter=LOADER, runpath=f"{place('lib')}/lib")}, (), []),
+        ({"bin/a": elf(["libown.so"], interpreter=LOADER), "lib/libown.so": elf()}, (), ["bin/a"]),
+        ({"bin/a": elf(["libown.so"], interpreter=LOADER), "lib/libown.so": elf()}, (OWN_FOLDER,), []),
+        ({"bin/a": elf(["libown.so"], interpreter=LOADER, rpath="$ORIGIN/../lib"), "lib/libown.so": elf()}, (), []),
+        ({"libexec/a": elf(["libown.so"], interpreter=LOADER), "lib/libown.so": elf()}, (), []),
+        ({"lib/plugin.so": elf(["libtwo.so"])}, (), ["lib/plugin.so"]),
+        ({"lib/plugin.so": elf(["libtwo.so"]), "lib/libown.so": elf(["libtwo.so"], runpath=PRIVATE)}, (), []),
+    ],
+)
+def test_a_library_counts_where_the_loader_looks(tmp_path: Path, files: Files, lines: tuple[str, ...], missing: list[str]) -> None:
+    """A library in the closure, or in the own package, is of no use to a program whose loader does not look there."""
+    problems = findings(tmp_path, files, *lines, library={"deep/private/libtwo.so": elf()})
+    assert [problem.split(":")[0] for problem in problems] == [f"library {path}" for path in missing]
+    assert all("has it in another folder" in problem for problem in problems)
 
 
 def test_a_module_of_the_dependency_opens_its_folder(tmp_path: Path) -> None:
