@@ -7,9 +7,11 @@ import hashlib
 import os
 import re
 import socket
+import stat
 import subprocess
 import time
 import urllib.request
+from typing import BinaryIO
 
 from ansible.module_utils.basic import AnsibleModule
 
@@ -27,15 +29,16 @@ options:
   commands: {description: Lines for a login shell., type: list, elements: str, default: []}
   user: {description: User who runs the commands., type: str, default: nobody}
   boot: {description: URLs of boot scripts., type: list, elements: str, default: []}
-  folders: {description: Published folders whose content is told., type: list, elements: str, default: []}
+  folders: {description: Published folders that are compared., type: list, elements: str, default: []}
   seconds: {description: Time limit of one command., type: int, default: 60}
 """
 
 RETURN = r"""
 observation:
   description: 'reached: addresses with ports that answer under the cut; remaining: addresses whose rule is still there; commands,
-    boot: what failed, by command or URL, empty if it works; folders: digest of the names, sizes and links of each, empty if it is
-    missing; resolved: number of boot files that answer; took: seconds.'
+    boot: what failed, by command or URL, empty if it works; folders: digest of names, modes, links and bytes of each, empty if
+    missing; unread: number of files of a folder that are in its digest by size and time alone; resolved: number of boot files that
+    answer; took: seconds.'
   type: dict
 """
 
@@ -43,6 +46,8 @@ PREFERENCE = "9877"
 """Preference of the routing rules, before the main table at 32766; it tells which rules are ours."""
 MARGIN_SECONDS, CONNECT_SECONDS, FETCH_SECONDS = 60, 3, 20
 LARGEST_SCRIPT, MOST_SCRIPTS = 262144, 20
+LARGEST_READ, MOST_READ = 256 << 20, 4 << 30
+"""Largest published file that is read, and most bytes of all of them: at 100 MB/s they take 40 s."""
 URL = re.compile(r"https?://[^\s'\"|]+")
 
 
@@ -149,22 +154,53 @@ def resolve(start: str) -> tuple[str, int]:
     return "", answered
 
 
-def content(folder: str) -> str:
-    """Return a digest of the names, sizes and links of a folder; empty if it is missing."""
-    if not os.path.isdir(folder):
-        return ""
+class FolderReader:
+    """Reader of published folders; it reads files up to a limit of bytes over all folders, so that it ends."""
+
+    def __init__(self, most: int = MOST_READ, largest: int = LARGEST_READ) -> None:
+        self.remaining, self.largest, self.unread = most, largest, 0
+
+    def content(self, folder: str) -> str:
+        """Return a digest of all below a folder: names, modes, links, and bytes of files; empty if there is no such folder.
+
+        Files beyond the limits count by size and time of modification; `unread` is their number.
+        """
+        self.unread = 0
+        if not os.path.isdir(folder):
+            return ""
+        summary = hashlib.sha256()
+        for path, folders, names in os.walk(folder):
+            folders.sort()
+            for name in sorted([*folders, *names]):
+                full = os.path.join(path, name)
+                try:
+                    entry = self._entry(full)
+                except OSError as error:
+                    self.unread, entry = self.unread + 1, "unreadable %s" % error.errno
+                summary.update(("%s\0%s\n" % (os.path.relpath(full, folder), entry)).encode(errors="surrogateescape"))
+        return "sha256:" + summary.hexdigest()
+
+    def _entry(self, path: str) -> str:
+        """Return what a link, folder or file is, as a text that changes with it. Raises OSError."""
+        status = os.lstat(path)
+        kind, mode = stat.S_IFMT(status.st_mode), stat.S_IMODE(status.st_mode)
+        if stat.S_ISLNK(kind):
+            return "link %s" % os.readlink(path)
+        if not stat.S_ISREG(kind):
+            return "other %o %o" % (kind, mode)
+        if status.st_size > min(self.largest, self.remaining):
+            self.unread += 1
+            return "file %o %d %d" % (mode, status.st_size, status.st_mtime_ns)
+        self.remaining -= status.st_size
+        with open(path, "rb") as stream:
+            return "file %o %s" % (mode, _digest(stream))
+
+
+def _digest(stream: BinaryIO) -> str:
     summary = hashlib.sha256()
-    for path, folders, names in os.walk(folder):
-        folders.sort()
-        for name in sorted([*folders, *names]):
-            full = os.path.join(path, name)
-            try:
-                size = 0 if os.path.isdir(full) else os.lstat(full).st_size
-                link = os.readlink(full) if os.path.islink(full) else ""
-            except OSError:
-                size, link = -1, ""
-            summary.update(("%s\0%d\0%s\n" % (os.path.relpath(full, folder), size, link)).encode(errors="surrogateescape"))
-    return "sha256:" + summary.hexdigest()
+    while block := stream.read(1 << 20):
+        summary.update(block)
+    return summary.hexdigest()
 
 
 def observe(values: dict, ip: str) -> dict:
@@ -180,7 +216,11 @@ def observe(values: dict, ip: str) -> dict:
                 seen["boot"][url], answered = resolve(url)
                 seen["resolved"] += answered
         seen["remaining"] = cut.remaining()
-    seen["folders"] = {folder: content(folder) for folder in values["folders"]}
+    reader, seen["folders"], seen["unread"] = FolderReader(), {}, {}
+    for folder in values["folders"]:
+        seen["folders"][folder] = reader.content(folder)
+        if reader.unread:
+            seen["unread"][folder] = reader.unread
     return seen
 
 

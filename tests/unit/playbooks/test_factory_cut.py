@@ -101,18 +101,42 @@ def test_a_boot_script_leads_to_all_its_files(boot: str, tmp_path: Path) -> None
     assert resolve(f"{boot}/start.ipxe") == ("", 5)
 
 
-def test_the_content_of_a_folder_changes_with_names_sizes_and_links(tmp_path: Path) -> None:
-    content, tree = loaded("factory_cut").content, tmp_path / "tree"
+def test_the_content_of_a_folder_changes_with_names_bytes_modes_and_links(tmp_path: Path) -> None:
+    content, tree = loaded("factory_cut").FolderReader().content, tmp_path / "tree"
     assert content(str(tree)) == ""
     (tree / "versions/1").mkdir(parents=True)
     (tree / "current").symlink_to("versions/1")
+    module = tree / "versions/1/gcc.lua"
     digests = [content(str(tree))]
-    (tree / "versions/1/gcc.lua").write_text("a")
-    digests.append(content(str(tree)))
-    (tree / "versions/1/gcc.lua").write_text("ab")
+    for text in ("a", "b", "bb"):  # equal lengths must not be equal files
+        module.write_text(text)
+        os.utime(module, (1, 1))
+        digests.append(content(str(tree)))
+    module.chmod(0o755)
     digests.append(content(str(tree)))
     (tree / "current").unlink()
     (tree / "current").symlink_to("versions/2")
     digests.append(content(str(tree)))
-    assert len(set(digests)) == 4
+    os.mkfifo(tree / "pipe")
+    digests.append(content(str(tree)))
+    assert len(set(digests)) == 7
     assert digests[-1] == content(str(tree))
+
+
+def test_files_beyond_the_limits_count_by_size_and_time(tmp_path: Path) -> None:
+    library = loaded("factory_cut")
+    large = tmp_path / "large"
+
+    def content(text: str, time: int) -> tuple[str, int]:
+        large.write_text(text)
+        os.utime(large, (time, time))
+        reader = library.FolderReader(most=10, largest=4)
+        return reader.content(str(tmp_path)), reader.unread
+
+    assert content("12345", 1) == content("abcde", 1)
+    assert content("12345", 1)[1] == 1
+    assert len({content("12345", 1), content("12345", 2), content("123456", 1)}) == 3
+    assert content("1234", 1) != content("abcd", 1), "a file within the limits is read"
+    for name in ("a", "b"):
+        (tmp_path / name).write_text("1234")
+    assert content("1234", 1)[1] == 1, "two files of four bytes fit into ten"

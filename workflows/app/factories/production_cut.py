@@ -18,6 +18,8 @@ from workflows.spec.factory_spec import Drill
 PLAYBOOK = "factory_cut"
 MARGIN_SECONDS = 180
 """Time limit of the play beyond the commands' own limits."""
+READ_SECONDS = 600
+"""Further time limit for the bytes of published folders, at most those of module factory_cut: 4 GiB at 7 MB/s."""
 _API_PORT, _SSH_PORT = 6443, 22
 
 
@@ -37,16 +39,21 @@ class CutTrial(Struct, frozen=True):
     resolved: int
     folders: dict[str, str]
     took: float
+    unread: dict[str, int] = {}
 
 
 @dataclass(frozen=True, kw_only=True)
 class TrialOutcome:
-    """Result of one host: sentences about what works and about what does not, and folder → digest of its files."""
+    """Result of one host: sentences about what works and about what does not, and folder → digest of its files.
+
+    `uncompared` are sentences about files that are in a digest by size and time alone.
+    """
 
     host: str
     works: tuple[str, ...] = ()
     broken: tuple[str, ...] = ()
     folders: tuple[tuple[str, str], ...] = ()
+    uncompared: tuple[str, ...] = ()
 
 
 def drill_of(spec: FactorySpec) -> Drill:
@@ -84,7 +91,7 @@ def _play(spec: FactorySpec, folder: Path, addresses: tuple[str, ...]) -> list[T
         "factory_folders": list(drill.published),
         "factory_seconds": seconds,
     }
-    longest = (len(drill.commands) + len(drill.boot)) * seconds + MARGIN_SECONDS
+    longest = (len(drill.commands) + len(drill.boot)) * seconds + MARGIN_SECONDS + (READ_SECONDS if drill.published else 0)
     outcomes = host_plays.play(platform, path.absolute().parent, PLAYBOOK, longest, drill.hosts, variables)
     return [outcome_of(outcome, is_cut=bool(addresses)) for outcome in outcomes]
 
@@ -117,13 +124,16 @@ def outcome_of(outcome: HostOutcome, *, is_cut: bool) -> TrialOutcome:
         return TrialOutcome(host=outcome.host, broken=(f"{outcome.host}: the trial has no result: {message}",))
     folders = tuple(sorted(seen.folders.items()))
     broken = tuple(f"{outcome.host}: {plain_text.line(text)}" for text in _broken(seen))
+    uncompared = tuple(
+        f"{count(files, 'file')} of {outcome.host}:{folder} but for size and time" for folder, files in seen.unread.items()
+    )
     if not is_cut or broken:
-        return TrialOutcome(host=outcome.host, broken=broken, folders=folders)
+        return TrialOutcome(host=outcome.host, broken=broken, folders=folders, uncompared=uncompared)
     works = [f"{outcome.host}: cut off from the factory for {seen.took:.1f} s"]
     works += [f"{outcome.host}: works without the factory: {plain_text.line(command)}" for command in seen.commands]
     works += [f"{outcome.host}: boots without the factory: {url}" for url in seen.boot]
     works += [f"{outcome.host}: {count(seen.resolved, 'boot file')} answered"] if seen.boot else []
-    return TrialOutcome(host=outcome.host, works=tuple(works), folders=folders)
+    return TrialOutcome(host=outcome.host, works=tuple(works), folders=folders, uncompared=uncompared)
 
 
 def _broken(seen: CutTrial) -> Iterator[str]:
