@@ -231,6 +231,12 @@ SLURM_ANSWER: Final = 60.0
 SLURM_START: Final = 60.0
 """Time that a job gets beyond its limit and its wait in the queue: prolog, launch over thousands of nodes, end of its steps."""
 
+SLURM_JOB_MINUTES: Final = 10
+"""Time limit of an acceptance's jobs, in minutes: they take one, and a job that hangs must not keep nodes from users."""
+
+SLURM_QUEUE: Final = 120
+"""Seconds that a job may wait for its nodes: they were idle at the start, so a longer wait means that others took them."""
+
 SLURM_RECORD: Final = 60.0
 """Longest wait for a job's record in accounting: slurmctld sends it within seconds, and keeps it while slurmdbd is busy."""
 

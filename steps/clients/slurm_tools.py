@@ -39,23 +39,23 @@ class CommentedProcess(Struct, frozen=True, kw_only=True):
 
 
 class JobPlace(Struct, frozen=True, kw_only=True):
-    """Place of a run's jobs: partition and account (empty: the user's defaults), their working directory, and limits.
-
-    `minutes` is the time limit of a job, `patience` how many seconds it may wait in the queue.
-    """
+    """Place of a run's jobs: partition and account (empty: the user's defaults), and their working directory."""
 
     run: str
     folder: str
     partition: str = ""
     account: str = ""
-    minutes: int = 10
-    patience: int = 120
 
     def options(self) -> list[str]:
         """Return the options that every job of the run has."""
-        options = [f"--job-name={JOB_NAME}", f"--comment={comment(self.run)}", f"--chdir={self.folder}", f"--time={self.minutes}"]
+        options = [f"--job-name={JOB_NAME}", f"--comment={comment(self.run)}", f"--chdir={self.folder}"]
+        options += [f"--time={timeouts.SLURM_JOB_MINUTES}"]
         options += [f"--partition={self.partition}"] if self.partition else []
         return options + ([f"--account={self.account}"] if self.account else [])
+
+
+JOB_SECONDS: Final = timeouts.SLURM_JOB_MINUTES * 60 + timeouts.SLURM_QUEUE + timeouts.SLURM_START
+"""Longest time until a job of the run has ended, whatever becomes of it."""
 
 
 def ask(*command: str, data: bytes = b"", seconds: float = timeouts.SLURM_ANSWER) -> Done:

@@ -8,7 +8,6 @@ from collections.abc import Iterable, Iterator
 
 from steps.contract.host_ranges import fold
 from steps.contract.measurements import Measurement
-from steps.contract.operation import OperationKind
 from steps.contract.plain_text import count
 from steps.contract.verdict import Status
 from steps.report import model
@@ -20,11 +19,6 @@ LOCALISED = f"{STAGE}/localise"
 _TOGETHER, _IN_NODE = "NCCL bus bandwidth over all nodes", "NCCL bus bandwidth in a node"
 MOST_NODES = 3
 """Nodes whose reasons the sentence repeats; the report has all."""
-
-
-def is_acceptance(operation: str) -> bool:
-    """Return True if a run's operation is an acceptance, such as `accept at level quick gpu[001-003]`."""
-    return operation.partition(" ")[0] == OperationKind.ACCEPT.value
 
 
 def sentence(report: model.Report) -> str:

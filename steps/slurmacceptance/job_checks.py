@@ -58,10 +58,9 @@ printf 'bringup-node %s looked ok\\n' "$SLURMD_NODENAME"
 def run_on_all(place: JobPlace, nodes: Sequence[str], script: str, *arguments: str, gpus: int = 0) -> Done:
     """Run a script on every node in one job, one task each, and return what srun printed."""
     words = ["srun", *place.options(), f"--nodes={len(nodes)}", f"--nodelist={fold(nodes)}", "--ntasks-per-node=1"]
-    words += ["--mem=0", "--exclusive", "--kill-on-bad-exit=0", f"--immediate={place.patience}"]
+    words += ["--mem=0", "--exclusive", "--kill-on-bad-exit=0", f"--immediate={timeouts.SLURM_QUEUE}"]
     words += [f"--gpus-per-node={gpus}"] if gpus else []
-    limit = place.minutes * 60 + place.patience + timeouts.SLURM_START
-    return slurm_tools.ask(*words, "sh", "-c", script, "sh", *arguments, seconds=limit)
+    return slurm_tools.ask(*words, "sh", "-c", script, "sh", *arguments, seconds=slurm_tools.JOB_SECONDS)
 
 
 class JobChecks:
@@ -109,8 +108,7 @@ class JobChecks:
         pair = self._nodes[:2]
         words = ["sbatch", "--parsable", "--wait", *self._place.options(), "--nodes=2", f"--nodelist={fold(pair)}"]
         words += ["--ntasks-per-node=1", "--mem=0", "--exclusive", f"--output={output}", str(script), token, str(folder)]
-        limit = self._place.minutes * 60 + self._place.patience + timeouts.SLURM_START
-        done = slurm_tools.ask(*words, seconds=limit)
+        done = slurm_tools.ask(*words, seconds=slurm_tools.JOB_SECONDS)
         job = done.out.strip().partition(";")[0]
         if done.code:
             self.errors.append(slurm_output.tool_error("sbatch", done.code, done.err))

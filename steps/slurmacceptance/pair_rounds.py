@@ -74,11 +74,10 @@ class SlurmRounds:
         hosts.write_text("".join(f"{node}\n" for node in order))
         words = ["srun", *self._place.options(), f"--nodes={len(order)}", f"--nodelist={hosts}"]
         words += ["--distribution=arbitrary", f"--ntasks={len(order)}"]
-        words += ["--mem=0", "--exclusive", f"--immediate={self._place.patience}", f"--mpi={self._program.mpi}"]
+        words += ["--mem=0", "--exclusive", f"--immediate={timeouts.SLURM_QUEUE}", f"--mpi={self._program.mpi}"]
         # else the other ranks of a program that crashed on one node wait for it until the time limit of the job
         words.append("--kill-on-bad-exit=1")
-        limit = self._place.minutes * 60 + self._place.patience + timeouts.SLURM_START
-        done = slurm_tools.ask(*words, *self._program.command, seconds=limit)
+        done = slurm_tools.ask(*words, *self._program.command, seconds=slurm_tools.JOB_SECONDS)
         figure = slurm_output.slowest_direction(done.out) if done.code == 0 else None
         if figure is not None and figure > 0:
             return figure, ""

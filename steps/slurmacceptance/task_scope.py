@@ -42,8 +42,6 @@ class ScopeArguments(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     mebibytes: int = 1
     seconds: int = 1
     most_rounds: int = 40
-    minutes: int = 10
-    patience: int = 120
 
 
 def folder(context: Context, scope: ScopeArguments) -> Path:
@@ -94,6 +92,4 @@ def place(context: Context, scope: ScopeArguments) -> JobPlace:
         folder=str(folder(context, scope)),
         partition=scope.partition,
         account=scope.account,
-        minutes=scope.minutes,
-        patience=scope.patience,
     )

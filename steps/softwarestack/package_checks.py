@@ -58,13 +58,16 @@ def package_problems(root: Path, package: PackageContent, depth: str) -> Iterato
         if not stat.S_ISDIR((root / place).lstat().st_mode):
             yield TreeProblem(place=place, why="is no folder")
             return
-        data = (root / place / LISTING).read_bytes()
+        data = package_listing.read_list(root / place)
     except FileNotFoundError:
         why = "is missing" if os.path.lexists(root / place) else f"is missing, which {package.title} needs"
         yield TreeProblem(place=f"{place}/{LISTING}" if os.path.lexists(root / place) else place, why=why)
         return
     except OSError as error:
         yield TreeProblem(place=place, why=f"could not be read: {error.strerror}")
+        return
+    except PackageListError as error:
+        yield TreeProblem(place=place, why=str(error))
         return
     if (digest := digest_bytes(data)) != package.content:
         yield TreeProblem(place=f"{place}/{LISTING}", why=f"has the digest {digest} instead of {package.content}")
@@ -104,9 +107,9 @@ def links_out(
 
 
 def listed_files(root: Path, package: PackageContent) -> tuple[ListedFile, ...]:
-    """Return the list of a published package's files; empty if it is missing or cannot be read, which `package_problems` tells."""
+    """Return the list of a published package's files; empty if it cannot be read, which `package_problems` reports."""
     try:
-        return package_files.decode((root / PACKAGES / package.folder / LISTING).read_bytes())
+        return package_files.decode(package_listing.read_list(root / PACKAGES / package.folder))
     except (OSError, PackageListError):
         return ()
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 
 from steps.errors import BadTask
-from steps.softwarestack.contract.package_files import LISTING, ListedFile
+from steps.softwarestack.contract.package_files import LISTING, MOST_LISTING, ListedFile, PackageListError
 
 
 def list_package(folder: Path) -> tuple[ListedFile, ...]:
@@ -32,6 +32,15 @@ def list_names(folder: Path) -> Iterator[ListedFile]:
                 yield _entry(folder, path)
         if not folders and not names and base != folder:
             yield ListedFile(path=str(base.relative_to(folder)), folder=True)
+
+
+def read_list(folder: Path) -> bytes:
+    """Return the bytes of the list in a package's folder. Raises OSError, and PackageListError for a list that is too large."""
+    with (folder / LISTING).open("rb") as file:
+        size = os.fstat(file.fileno()).st_size
+        if size > MOST_LISTING:
+            raise PackageListError(f"{LISTING}: has {size} bytes, more than the {MOST_LISTING} that a list may have")
+        return file.read()
 
 
 def file_digest(path: Path) -> str:

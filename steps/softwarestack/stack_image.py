@@ -30,7 +30,7 @@ from steps.contract import oci, release_layout
 from steps.contract.canonical import digest_bytes
 from steps.contract.oci import Blob
 from steps.errors import Refused
-from steps.softwarestack import lmod_modules, stack_kind
+from steps.softwarestack import lmod_modules, package_listing, stack_kind
 from steps.softwarestack.contract import package_files
 from steps.softwarestack.contract.package_files import LISTING, ListedFile, PackageListError
 from steps.softwarestack.contract.stack_input import PACKAGES
@@ -202,7 +202,7 @@ class VersionLayer:
         """Yield the files of a package, its list first. Raises Refused if the list is not the one that the manifest names."""
         place = f"{PACKAGES}/{package.folder}/{LISTING}"
         try:
-            data = (self._root / place).read_bytes()
+            data = package_listing.read_list(self._root / PACKAGES / package.folder)
             listed = package_files.decode(data)
         except (OSError, PackageListError) as error:
             raise _differs(self._version, place, f"could not be read: {error}") from error

@@ -15,7 +15,7 @@ from steps.contract.canonical import canonical, digest_bytes
 LISTING: Final = ".bringup-files.json"
 """Name of the file with the list, in the package's folder; the list does not name itself."""
 MOST_LISTING: Final = 512 << 20
-"""Bytes above which no list is read; a package of a million files has fewer."""
+"""Bytes above which no list is read (`package_listing.read_list`); a package of a million files has fewer."""
 
 
 class PackageListError(ValueError):

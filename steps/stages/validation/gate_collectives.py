@@ -97,16 +97,20 @@ def _ran(program: FabricProgram | None, nodes: int, want: FunctionalExpectation,
 def _collective(
     name: str, program: FabricProgram | None, limit: CollectiveWant, seen: FunctionalObservation, want: FunctionalExpectation
 ) -> Finding | None:
-    expected = _expected(name, seen, want)
-    floor = max(limit.floor, limit.share * expected) or None
-    limits = msgspec.structs.replace(want.want, floor=round(floor, 2) if floor else None)
+    expected, floor = _expected(name, seen, want), _floor(name, limit, seen, want)
+    limits = msgspec.structs.replace(want.want, floor=round(floor, 2) or None)
     finding = _ran(program, len(want.nodes), want, limits)
     if finding is None:
         return None
-    if finding.failure_class is FailureClass.PERFORMANCE and floor is not None and floor > limit.floor:
+    if finding.failure_class is FailureClass.PERFORMANCE and floor > limit.floor:
         words = f"at least {floor:.4g} GB/s, {limit.share:g} of the {expected:.4g} that this run's all_reduce lets expect"
         finding = msgspec.structs.replace(finding, expected=words)
     return _named(name, len(want.nodes), finding)
+
+
+def _floor(name: str, limit: CollectiveWant, seen: FunctionalObservation, want: FunctionalExpectation) -> float:
+    """Return the floor of a collective in GB/s: its own, or the share of what the run's all_reduce lets expect; 0 for none."""
+    return max(limit.floor, limit.share * _expected(name, seen, want))
 
 
 def _expected(name: str, seen: FunctionalObservation, want: FunctionalExpectation) -> float:
@@ -155,7 +159,7 @@ def _total_loss(rows: Sequence[tuple[int, float]]) -> Finding | None:
 
 
 def _loss(want: ScalingWant, nodes: int) -> float:
-    return want.first_loss if nodes < 4 else want.loss
+    return want.first_loss if nodes < FLAT_FROM else want.loss
 
 
 def with_curve(finding: Finding, seen: FunctionalObservation, want: FunctionalExpectation) -> Finding:
@@ -225,11 +229,10 @@ def measurements(seen: FunctionalObservation, want: FunctionalExpectation) -> It
     for program in seen.programs:
         limit = want.collectives.get(program.name)
         if limit is not None and program.log is not None:
-            floor = max(limit.floor, limit.share * _expected(program.name, seen, want))
             yield Measurement(
                 quantity=f"NCCL {program.name} over all nodes, slowest run",
                 unit="GB/s",
-                floor=round(floor, 2) or None,
+                floor=round(_floor(program.name, limit, seen, want), 2) or None,
                 together=min(gate_nccl.bandwidths(program.log.runs), default=None),
             )
         for table in program.tables:

@@ -97,15 +97,14 @@ class QuantityFigures(NamedTuple):
 def judge(fleet: Mapping[str, NodeSpeed], want: SpeedWant, gpus: Mapping[str, int], *, joined: bool) -> SpeedVerdict:
     """Judge the GPUs of all nodes that reported. `gpus` are the GPUs that each must have.
 
-    A program that an image lacks is told in a note, and proves nothing. One that failed, or left a GPU out, fails its node.
+    A program that the image lacks is reported in a note, and proves nothing. One that failed, or left a GPU out, fails its node.
     With `joined` NVLink joins all GPUs of a node; else pairs may have no copies between them (no peer access over PCIe), which a
-    note tells.
+    note reports.
     """
-    findings: dict[str, Finding] = {}
     notes, taken = [*_absent(fleet)], [*_taken(fleet, want, gpus)]
     step = "read the log of the check pod"
-    failed = "programs that measure every GPU"
-    findings = {node: fail(FailureClass.RUNTIME, speed.problem, failed, step) for node, speed in fleet.items() if speed.problem}
+    expected = "programs that measure every GPU"
+    findings = {node: fail(FailureClass.RUNTIME, speed.problem, expected, step) for node, speed in fleet.items() if speed.problem}
     for measured in taken:
         findings = dict(_low(measured, gpus)) | findings
         notes += _unjudged(measured)
@@ -187,7 +186,7 @@ def _pairs(fleet: Mapping[str, NodeSpeed], floor: float | None) -> Iterator[tupl
     for node, speed in fleet.items():
         peers = speed.peers
         if floor is not None and peers is not None and peers.least < floor:
-            seen = f"GPU to GPU {peers.least:g} GB/s between GPU {peers.first} and GPU {peers.second}"
+            seen = f"{PEERS} {peers.least:g} GB/s between GPU {peers.first} and GPU {peers.second}"
             yield node, fail(FailureClass.PERFORMANCE, seen, f"at least {floor:g} GB/s", QUANTITIES[-1].next_step)
 
 

@@ -12,7 +12,7 @@ from steps.contract.release_layout import ReleaseFile
 from steps.errors import BadTask, Refused
 from steps.softwarestack import package_listing, stack_publication
 from steps.softwarestack.contract import package_files, stack_release
-from steps.softwarestack.contract.package_files import LISTING
+from steps.softwarestack.contract.package_files import LISTING, MOST_LISTING
 from steps.softwarestack.stack_kind import local_tree
 from tests.unit.softwarestack.published_stacks import (
     HPL,
@@ -160,6 +160,9 @@ def damaged(root: Path, package: Path, kind: str) -> tuple[str, str]:
         case "other list":
             (package / LISTING).write_text("[]")
             return f"{place}/{LISTING}", "has the digest"
+        case "large list":
+            os.truncate(package / LISTING, MOST_LISTING + 1)
+            return place, f"{LISTING}: has {MOST_LISTING + 1} bytes, more than"
         case "no package":
             shutil.rmtree(package)
             return place, "is missing, which zlib@1.3 needs"
@@ -184,6 +187,7 @@ KINDS = (
     "unreadable",
     "no list",
     "other list",
+    "large list",
     "no package",
     "no folder",
     "module",
