@@ -1,7 +1,7 @@
 """Folders that a module file adds to the search of the dynamic loader (LD_LIBRARY_PATH), read from its text. Pure.
 
-It reads Lua and Tcl as EasyBuild and Spack write them, such as `pathJoin(root, "lib", "sub")` and `"/a/lib", ":"`. Text that a module
-computes in another way adds no folder: a library that comes from there alone counts as missing.
+It reads Lua and Tcl as EasyBuild and Spack write them, such as `pathJoin(root, "lib", "sub")` and `"/a/lib", ":"`. Text that a
+module computes in another way adds no folder: a library that comes from there alone counts as missing.
 """
 
 import posixpath
