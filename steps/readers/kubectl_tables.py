@@ -1,6 +1,6 @@
 """Parses tables that `kubectl get` and `kubectl describe` print (https://kubernetes.io/docs/reference/kubectl/).
 
-Cells stand below the names of their columns, so an empty one is told by its place. A text may hold several tables, with command
+Cells stand below the names of their columns, so an empty one is known by its place. A text may hold several tables, with command
 lines between them, or rows without a header where somebody searched a list for a name. A row that fits no column is kept as unread.
 """
 

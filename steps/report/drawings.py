@@ -11,7 +11,7 @@ from steps.contract.verdict import Status
 from steps.report import model
 
 FEW = 40
-"""Up to so many nodes are all shown; of more, racks without a finding are folded."""
+"""Most nodes that are all shown; of more, racks without a finding are folded."""
 RACK = 32
 """Nodes that are shown together where the fleet names no racks."""
 LANES = 7

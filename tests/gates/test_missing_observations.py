@@ -1,7 +1,7 @@
 """A gate does not pass without evidence: a passing case must not pass any more once one part of its observation is missing.
 
 The things left out are every field and every row, at any depth; a text, time or list that must be there is emptied instead.
-`allowed_gaps.json` lists the paths that no verdict hangs on, each with its reason; entries that nothing needs are told too.
+`allowed_gaps.json` lists the paths that no verdict hangs on, each with its reason; entries that nothing needs are reported too.
 """
 
 import copy

@@ -75,7 +75,7 @@ class BuildSchedule:
         return tuple(chain)
 
     def bound(self, slots: int) -> float:
-        """Return the seconds below which no order of builds can come with so many slots."""
+        """Return the seconds below which no order of builds can come with this number of slots."""
         return max(self.critical_path, self.serial / slots)
 
     def makespan(self, slots: int, order: Sequence[str] = ()) -> float:

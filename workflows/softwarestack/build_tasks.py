@@ -37,7 +37,7 @@ def rendered_bytes(plan: StackPlan) -> int:
 
 
 def task_names(plan: StackPlan) -> dict[str, str]:
-    """Return the names of tasks by hash: the package's name and so many characters of its hash as make the name unique.
+    """Return the names of tasks by hash: the package's name and as many characters of its hash as make the name unique.
 
     None begins with a digit: Argo's CRDs refuse that for tasks with dependencies.
     """

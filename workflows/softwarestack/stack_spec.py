@@ -228,7 +228,7 @@ class StackPublish(Section):
     )
     largest_gib: Annotated[float, Field(gt=0, le=1_000_000)] | None = Field(
         default=None,
-        description="Size budget: an installed stack above so many GiB is not tested and published; default: any size.",
+        description="Size budget in GiB: a larger installed stack is not tested and published; default: any size.",
         examples=[200],
     )
     keep: Annotated[int, Field(ge=2, le=100)] = Field(

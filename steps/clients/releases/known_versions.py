@@ -1,6 +1,6 @@
 """Versions that runs saw in release trees, kept in the run store.
 
-By them a folder whose mount is missing is told from the folder of a new site (`preflight.refuse_wrong_mount`).
+By them a folder whose mount is missing is distinguished from the folder of a new site (`preflight.refuse_wrong_mount`).
 """
 
 from collections.abc import Mapping

@@ -147,7 +147,7 @@ def _lacking(node: NodeObservation, odd: Iterable[Item], want: NodesExpectation)
     if want.gpu_items and is_gpu_machine is None:
         seen = "nothing says whether it is a machine with GPUs"
         yield unknown(FailureClass.RUNTIME, seen, "the fact gpu_machine", f"play os_prep on {node.node} again")
-    # a broken package manager hides all packages: one failure is told, not one for each package
+    # a broken package manager hides all packages: one failure is reported, not one for each package
     broken = [pattern for item in odd if item.status is ItemStatus.FAILED for pattern in IN_PLACE.get(item.name, ())]
     names = {item.name for item in node.items}
     # most patterns are plain names: matching each of them with every item would cost a hundred times more

@@ -227,7 +227,7 @@ def _is_delivered(app: Application, commit: str, want: RootApplication) -> Findi
         return unknown(FailureClass.DEPENDENCY, seen, "runs/RUN/delivery.json with its commit", step)
     if (problem := _pointed(want.name, _root_pins(app, want)) or _reconciled(app, want.name)) is not None:
         return problem
-    # an error explains a comparison that did not happen, so it is told before the commit
+    # an error explains a comparison that did not happen, so it is reported before the commit
     if app.conditions and (problem := _no_error(app, want.name, ())) is not None:
         return problem
     if app.revisions and app.revisions != (commit,):

@@ -15,7 +15,7 @@ from steps.stages.slurm_acceptance.contract import BadPart, BandwidthExpectation
 QUANTITY: Final = "bandwidth between pairs of nodes"
 _MOST_NAMED: Final = 4
 _FAILURES: Final = 2
-"""From so many figures below the floor, a node is not cleared if they are a quarter of its figures: a median hides them."""
+"""Figures below the floor from which on a node is not cleared if they are a quarter of its figures: a median hides them."""
 _PERFORMANCE = FailureClass.PERFORMANCE
 
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 FEWEST = 8
 """Least number of nodes for a baseline: the median of fewer is moved by a single bad one."""
 DEVIATIONS, LEAST_SHARE = 5.0, 0.03
-"""A node is an outlier so many deviations below the median, and by at least this share: equal machines differ by a percent."""
+"""Deviations and share below the median from which on a node is an outlier, both at once: equal machines differ by a percent."""
 _TO_SIGMA = 1.4826
 """Factor from the median absolute deviation to the standard deviation of a normal distribution."""
 MOST_NAMED = 10

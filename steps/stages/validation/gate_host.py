@@ -186,7 +186,7 @@ def _identity(state: GpuState, want: HostWant) -> Iterator[StateProblem]:
 
 
 def _of_log(facts: NodeFacts) -> Iterator[Finding]:
-    """Yield a finding for each Xid of the kernel log. A log that cannot be read is told in the notes of the gate."""
+    """Yield a finding for each Xid of the kernel log. A log that cannot be read is reported in the notes of the gate."""
     for xid in facts.xids or ():
         index = next((at for at, bus in enumerate(facts.bus_ids) if _same_bus(bus, xid.bus_id)), None)
         place = f"GPU {index} ({facts.bus_ids[index]})" if index is not None else f"the GPU at {xid.bus_id}"

@@ -14,7 +14,7 @@ from steps.stages.validation import fleet_baseline, gate_dcgm, gate_host, gate_s
 from steps.stages.validation.contract import DcgmExpectation, DcgmObservation, DcgmPod
 
 HOT = 10.0
-"""Degrees above the fleet's median from which the hottest GPU of a node is told in a note."""
+"""Degrees above the fleet's median at which a note names the node's hottest GPU."""
 _DIAGNOSED = "check that nv-hostengine starts there"
 
 

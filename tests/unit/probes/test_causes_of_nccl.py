@@ -1,4 +1,4 @@
-"""The first cause of a failed job is told, with host, adapter and peer, in whatever order the lines of its ranks were merged."""
+"""The first cause of a failed job is named, with host, adapter and peer, in whatever order the lines of its ranks were merged."""
 
 import os
 import random

@@ -1,4 +1,4 @@
-"""The table of ClusterMAX: every named gate exists, no item is passed in silence, stale floors are told."""
+"""The table of ClusterMAX: every named gate exists, no item is passed in silence, stale floors are reported."""
 
 import datetime
 import importlib

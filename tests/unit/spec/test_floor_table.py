@@ -1,4 +1,4 @@
-"""The table of published floors: the most specific entry wins, claims and unknown GPUs give no floor, stale dates are told."""
+"""The table of published floors: the most specific entry wins, claims and unknown GPUs give no floor, stale dates are reported."""
 
 import datetime
 

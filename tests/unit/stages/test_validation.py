@@ -351,7 +351,7 @@ OSU = """# OSU MPI Latency Test v7.2
 
 
 def test_inter_script_runs_programs_between_marks(tmp_path: Path) -> None:
-    """Two workers have no smaller scaling curve; a program that the image lacks is told."""
+    """Two workers have no smaller scaling curve; a program that the image lacks is reported."""
     mpirun = """echo "$@" >>$AT/called
 case "$*" in
   *osu_latency*) printf '%s' "$OSU";;

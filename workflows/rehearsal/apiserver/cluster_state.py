@@ -34,7 +34,7 @@ class FailNext(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     """A disturbance of the API server that refuses the next `count` requests with HTTP status `status`.
 
     `methods` limits it to some HTTP methods (empty: all), `path_prefix` to paths that start with it. If `retry_after_s` is not 0,
-    the answer asks the client to retry after so many seconds.
+    the answer asks the client to retry after that time.
     """
 
     count: int

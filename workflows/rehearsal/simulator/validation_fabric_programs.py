@@ -116,7 +116,7 @@ def fabric(world: World, pod: Obj, node: str) -> Behaviour:
 
 
 def _met(nodes: Sequence[str], node: str, steps: int) -> dict[str, int]:
-    """Return the machines that this one meets in so many steps of a tournament by the circle method, each with its number."""
+    """Return the machines that this one meets in `steps` steps of a tournament by the circle method, each with its number."""
     if node not in nodes or len(nodes) < 2:
         return {}
     own, whole = nodes.index(node), len(nodes) + len(nodes) % 2
