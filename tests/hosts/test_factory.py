@@ -194,7 +194,7 @@ def drilled(site: FactorySite, boot: str) -> None:
     released(site)
     (site.folder / "copies").mkdir()
     (site.folder / "copies/science.tar").write_text("a copy of what is published")
-    rebuild = {"copies": [{"what": "published stacks", "path": str(site.folder / "copies"), "within": "1h"}]}
+    rebuild = {"copies": [{"what": "published stacks", "path": str(site.folder / "copies/science.tar"), "within": "1h"}]}
     site.write(drill=site.drill(LOAD, f"{boot}/boot/default.ipxe"), rebuild=rebuild)
     before = uid(site)
     printed = site.passes("factory", "drill", "factory.yaml", "--yes", "--until", "rke2")

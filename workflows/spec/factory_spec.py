@@ -263,7 +263,14 @@ class SurvivingCopy(Section):
 
     what: Text = Field(description="What it is a copy of.", examples=["published stacks"])
     path: AbsolutePath = Field(
-        description="File or folder outside the factory; its newest file tells the copy's age.", examples=["/srv/backup/stacks"]
+        description="File, or folder, outside the factory. Published stacks and images in it are compared with their manifests.",
+        examples=["/srv/backup/stacks"],
+    )
+    marker: RelativePath | None = Field(
+        default=None,
+        description="File in the folder that the copying job writes last: its time is the copy's age. Default: the time of the "
+        "newest pointer of published stacks or images; any other folder needs a marker.",
+        examples=["complete"],
     )
     within: Duration = Field(default="24h", validate_default=True, description="Greatest age of the copy.", examples=["24h"])
 
@@ -472,7 +479,9 @@ def _between_sections(spec: FactorySpec) -> Iterator[SpecError]:
     names = sum(len(name) + 3 for project in spec.projects.values() for name in (*project.users, *project.groups))
     if names > MOST_DEVELOPER_BYTES:
         fix = "name groups in place of users"
-        yield SpecError("projects", f"the names of all users and groups have {names} bytes, and may have {MOST_DEVELOPER_BYTES}", fix)
+        yield SpecError(
+            "projects", f"the names of all users and groups have {names} bytes, and may have {MOST_DEVELOPER_BYTES}", fix
+        )
     for name in spec.projects:
         if name in RESERVED or name.startswith("kube-"):
             yield SpecError(

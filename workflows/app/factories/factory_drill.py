@@ -14,7 +14,7 @@ from steps.errors import StepError
 from workflows.app.factories import factory_pipeline, factory_rebuild, production_cut
 from workflows.app.factories.factory_rebuild import PreparedRebuild
 from workflows.app.factories.production_cut import TrialOutcome
-from workflows.app.factories.rebuild_refusals import MOST_FILES
+from workflows.app.factories.surviving_copies import MOST_FILES
 from workflows.app.run_options import StartOptions
 from workflows.app.runs.screen import Screen
 from workflows.spec import FactorySpec

@@ -1,6 +1,5 @@
-"""Reasons for which a factory is not rebuilt: copies that are missing or old, hosts of others, this machine, builds that run."""
+"""Reasons for which a factory is not rebuilt: incomplete or old copies, hosts of others, this machine, builds that run."""
 
-import os
 import socket
 import time
 from collections.abc import Iterator
@@ -12,11 +11,9 @@ from msgspec import Struct
 from steps.clients.kube.client import Kube
 from steps.contract.plain_text import count
 from steps.errors import StepError
+from workflows.app.factories import surviving_copies
 from workflows.spec import FactorySpec, load
-from workflows.spec.factory_spec import SurvivingCopy
 
-MOST_FILES = 200_000
-"""Most files of a copy whose times are read, so that a check of a large folder ends."""
 ENDED = ("Succeeded", "Failed", "Error")
 _WORKFLOWS = "/apis/argoproj.io/v1alpha1/workflows"
 
@@ -53,42 +50,11 @@ def refusals(spec: FactorySpec, folder: Path, kubeconfig: Path | None) -> Iterat
     Raises SpecErrors if a platform's spec cannot be read.
     """
     for copy in spec.rebuild.copies:
-        yield from _copy(copy)
+        yield from (Refusal(problem=why, fix=fix) for why, fix in surviving_copies.problems(copy, time.time()))
     yield from _platforms(spec, folder)
     yield from _this_machine(spec)
     if kubeconfig is not None:
         yield from running_builds(kubeconfig)
-
-
-def _copy(copy: SurvivingCopy) -> Iterator[Refusal]:
-    newest = _newest(Path(copy.path))
-    fix = f"renew the copy of {copy.what} at {copy.path}"
-    if newest is None:
-        yield Refusal(problem=f"there is no copy of {copy.what} at {copy.path}", fix=fix)
-        return
-    age, most = time.time() - newest, copy.within.total_seconds()
-    if age > most:
-        hours = f"{age / 3600:.1f} h old, and may be {most / 3600:.1f} h"
-        yield Refusal(problem=f"the copy of {copy.what} at {copy.path} is {hours}", fix=fix)
-
-
-def _newest(path: Path) -> float | None:
-    """Return the newest modification time of a file, or of the files of a folder; None if there are none."""
-    if path.is_file():
-        return path.stat().st_mtime
-    newest: float | None = None
-    seen = 0
-    for folder, _, names in os.walk(path):
-        for name in names:
-            seen += 1
-            if seen > MOST_FILES:
-                return newest
-            try:
-                modified = os.lstat(os.path.join(folder, name)).st_mtime
-            except OSError:
-                continue
-            newest = modified if newest is None else max(newest, modified)
-    return newest
 
 
 def _platforms(spec: FactorySpec, folder: Path) -> Iterator[Refusal]:

@@ -1,0 +1,104 @@
+"""Copies of what must survive a factory: each is there, holds data, is complete as far as it tells, and is new enough.
+
+A copy of published stacks or images is a release tree, whose current version names all its files. Any other folder tells nothing of
+itself: a log that a failing job writes makes no backup. So the job names a file that it writes last.
+"""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from steps.clients.releases import verification
+from steps.clients.releases.local_transport import LocalTransport
+from steps.clients.releases.release_tree import ReleaseTree
+from steps.contract import release_layout
+from steps.errors import StepError
+from steps.nodeimage.publishing.image_kind import image_kind
+from steps.softwarestack import stack_kind
+from steps.softwarestack.package_checks import PackageChecks
+from workflows.app import release_trees
+from workflows.spec.factory_spec import SurvivingCopy
+
+MOST_FILES = 200_000
+"""Most files of a copy that are looked at, so that a check of a large folder ends."""
+_ANY = ".any"
+"""Name of no product, with which a root is looked at to see which products it has."""
+_KINDS = (stack_kind.stack_kind(), image_kind())
+
+
+def problems(copy: SurvivingCopy, clock_seconds: float) -> Iterator[tuple[str, str]]:
+    """Yield what is wrong with a copy, each with what to do; `clock_seconds` is the time now in UTC seconds."""
+    path, name, renew = Path(copy.path), f"the copy of {copy.what} at {copy.path}", f"renew the copy of {copy.what} at {copy.path}"
+    if not path.exists():
+        yield f"there is no copy of {copy.what} at {copy.path}", renew
+        return
+    try:
+        trees = _trees(path) if path.is_dir() else []
+        broken = next((why for root, tree in trees for why in _incomplete(root, tree)), "")
+    except StepError as error:
+        trees, broken = [], str(error)
+    written = _written(copy, path, [tree for _, tree in trees])
+    if broken:
+        yield f"{name} is not complete: {broken}", renew
+    elif not _has_data(path, copy.marker or ""):
+        yield f"{name} is empty", renew
+    elif written is None and copy.marker:
+        yield f"{name} has no file {copy.marker}, which is written once it is complete", renew
+    elif written is None:
+        fix = "let the job that copies write a file at its end, and name it in rebuild.copies[].marker"
+        yield f"{name} does not say if it is complete", fix
+    elif (age := clock_seconds - written) > (most := copy.within.total_seconds()):
+        yield f"{name} is {age / 3600:.1f} h old, and may be {most / 3600:.1f} h", renew
+
+
+def _written(copy: SurvivingCopy, path: Path, trees: list[ReleaseTree]) -> float | None:
+    """Return when a copy was completed: the time of its marker, of the only file, or of the newest switch of a release tree."""
+    if copy.marker:
+        marker = path / copy.marker
+        return marker.lstat().st_mtime if marker.is_file() else None
+    if path.is_file():
+        return path.stat().st_mtime
+    places = [(tree, tree.path(tree.layout.pointer)) for tree in trees]
+    return max((float(tree.entries[place].modified) for tree, place in places if place in tree.entries), default=None)
+
+
+def _has_data(path: Path, marker: str) -> bool:
+    """Return True if a file has any bytes, or a folder a file with some besides its marker."""
+    if path.is_file():
+        return path.stat().st_size > 0
+    looked = 0
+    for folder, _, names in os.walk(path):
+        for name in names:
+            full = Path(folder, name)
+            if full != path / marker and not full.is_symlink() and full.is_file() and full.stat().st_size > 0:
+                return True
+            if (looked := looked + 1) > MOST_FILES:
+                return False
+    return False
+
+
+def _trees(path: Path) -> list[tuple[Path, ReleaseTree]]:
+    """Return the release trees of a folder with their root: the folder is one, or holds some. Raises StepError."""
+    root, product = release_trees.root_and_product(path, "")
+    transport = LocalTransport(root)
+    looked = [transport.look(name) for name in ((product,) if product else transport.look(_ANY).products)]
+    return [(root, tree) for tree in looked if tree.versions]
+
+
+def _incomplete(root: Path, tree: ReleaseTree) -> Iterator[str]:
+    """Yield why the current version of a tree cannot be restored from it, by manifests, names and sizes; no large file is read."""
+    version = tree.current
+    yield from (f"{problem.place} {problem.why}" for problem in verification.pointer_problems(tree))
+    if version not in tree.versions:
+        return
+    kind = next((kind for kind in _KINDS if kind.contents_of(tree, version) is not None), None)
+    if kind is None:
+        yield f"{tree.product} {version} has no manifest of a stack or an image"
+        return
+    if release_layout.version_name(release_layout.number_of(version), tree.manifest_digest(version)) != version:
+        yield f"the manifest of {tree.product} {version} is not the one that its name tells"
+    if not verification.has_all_files(kind, tree, version):
+        yield f"{tree.product} {version} lacks files of its manifest, or has them with other sizes"
+    manifest = stack_kind.manifest_of(tree, version)
+    check = PackageChecks(root).problems
+    yield from (f"{item.place} {item.why}" for package in (manifest.packages if manifest else ()) for item in check(package))
