@@ -225,8 +225,8 @@ def _share_key(sharing: GpuSharing) -> str:
 def _switches(spec: ClusterSpec, keys: Mapping[str, str], cuts: bool) -> tuple[str, Mapping[str, str]]:
     """Return a pool's key in the device plugin's ConfigMap, and its node labels.
 
-    `keys` are those of all pools; with several pools every node is labelled with its configuration, so that a machine that changes its
-    group does not keep the one before. With `cuts` some pool has MIG instances.
+    `keys` are those of all pools; with several pools every node is labelled with its configuration, so that a machine that
+    changes its group does not keep the one before. With `cuts` some pool has MIG instances.
     """
     label = sharing_label(spec)
     labels = dict([label]) if label else {}
