@@ -33,6 +33,12 @@ def asked(file: Path) -> set[RequestKind]:
     return {RequestKind(**row) for row in msgspec.json.decode(answer)}
 
 
+def forget(file: Path) -> None:
+    """Have the API server that a kubeconfig names forget which requests were made so far."""
+    access = kubeconfig.load(file)
+    simulated_cluster.call_control_api("DELETE", access.server + "/emulation/requests", access.token)
+
+
 def rights(rendered: Iterable[dict[str, Any]]) -> dict[str, set[Right]]:
     """Account → its rights, by the roles that are bound to it."""
     objects = list(rendered)

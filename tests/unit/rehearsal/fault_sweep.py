@@ -3,54 +3,129 @@
 import re
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from pathlib import Path
 
 from steps.clients.store import Store
 from steps.contract.verdict import Verdict
-from tests.unit.rehearsal.stage_bench import StageOutcome, stage_bench
+from tests.unit.rehearsal import asking
+from tests.unit.rehearsal.stage_bench import EmulatedSnapshots, Snapshot, StageBench, StageOutcome, bringup_planner
 from workflows import bringup
 from workflows.engines.folders import RunFolder, StateFolder
 from workflows.plan.compiler import compile_plan
 from workflows.plan.model import Plan
 from workflows.rehearsal import approver
+from workflows.rehearsal.apiserver.routing import RequestKind
 from workflows.rehearsal.faults.fault_registry import Fault, faults
 from workflows.rehearsal.rehearsal_run import RehearsalOptions, rehearse
+from workflows.rehearsal.simulated_cluster import SimulatedCluster, fleet_document, simulated_cluster, write_fleet
 from workflows.render.bundle import render
 from workflows.spec import ClusterSpec
 
 
 @dataclass(frozen=True, kw_only=True)
 class FaultResult:
-    """The result of one fault, or of a healthy stage (empty `fault`). `problem` is empty if the result is as expected."""
+    """The result of one fault, or of a healthy stage (empty `fault`). `problem` is empty if the result is as expected.
+
+    `asked` holds the kinds of requests that the stage's steps sent; a whole rehearsal leaves it empty.
+    """
 
     stage: str
     fault: str
     gate: str
     outcome: StageOutcome
     problem: str
+    asked: frozenset[RequestKind] = frozenset()
+
+
+class FaultSweeps:
+    """Sweeps over several specs. Specs with equal fleets share a simulated cluster; stages that they begin with alike run once."""
+
+    def __init__(self, folder: Path, options: RehearsalOptions | None = None) -> None:
+        self._folder = folder
+        self._options = options or RehearsalOptions()
+        self._stack = ExitStack()
+        self._fleets: dict[bytes, _FleetSweeps] = {}
+
+    def sweep(self, spec: ClusterSpec, only: Sequence[str] = (), until: str = "") -> Iterator[FaultResult]:
+        """Yield the result of every fault of every planned stage in order, and of each stage without a fault.
+
+        `only` limits the sweep to named faults, `until` names the last stage.
+        """
+        document = fleet_document(compile_plan(spec))
+        if document not in self._fleets:
+            folder = self._folder / f"fleet-{len(self._fleets)}"
+            folder.mkdir(parents=True)
+            fleet = write_fleet(folder, compile_plan(spec))
+            cluster = self._stack.enter_context(simulated_cluster(folder / "cluster", fleet, self._options.arguments()))
+            self._fleets[document] = _FleetSweeps(cluster, folder)
+        yield from self._fleets[document].sweep(spec, only, until)
+
+    def close(self) -> None:
+        """Stop all simulated clusters."""
+        self._stack.close()
+
+
+@dataclass(frozen=True)
+class _HealthyStage:
+    """The result of a stage without a fault, and the state of the cluster after it."""
+
+    result: FaultResult
+    after: Snapshot
+
+
+class _FleetSweeps:
+    """The sweeps of specs with one fleet, in one simulated cluster."""
+
+    def __init__(self, cluster: SimulatedCluster, folder: Path) -> None:
+        self._cluster = cluster
+        self._folder = folder
+        self._begin: Snapshot | None = None
+        self._specs = 0
+        self._healthy: dict[tuple[str, ...], _HealthyStage] = {}
+        """By the digests of the plans of this stage and of those before it. A digest covers all that decides what a run does."""
+
+    def sweep(self, spec: ClusterSpec, only: Sequence[str], until: str) -> Iterator[FaultResult]:
+        """Yield results as `FaultSweeps.sweep` does."""
+        self._specs += 1
+        keeper = EmulatedSnapshots(self._cluster)
+        bench = StageBench(bringup_planner(spec), self._cluster, keeper, self._folder / f"spec-{self._specs}")
+        self._begin = before = self._begin or bench.snapshot()
+        digests: tuple[str, ...] = ()
+        for stage in compile_plan(spec, until=until).stages:
+            for fault in faults():
+                if fault.stage == stage.id and fault.fits(spec) and (not only or fault.name in only):
+                    bench.restore(before, [fault.name])
+                    yield self._run(bench, stage.id, fault)
+            digests = (*digests, compile_plan(spec, only=[stage.id]).digest)
+            if digests not in self._healthy:
+                bench.restore(before)
+                self._healthy[digests] = _HealthyStage(self._run(bench, stage.id), bench.snapshot())
+            healthy = self._healthy[digests]
+            yield healthy.result
+            before = healthy.after
+
+    def _run(self, bench: StageBench, stage: str, fault: Fault | None = None) -> FaultResult:
+        kubeconfig = self._cluster.kubeconfig
+        asking.forget(kubeconfig)
+        outcome = bench.run(stage)
+        return FaultResult(
+            stage=stage,
+            fault=fault.name if fault else "",
+            gate=fault.gate if fault else "",
+            outcome=outcome,
+            problem=missed(fault, outcome) if fault else _alarm(outcome),
+            asked=frozenset(asking.asked(kubeconfig)),
+        )
 
 
 def sweep_faults(
     spec: ClusterSpec, folder: Path, options: RehearsalOptions | None = None, only: Sequence[str] = (), until: str = ""
 ) -> Iterator[FaultResult]:
-    """Yield the result of every fault of every planned stage in order, and of each stage without a fault.
-
-    `only` limits the sweep to named faults, `until` names the last stage.
-    """
-    with stage_bench(spec, folder, options) as bench:
-        for stage in compile_plan(spec, until=until).stages:
-            before = bench.snapshot()
-            for fault in faults():
-                if fault.stage == stage.id and fault.fits(spec) and (not only or fault.name in only):
-                    bench.restore(before, [fault.name])
-                    outcome = bench.run(stage.id)
-                    yield FaultResult(
-                        stage=stage.id, fault=fault.name, gate=fault.gate, outcome=outcome, problem=missed(fault, outcome)
-                    )
-            bench.restore(before)
-            healthy = bench.run(stage.id)
-            yield FaultResult(stage=stage.id, fault="", gate="", outcome=healthy, problem=_alarm(healthy))
+    """Yield the results of one spec as `FaultSweeps.sweep` does."""
+    with closing(FaultSweeps(folder, options)) as sweeps:
+        yield from sweeps.sweep(spec, only, until)
 
 
 def rehearse_with_fault(spec: ClusterSpec, fault: Fault, folder: Path) -> FaultResult:

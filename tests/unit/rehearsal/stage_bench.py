@@ -2,7 +2,7 @@
 
 import shutil
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +10,7 @@ from typing import Protocol
 
 from steps.clients.kube import kubeconfig
 from steps.clients.store import Store
+from steps.contract.delivery import RECORD
 from steps.contract.verdict import Verdict
 from workflows import bringup
 from workflows.engines import launch, run_inputs
@@ -28,10 +29,11 @@ RUN = "stand"
 
 @dataclass(frozen=True)
 class Snapshot:
-    """The state of the API server and of the simulator."""
+    """The state of the API server and of the simulator, and the files that stages left for later ones, by path."""
 
     api: bytes
     simulator: bytes
+    left: Mapping[str, bytes]
 
 
 class SnapshotKeeper(Protocol):
@@ -95,16 +97,31 @@ class StageBench:
         self._rendered: dict[str, tuple[Plan, Bundle]] = {}
 
     def snapshot(self) -> Snapshot:
-        """Return the present state of API server and simulator."""
+        """Return the present state of API server and simulator, with the files that stages left."""
         simulator = call_control_api("GET", self._cluster.url + "/state", self._cluster.token)
-        return Snapshot(self._keeper.snapshot(), simulator)
+        left = {str(path.relative_to(self._folder)): path.read_bytes() for path in self._left()}
+        return Snapshot(self._keeper.snapshot(), simulator, left)
 
     def restore(self, snapshot: Snapshot, faults: Sequence[str] = ()) -> None:
-        """Restore a snapshot; from then on these faults (NAME or NAME:NODE,…) are in force."""
+        """Restore a snapshot of this bench, or of another one in its cluster; from then on these faults are in force.
+
+        Faults are NAME or NAME:NODE,….
+        """
+        for path in self._left():
+            path.unlink()
+        for name, data in snapshot.left.items():
+            path = self._folder / name
+            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            path.touch(0o600)
+            path.write_bytes(data)
         set_faults(self._cluster, ())
         self._keeper.restore(snapshot.api)
         call_control_api("PUT", self._cluster.url + "/state", self._cluster.token, snapshot.simulator)
         set_faults(self._cluster, faults)
+
+    def _left(self) -> list[Path]:
+        """Return the files that stages left for later ones: secrets, and the record of delivered Git commits."""
+        return sorted(path for path in (*(self._folder / "secrets").glob("*"), self._folder / RECORD) if path.is_file())
 
     def run(self, stage: str) -> StageOutcome:
         """Run the rendered manifest of one stage, with the secrets that earlier stages kept (the kubeconfig)."""

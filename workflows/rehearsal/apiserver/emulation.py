@@ -31,6 +31,9 @@ async def handle(request: web.Request, state: ClusterState, steps: list[str]) ->
             return json_response({f"{plural}.{group}": count for (group, plural), count in state.store.changes.items()})
         case "GET", ["requests"]:
             return json_response([row._asdict() for row in sorted(state.requests)])
+        case "DELETE", ["requests"]:
+            state.requests.clear()
+            return json_response(errors.SUCCESS)
         case "PUT", ["kubelet"]:
             await pod_commands.register(request, state)
             return json_response(errors.SUCCESS)

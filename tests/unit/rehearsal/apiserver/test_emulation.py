@@ -207,6 +207,8 @@ def test_who_asked_for_what_is_told_as_an_authorizer_would_be_asked(emulated: Cl
             ("get", "", "", "", "/readyz"),
         ]
     )
+    assert emulated.call("DELETE", "/emulation/requests").status == 200
+    assert emulated.get("/emulation/requests").body == []
 
 
 def test_unknown_endpoint_and_method(emulated: Cluster) -> None:

@@ -1,16 +1,17 @@
 """Sweeps of all faults, one file of tests for each part of the stages, so that two workers share them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from tests.unit.rehearsal import asking
-from tests.unit.rehearsal.fault_sweep import FaultResult, rehearse_with_fault, sweep_faults
+from tests.unit.rehearsal.fault_sweep import FaultResult, FaultSweeps, rehearse_with_fault, sweep_faults
 from tests.unit.rehearsal.faults.specs import needed, spec_for, stage_needs
 from workflows import bringup
 from workflows.plan.compiler import compile_plan
+from workflows.rehearsal.apiserver.routing import RequestKind
 from workflows.rehearsal.faults import fault_registry
 from workflows.rehearsal.rehearsal_run import RehearsalOptions
 from workflows.render.bundle import render
@@ -29,24 +30,32 @@ Sweeps = Callable[[str, tuple[str, ...]], Swept]
 
 
 @pytest.fixture(scope="session")
-def swept(tmp_path_factory: pytest.TempPathFactory) -> Sweeps:
-    """The sweep of all faults with these needs in these stages; each is run once."""
+def swept(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sweeps]:
+    """The sweep of all faults with these needs in these stages. Each is run once, in clusters for all sweeps of these stages."""
     done: dict[tuple[str, tuple[str, ...]], Swept] = {}
+    clusters: dict[tuple[str, ...], FaultSweeps] = {}
 
     def run(needs: str, stages: tuple[str, ...]) -> Swept:
+        if stages not in clusters:
+            while clusters:
+                clusters.popitem()[1].close()
+            clusters[stages] = FaultSweeps(tmp_path_factory.mktemp("sweep"))
         if (needs, stages) not in done:
-            wanted = [fault for fault in fault_registry.faults() if fault.stage in stages and needed(fault) == needs]
-            until = max((fault.stage for fault in wanted), key=RUNNING_ORDER.index)
-            spec, folder = spec_for(needs), tmp_path_factory.mktemp("sweep")
-            catches, rows = {}, set()
-            for catch in sweep_faults(spec, folder, RehearsalOptions(), [fault.name for fault in wanted], until):
-                catches[catch.fault or f"healthy {catch.stage}"] = catch
-                rows |= asking.asked(folder / "cluster/kubeconfig")
-            plan = compile_plan(spec)
-            done[needs, stages] = Swept(catches, asking.refused(rows, render(plan, bringup.build).target_rbac))
+            done[needs, stages] = _sweep(clusters[stages], needs, stages)
         return done[needs, stages]
 
-    return run
+    yield run
+    for idle in clusters.values():
+        idle.close()
+
+
+def _sweep(sweeps: FaultSweeps, needs: str, stages: tuple[str, ...]) -> Swept:
+    wanted = [fault for fault in fault_registry.faults() if fault.stage in stages and needed(fault) == needs]
+    until = max((fault.stage for fault in wanted), key=RUNNING_ORDER.index)
+    results = list(sweeps.sweep(spec_for(needs), [fault.name for fault in wanted], until))
+    asked = frozenset[RequestKind]().union(*(result.asked for result in results))
+    rendered = render(compile_plan(spec_for(needs)), bringup.build).target_rbac
+    return Swept({result.fault or f"healthy {result.stage}": result for result in results}, asking.refused(asked, rendered))
 
 
 @pytest.fixture(scope="session")
