@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from workflows.spec import unit_checks
 from workflows.spec.acceptance_levels import FULL, LEVELS
 from workflows.spec.cluster_spec import ClusterSpec
 from workflows.spec.gpu_pools import GpuPool, gpu_pools, group_path, joins_gpus, quota_pool, shares_by_mig, whole_pools
@@ -22,8 +23,13 @@ NCCL_INTRA, NCCL_INTER, DCGM, PORTS, GANG, SRUN, CUDA_IN_JOBS = (
 GPU_SPEED, PCIE_LINKS = "speed of each GPU", "PCIe links of GPUs"
 ADAPTERS, COLLECTIVES = "NCCL over the adapters alone", "all_gather and alltoall over all nodes"
 BENCHMARKS, TRAINING = "benchmarks of storage and memory", "training on two nodes"
+PAIRS, FILLED = "two pods with a GPU each", "one GPU pod more than a node has room for"
 SHARED_JOBS, TREE = "jobs that share a node, or have it alone", "Slurm's topology"
 """Names of the tests, as reports print them; `on GROUP, …` follows if a test runs on other groups."""
+
+
+NAMED = 3
+"""Most machines that the name of a test lists."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,13 +45,16 @@ class UntestedPart:
         """The stage that the test belongs to."""
         by_test = {
             PORTS: "network_operator",
+            PAIRS: "sharing",
+            FILLED: "sharing",
             GANG: "gang",
             SRUN: "slurm",
             CUDA_IN_JOBS: "slurm",
             SHARED_JOBS: "slurm",
             TREE: "slurm",
         }
-        return by_test.get(self.test.partition(" on ")[0] if self.test.startswith(GANG) else self.test, "validation")
+        # names of tests contain " on " themselves
+        return next((by_test[test] for test in by_test if self.test == test or self.test.startswith(f"{test} on ")), "validation")
 
 
 def untested(spec: ClusterSpec) -> Iterator[UntestedPart]:
@@ -55,6 +64,8 @@ def untested(spec: ClusterSpec) -> Iterator[UntestedPart]:
         yield from _of_validation(spec)
     if "network_operator" in stages and machines < 2:
         yield UntestedPart(PORTS, "hosts", "it measures between neighbours, and there is one GPU machine")
+    if "sharing" in stages:
+        yield from _of_units(spec)
     if "gang" in stages:
         yield from _of_gang(spec)
     if "slurm" in stages and spec.slurm.kind == "sunk":
@@ -163,14 +174,33 @@ def _are_several(together: Iterable[GpuPool]) -> bool:
     return sum(len(pool.spec.gpu_machines) for pool in together) > 1
 
 
+def _of_units(spec: ClusterSpec) -> Iterator[UntestedPart]:
+    """Yield the proofs of sharing that machines with one GPU rule out, and those for which pods cannot fill a node."""
+    pools, filled = gpu_pools(spec), dict[tuple[str, str], list[GpuPool]]()
+    for pool in pools:
+        counts = unit_checks.unit_counts(pool.spec, pool.spec.gpu_machines)
+        single = unit_checks.single_units(counts)
+        if single:
+            names = f"{', '.join(single[:NAMED])}{f' and {len(single) - NAMED} more' if len(single) > NAMED else ''}"
+            test = _on(PAIRS, [pool], pools) if len(single) == len(counts) else f"{PAIRS} on {names}"
+            yield UntestedPart(test, group_path(spec, pool, "accelerator.per_node"), "a node has one GPU")
+        if obstacle := unit_checks.fill_obstacle(pool.spec, counts):
+            filled.setdefault((group_path(spec, pool, obstacle[0]), obstacle[1]), []).append(pool)
+    yield from (UntestedPart(_on(FILLED, some, pools), path, reason) for (path, reason), some in filled.items())
+
+
 def _of_gang(spec: ClusterSpec) -> Iterator[UntestedPart]:
-    """Yield the gangs of GPU groups that are not under the quota by which gangs are placed."""
+    """Yield the gangs of GPU groups outside the quota by which gangs are placed, and those whose members request no GPU."""
     pools, tenants = gpu_pools(spec), quota_pool(spec)
-    if len(pools) < 2 or spec.scheduler.gang != "none" or tenants is None:
-        return
-    others = [pool for pool in pools if pool.groups != tenants.groups]
-    reason = f"the flavor of the quota is for {tenants.shown} alone"
-    yield UntestedPart(_on(GANG, others, pools), "scheduler.flavor.node_labels", reason)
+    placed = pools
+    if len(pools) > 1 and spec.scheduler.gang == "none" and tenants is not None:
+        placed = tuple(pool for pool in pools if pool.groups == tenants.groups)
+        others = [pool for pool in pools if pool.groups != tenants.groups]
+        reason = f"the flavor of the quota is for {tenants.shown} alone"
+        yield UntestedPart(_on(GANG, others, pools), "scheduler.flavor.node_labels", reason)
+    for pool in placed:
+        if obstacle := unit_checks.fill_obstacle(pool.spec, {}):
+            yield UntestedPart(_on(GANG, [pool], pools), group_path(spec, pool, obstacle[0]), obstacle[1])
 
 
 def _on(test: str, pools: Iterable[GpuPool], every: Sequence[GpuPool]) -> str:

@@ -34,11 +34,12 @@ from workflows.stages import manifest_objects, rights
 from workflows.stages.stage import Change, Object, Rule, Site, Stage, Step, task
 
 STAGE: StageName = "gang"
+KUEUE = "kueue"
 SPACE = (manifest_objects.CHECK_NAMESPACE,)
 RULES: dict[str, tuple[Rule, ...]] = {
     "volcano": (Rule(groups=("batch.volcano.sh",), resources=("jobs",), verbs=("get", "create", "delete"), namespaces=SPACE),),
     "kai": (),
-    "kueue": (
+    KUEUE: (
         Rule(groups=("kueue.x-k8s.io",), resources=("clusterqueues",), verbs=("get", "create", "delete")),
         Rule(groups=("kueue.x-k8s.io",), resources=("localqueues",), verbs=("get", "create", "delete"), namespaces=SPACE),
     ),
@@ -48,7 +49,7 @@ RULES: dict[str, tuple[Rule, ...]] = {
 
 @dataclass(frozen=True, kw_only=True)
 class Gang:
-    """A gang of `count` pods that the check `check` creates, with the size of each member.
+    """A gang of `count` pods that the check `check` creates for a scheduler, with the size of each member.
 
     The pods end by themselves after `seconds` if nobody deletes them. Members of a gang that `runs` report what they did.
     """
@@ -57,6 +58,7 @@ class Gang:
     count: int
     seconds: int
     sizes: Sizes
+    scheduler: str
     runs: bool = False
 
     @property
@@ -71,14 +73,14 @@ class Gang:
 
 
 def check_objects(gang: Gang, spec: ClusterSpec, *, within: bool = False) -> list[Object]:
-    """Return the Kubernetes objects of a gang for the spec's scheduler, in the order in which they must be created.
+    """Return the Kubernetes objects of a gang for its scheduler, in the order in which they must be created.
 
     `within`: other GPU nodes advertise resources too, so the members are kept on nodes of the spec's groups.
     """
     pod = _pod(gang, spec, within=within)
-    if scheduler(spec) == "volcano":
+    if gang.scheduler == "volcano":
         return [_volcano(gang, pod)]
-    if scheduler(spec) == "kai":
+    if gang.scheduler == "kai":
         labels = {"kai.scheduler/queue": "default-queue"}
         notes = {"kai.scheduler/batch-min-member": str(gang.count)}
         return [_batch(gang, pod, labels, notes, {"schedulerName": "kai-scheduler"})]
@@ -198,8 +200,11 @@ CHECK_SECONDS = 420
 """Time limit in seconds of the gang that must not start: 60 s to watch it, and time to create thousands of pods."""
 RUN_SECONDS = 900
 """Time limit in seconds of the gang that must run, which may have to pull the image of the validation."""
-HOLD_SECONDS = 30
-"""Seconds for which each member of the gang that must run holds its place, so that those which start later run beside it."""
+HOLD_SECONDS = 60
+"""Seconds for which each member of the gang that must run holds its place: all must run at one moment, however late one starts.
+
+Members of GPU gangs also build and run their kernel first. Their images are on the nodes, because earlier checks have used them.
+"""
 PODS = "pods"
 """Resource name by which spread members are counted: each counts as all pods that its node can take."""
 MOST_PODS = 1024
@@ -292,23 +297,29 @@ def _members(site: Site) -> str:
 
 
 def _proofs(site: Site, after: str, *, under_quota: bool) -> list[Step]:
-    """Return the tasks that prove the scheduler on one pool, one after the other, the first after the task `after`.
+    """Return the tasks that prove the schedulers of one pool, one after the other, the first after the task `after`.
 
-    The second gang needs the room that a failing first one would hold.
+    The second gang needs the room that a failing first one would hold. Beside a gang scheduler, two more gangs go through a queue
+    of Kueue if the pool is under quota: the states of its objects do not show that it holds Jobs back and lets them in.
     """
-    sizes = gang_sizes(site)
-    oversize = Gang(check="gang-oversize", count=sizes.oversize, seconds=CHECK_SECONDS + MARGIN_SECONDS, sizes=sizes)
-    fit = Gang(check="gang-fit", count=sizes.fit, seconds=RUN_SECONDS + MARGIN_SECONDS, sizes=sizes, runs=True)
-    return [
-        _nodes(site, sizes, _flavors(site.spec) if under_quota else {}, after),
-        _check(site, oversize, "oversize", OVERSIZE, site.named("nodes")),
-        _check(site, fit, "functional", FIT, site.named("oversize")),
-    ]
+    sizes, main = gang_sizes(site), scheduler(site.spec)
+    steps = [_nodes(site, sizes, _flavors(site.spec) if under_quota else {}, after)]
+    rounds = {main: ("oversize", "functional")}
+    if under_quota and site.spec.scheduler.quota != "none":
+        rounds.setdefault(KUEUE, ("quota_oversize", "quota_functional"))
+    for placed_by, (large, small) in rounds.items():
+        seconds = CHECK_SECONDS + MARGIN_SECONDS
+        oversize = Gang(check="gang-oversize", count=sizes.oversize, seconds=seconds, sizes=sizes, scheduler=placed_by)
+        seconds = RUN_SECONDS + MARGIN_SECONDS
+        fit = Gang(check="gang-fit", count=sizes.fit, seconds=seconds, sizes=sizes, scheduler=placed_by, runs=True)
+        for gang, name, gate in ((oversize, large, OVERSIZE), (fit, small, FIT)):
+            steps.append(_check(site, gang, name, gate, steps[-1].name))
+    return steps
 
 
 def scheduler(spec: ClusterSpec) -> str:
     """Return the name of the scheduler that places the check's gangs: the gang scheduler, or `kueue` with quotas only."""
-    return spec.scheduler.gang if spec.scheduler.gang != "none" else "kueue"
+    return spec.scheduler.gang if spec.scheduler.gang != "none" else KUEUE
 
 
 def gang_sizes(site: Site) -> Sizes:
@@ -457,7 +468,7 @@ def _nodes(site: Site, sizes: Sizes, flavors: dict[str, dict[str, str]], after: 
 
 def _check(site: Site, gang: Gang, name: str, gate: str, after: str) -> Step:
     spec = site.spec
-    expectations: Object = {"scheduler": scheduler(spec), "count": gang.count, "units": gang.units}
+    expectations: Object = {"scheduler": gang.scheduler, "count": gang.count, "units": gang.units}
     if gang.sizes.apart:
         expectations["quota"] = gang.quota
     elif gang.runs:
@@ -472,9 +483,9 @@ def _check(site: Site, gang: Gang, name: str, gate: str, after: str) -> Step:
         name=site.named(name),
         waits_for=(after,),
         passed=(site.named("nodes"),),
-        rules=(*RULES[scheduler(spec)], *_WORLD, *_READS),
+        rules=(*RULES[gang.scheduler], *_WORLD, *_READS),
         select=site.gpu_select,
-        scheduler=scheduler(spec),
+        scheduler=gang.scheduler,
         resource=gang.sizes.resource,
         **({"within": {GROUP_LABEL: _group_labels(spec)}} if site.pool else {}),
     )

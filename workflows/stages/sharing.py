@@ -11,6 +11,7 @@ from collections.abc import Iterable
 
 from steps.contract.task import Verb
 from workflows.catalog import PlannedRelease
+from workflows.spec import unit_checks
 from workflows.spec.cluster_spec import (
     PRODUCT_LABEL,
     ClusterSpec,
@@ -42,8 +43,8 @@ The MIG manager waits five minutes for each application's pods to end, and may r
 OTHER_NODES_SECONDS = 600
 LIMIT_SECONDS = 30
 """Seconds for which each pod of check `sharing-limit` holds its unit."""
-MOST_UNITS = 64
-"""Units of a node up to which check `sharing-limit` runs: it needs one pod for each of them."""
+SLOW_SECONDS = 120
+"""Seconds for which they hold several units each: kubelets start the containers of a pod one after the other."""
 HOLD_SECONDS = 60
 """Seconds for which the check's pods hold their device, long enough for the second pod to start beside the first."""
 CHECK_SECONDS = 600
@@ -84,19 +85,13 @@ def build(site: Site) -> Stage | None:
 
 def _checks(site: Site, after: tuple[str, ...]) -> list[tuple[Step, str]]:
     """Return the tasks that prove the sharing of one pool, the first after the tasks `after`, each with its gate."""
-    if not _pair_fits(site):
+    counts = unit_checks.unit_counts(site.spec, site.machines)
+    if not counts:
         return []
-    checks = [(_functional(site, after), FUNCTIONAL)]
-    if units := _limited_units(site):
-        checks.append((_limit(site, units), LIMIT))
+    checks = [(_functional(site, after, counts), FUNCTIONAL)]
+    if unit_checks.fill_obstacle(site.spec, counts) is None:
+        checks.append((_limit(site, unit_checks.node_fill(counts)), LIMIT))
     return checks
-
-
-def _pair_fits(site: Site) -> bool:
-    """Return True if every GPU node has at least two units, so that two pods with one unit each fit."""
-    least = min((machine.gpus for machine in site.machines if machine.gpu), default=0)
-    units = allocatable(site.spec, 1)
-    return least * max(units.values(), default=1) >= 2
 
 
 def _labels(site: Site) -> dict[str, str]:
@@ -264,19 +259,27 @@ def _expected_labels(site: Site) -> dict[str, str]:
     return labels
 
 
-def _functional(site: Site, after: tuple[str, ...]) -> Step:
+def _functional(site: Site, after: tuple[str, ...], counts: dict[str, int]) -> Step:
     spec, sharing = site.spec, site.spec.sharing
     refuse_two = sharing.mode == "time_slicing" and sharing.fail_requests_greater_than_one
-    roles = ["sharing-first", "sharing-second", *(["sharing-two"] if refuse_two else [])]
+    single = unit_checks.single_units(counts)
+    # the rarer kind of node is named, because the task must stay small
+    pair = 2 * len(single) < len(counts)
+    others = single if pair else tuple(name for name in counts if name not in set(single))
     expectations: Object = {"mode": _effective_mode(spec), "exclusive": sharing.mode not in ("time_slicing", "mps")}
     expectations |= {"refuse_two": True} if refuse_two else {}
+    expectations |= ({} if pair else {"pair": False}) | ({"others": list(others)} if others else {})
+    jobs = [_job(spec, "sharing-first")]
+    if pair or others:
+        jobs.append(_on_several_units(_job(spec, "sharing-second"), pair=pair, others=others))
+    jobs += [_job(spec, "sharing-two")] if refuse_two else []
     space = (manifest_objects.CHECK_NAMESPACE,)
     maps = Rule(groups=("",), resources=("configmaps",), verbs=("get", "create", "delete"), namespaces=space)
     return manifest_objects.check_step(
         STAGE,
         FUNCTIONAL,
         CHECK,
-        [_script_map(), *_claims(spec), *(_job(spec, role) for role in roles)],
+        [_script_map(), *_claims(spec), *jobs],
         deadline=CHECK_SECONDS,
         expectations=expectations,
         rules=(maps, rights.GPU_CLAIMS) if _claims(spec) else (maps,),
@@ -288,37 +291,43 @@ def _functional(site: Site, after: tuple[str, ...]) -> Step:
     )
 
 
-def _limited_units(site: Site) -> int:
-    """Return how many units each node has, if one pod more than these can show that it must wait; else 0.
+def _on_several_units(job: Object, *, pair: bool, others: tuple[str, ...]) -> Object:
+    """Return the Job of the second pods, limited to nodes with two units: all but `others`, or with `pair` false `others`.
 
-    With DRA, and beside Slurm, whose pods hold the units, pods cannot request them; nodes of different sizes have no one number.
+    Pods that find no such node stay Pending; the gate judges nodes, and the clean-up removes the pods.
     """
-    spec = site.spec
-    if _effective_mode(spec) == "dra" or spec.slurm.kind != "none":
-        return 0
-    counts = {machine.gpus for machine in site.machines if machine.gpu}
-    units = min(counts, default=0) * allocatable(spec, 1)[advertised(spec)[0]]
-    return units if len(counts) == 1 and units <= MOST_UNITS else 0
+    if not others:
+        return job
+    expression = {"key": manifest_objects.HOSTNAME, "operator": "NotIn" if pair else "In", "values": list(others)}
+    terms = job["spec"]["template"]["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+    terms["nodeSelectorTerms"][0]["matchExpressions"].append(expression)
+    count = {} if pair else {"completions": len(others), "parallelism": len(others)}
+    return {**job, "spec": job["spec"] | count}
 
 
-def _limit(site: Site, units: int) -> Step:
-    """Return the task that asks one node for one unit more than it has: the pods of one Job must all run on one node."""
+def _limit(site: Site, fill: unit_checks.NodeFill) -> Step:
+    """Return the task that asks one node for more than it has: the pods of one Job must all run on one node."""
     spec = site.spec
     beside = {
         "labelSelector": {"matchLabels": {manifest_objects.CHECK_LABEL: LIMIT_CHECK}},
         "topologyKey": manifest_objects.HOSTNAME,
     }
-    affinity = _node_affinity() | {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [beside]}}
-    pod = {"affinity": affinity, **_with_device(spec, LIMIT_CHECK, _container(spec, LIMIT_CHECK, LIMIT_SECONDS))}
+    affinity = _node_affinity(fill) | {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [beside]}}
+    seconds = LIMIT_SECONDS if fill.each == 1 else SLOW_SECONDS
+    pod = {"affinity": affinity, **_with_device(spec, LIMIT_CHECK, _container(spec, LIMIT_CHECK, seconds))}
+    # device plugins that share GPUs refuse several units in one container, not in one pod
+    holder = manifest_objects.container(spec.validation.image, f"sleep {seconds}", resources=pod["containers"][0]["resources"])
+    pod["containers"] += [{**holder, "name": f"hold-{number}"} for number in range(2, fill.each + 1)]
     job = manifest_objects.per_node_job(STAGE, LIMIT_CHECK, pod, seconds=CHECK_SECONDS - 60)
-    job["spec"] |= {"completions": units + 1, "parallelism": units + 1}
+    job["spec"] |= {"completions": fill.pods + 1, "parallelism": fill.pods + 1}
+    expectations: Object = {"mode": _effective_mode(spec), "units": fill.pods * fill.each}
     return manifest_objects.check_step(
         STAGE,
         LIMIT,
         LIMIT_CHECK,
         [job],
         deadline=CHECK_SECONDS,
-        expectations={"mode": _effective_mode(spec), "units": units},
+        expectations=expectations | ({"each": fill.each} if fill.each > 1 else {}),
         name=site.named("limit"),
         waits_for=(site.named("functional"),),
         passed=(site.named("nodes"), site.named("functional")),
@@ -386,7 +395,12 @@ def _with_device(spec: ClusterSpec, role: str, container: Object) -> Object:
     return {"containers": [{**container, "resources": {"limits": {advertised(spec)[0]: units}}}]}
 
 
-def _node_affinity() -> Object:
-    """Return the affinity of a pod to the nodes that passed the earlier gates."""
-    terms = [{"matchExpressions": [{"key": manifest_objects.HOSTNAME, "operator": "In", "values": manifest_objects.NODES}]}]
+def _node_affinity(fill: unit_checks.NodeFill) -> Object:
+    """Return the affinity of a pod to the nodes that passed the earlier gates and have as many units as the pods fill."""
+    expressions: list[Object] = [{"key": manifest_objects.HOSTNAME, "operator": "In", "values": manifest_objects.NODES}]
+    names = (("NotIn", fill.avoided), ("In", fill.allowed))
+    expressions += [
+        {"key": manifest_objects.HOSTNAME, "operator": operator, "values": list(hosts)} for operator, hosts in names if hosts
+    ]
+    terms = [{"matchExpressions": expressions}]
     return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}}

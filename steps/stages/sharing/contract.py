@@ -133,7 +133,7 @@ class FunctionalObservation(Struct, frozen=True, kw_only=True, omit_defaults=Tru
     """Observation of gates sharing/functional and sharing/limit: the pods of one check.
 
     Names of pods begin with their role. On each node `sharing-first` and `sharing-second` ask for one unit each at the same time,
-    `sharing-two` asks for two; `sharing-limit` pods ask for one unit each, on one node, and are one more than it has. A report has
+    `sharing-two` asks for two; `sharing-limit` pods are equally large, on one node, and one more than it has room for. A report has
     node, uuids (devices that the pod sees), passed (devices on which a CUDA kernel ran), error, begin and end (the node's clock,
     seconds).
     """
@@ -144,17 +144,21 @@ class FunctionalObservation(Struct, frozen=True, kw_only=True, omit_defaults=Tru
 class FunctionalExpectation(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
     """Expectation of the gate sharing/functional, for each node.
 
-    `exclusive`: the two pods must see different devices. `refuse_two`: a pod that asks for two shares must be refused.
+    `exclusive`: the two pods must see different devices. `refuse_two`: a pod that asks for two shares must be refused. With `pair`
+    false a node has one unit, and one pod must run there; `others` are nodes for which `pair` is the other way round.
     """
 
     mode: SharingMode
     nodes: tuple[str, ...] = ()
     exclusive: bool = True
     refuse_two: bool = False
+    pair: bool = True
+    others: tuple[str, ...] = ()
 
 
 class LimitExpectation(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """Expectation of the gate sharing/limit: `units` pods, all that a node has, run at once on it, and the next one waits."""
+    """Expectation of the gate sharing/limit: pods with `each` units take all `units` of a node at once, and the next one waits."""
 
     mode: SharingMode
     units: int
+    each: int = 1

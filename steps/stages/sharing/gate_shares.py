@@ -26,13 +26,27 @@ def judge_pairs(seen: FunctionalObservation, want: FunctionalExpectation) -> Ver
         # a report without a node proves nothing of any node
         if role and (role not in roles or pod.report) and (pod.node or not pod.report):
             roles[role] = pod
-    rows = [_node(name, by_node.get(name, {}), by_node.get("", {}), want) for name in want.nodes]
+    others = frozenset(want.others)
+    single = {name for name in want.nodes if want.pair == (name in others)}
+    rows = [_node(name, by_node.get(name, {}), by_node.get("", {}), want, name in single) for name in want.nodes]
+    return gate_checks.conclude(of_nodes(PAIRS, rows, what=_summary(want, len(single))))
+
+
+def _summary(want: FunctionalExpectation, single: int) -> str:
+    """Return the words for nodes that pass, of which `single` have one unit."""
     devices = "two devices" if want.exclusive else "shares of their GPUs"
     refused = ", and a request for two was refused" if want.refuse_two else ""
-    return gate_checks.conclude(of_nodes(PAIRS, rows, what=f"two pods ran CUDA kernels at the same time on {devices}{refused}"))
+    alone = "one pod ran a CUDA kernel on the only device"
+    if single == len(want.nodes):
+        return alone
+    text = f"two pods ran CUDA kernels at the same time on {devices}{refused}"
+    return f"{text}; on {single} with one unit {alone}" if single else text
 
 
-def _node(name: str, roles: Roles, unplaced: Roles, want: FunctionalExpectation) -> NodeVerdict:
+def _node(name: str, roles: Roles, unplaced: Roles, want: FunctionalExpectation, single: bool) -> NodeVerdict:
+    if single:
+        alone = next(_alone(roles.get(FIRST) or unplaced.get(FIRST)), None)
+        return node_verdict(name, alone, "one pod held the only device")
     finding = next(_refusal(roles.get(TWO) or unplaced.get(TWO), want), None) or next(_pair(roles, unplaced, want), None)
     shared = "" if finding else "different devices" if _are_apart(roles) else "one device"
     return node_verdict(name, finding, f"two pods held {shared} at the same time")
@@ -69,6 +83,13 @@ def _pair(roles: Roles, unplaced: Roles, want: FunctionalExpectation) -> Iterato
         problem = f"two pods see the same device {min(common)}"
         step = "see who else advertises or injects GPUs there: a second device plugin, or NVIDIA_VISIBLE_DEVICES=all"
         yield fail(FailureClass.COMPARISON, problem, f"a device for each pod (sharing mode {want.mode.value})", step, final=True)
+
+
+def _alone(pod: CheckPod | None) -> Iterator[Finding]:
+    """Yield a problem unless the only pod of a node with one unit ran there for a while, as its report tells."""
+    yield from _single(FIRST, pod)
+    if pod is not None and _span(pod) is None:
+        yield _open(f"the report of {pod.name} has no times", "begin and end", "run the check again with its own script")
 
 
 def _single(role: str, pod: CheckPod | None) -> Iterator[Finding]:
@@ -115,12 +136,14 @@ def judge_limit(seen: FunctionalObservation, want: LimitExpectation) -> Verdict:
     """Return the verdict on the pods that together ask one node for one unit more than it has."""
     if finding := next(_limit_findings(seen, want), None):
         return finding.verdict(LIMIT)
-    node = next((pod.node for pod in seen.pods if pod.node), "")
-    return passed(LIMIT, f"{want.units} pods held the {want.units} units of {node}, and one more waited until a unit was free")
+    node, pods = next((pod.node for pod in seen.pods if pod.node), ""), want.units // want.each
+    held = "one pod held the only unit" if want.units == 1 else f"{pods} pods held the {want.units} units"
+    return passed(LIMIT, f"{held} of {node}, and one more waited until a pod had ended")
 
 
 def _limit_findings(seen: FunctionalObservation, want: LimitExpectation) -> Iterator[Finding]:
-    count, pods = want.units + 1, seen.pods
+    room, pods = want.units // want.each, seen.pods
+    count = room + 1
     expected = f"{count} pods on one node with {want.units} units, one of them later"
     describe = f"kubectl -n {CHECK_NAMESPACE} describe pods"
     failed = next((pod for pod in pods if pod.ended and not pod.report), None)
@@ -141,17 +164,19 @@ def _limit_findings(seen: FunctionalObservation, want: LimitExpectation) -> Iter
         yield _open(f"{count - len(spans)} reports have no times", expected, "run the check again with its own script")
     # a unit that is given back and taken within one second of the clock is no overlap
     most = max(sum(begin <= at < end for begin, end in spans) for at, _ in spans)
-    if most > want.units:
+    if most > room:
         step = "see who else advertises the GPUs of this node, and the device plugin's log there"
-        problem = f"{most} pods held one unit each of {nodes[0]} at the same time"
-        yield fail(FailureClass.COMPARISON, problem, f"at most {want.units} (mode {want.mode.value})", step, final=True)
-    elif most < want.units:
+        problem = f"{most} pods held {_amount(want.each)} each of {nodes[0]} at the same time"
+        yield fail(FailureClass.COMPARISON, problem, f"at most {room} (mode {want.mode.value})", step, final=True)
+    elif most < room:
         step = "run the check again: pods started too slowly to run at the same time"
-        yield _open(
-            f"at most {most} pods ran at the same time on {nodes[0]}", f"{want.units} at once, and the last one later", step
-        )
+        yield _open(f"at most {most} pods ran at the same time on {nodes[0]}", f"{room} at once, and the last one later", step)
     for pod in reported:
         yield from _single(LIMIT, pod)
+
+
+def _amount(units: int) -> str:
+    return "one unit" if units == 1 else f"{units} units"
 
 
 def _open(seen: str, expected: str, next_step: str) -> Finding:

@@ -311,6 +311,8 @@ def test_quota_objects_come_after_the_chart_that_brings_their_kinds() -> None:
         "nodes",
         "oversize",
         "functional",
+        "quota_oversize",
+        "quota_functional",
         "judge",
     ]
     applied = [(item["kind"], item["metadata"]["name"]) for item in step("gang", "configure", "both").task.arguments["objects"]]

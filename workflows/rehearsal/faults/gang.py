@@ -48,6 +48,16 @@ FAULTS = (
         source="https://kueue.sigs.k8s.io/docs/concepts/cluster_queue/",
     ),
     Fault(
+        name="gang_kueue_without_jobs",
+        gate="gang/oversize",
+        needs="scheduler.quota=kueue",
+        summary="A configuration of Kueue that somebody keeps by hand lacks the integration for Jobs, so its queues admit none.",
+        caught_by="A Job in a queue of the check stays suspended, and no Workload is made of it.",
+        cause="no group of the check's pods exists",
+        false_green="Every queue is active with the right quota, and the gang scheduler places gangs, which name no queue.",
+        source="https://kueue.sigs.k8s.io/docs/reference/kueue-config.v1beta2/#Integrations",
+    ),
+    Fault(
         name="gang_nodes_cordoned",
         gate="gang/nodes",
         needs="scheduler.gang=volcano",

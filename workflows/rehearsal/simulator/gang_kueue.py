@@ -54,7 +54,8 @@ class Kueue:
             missing = world.find(CLUSTER_QUEUES, queue["spec"]["clusterQueue"]) is None
             message = "Can't submit new workloads" if missing else "Can submit new workloads to localQueue"
             _active(world, LOCAL_QUEUES, queue, "ClusterQueueDoesNotExist" if missing else "Ready", message)
-        for job in world.objects(JOBS):
+        # the fault `gang_kueue_without_jobs`: a configuration whose integrations lack batch/job
+        for job in () if world.fault("gang_kueue_without_jobs") else world.objects(JOBS):
             if QUEUE in labels_of(job) and "deletionTimestamp" not in job["metadata"]:
                 _job(world, job)
 

@@ -38,15 +38,16 @@ def requests(pod: Obj) -> dict[str, float]:
     """
     total: dict[str, float] = {"pods": 1.0}
     for container in pod["spec"].get("containers", ()):
-        for name, amount in _asked(container).items():
+        for name, amount in container_requests(container).items():
             total[name] = total.get(name, 0.0) + amount
     for container in pod["spec"].get("initContainers") or ():
-        for name, amount in _asked(container).items():
+        for name, amount in container_requests(container).items():
             total[name] = max(total.get(name, 0.0), amount)
     return total
 
 
-def _asked(container: Obj) -> dict[str, float]:
+def container_requests(container: Obj) -> dict[str, float]:
+    """Return the amount of each resource that a container requests; a limit counts as request if there is none."""
     resources = container.get("resources") or {}
     merged = (resources.get("limits") or {}) | (resources.get("requests") or {})
     return {name: quantity(amount) for name, amount in merged.items()}

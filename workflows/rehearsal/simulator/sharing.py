@@ -24,7 +24,7 @@ from workflows.rehearsal.simulator.chart_installers import ChartRelease, chart
 from workflows.rehearsal.simulator.gpu_operator_nodes import CLUSTER_POLICIES, DISCOVERED, GPU, resource_slice, visible_gpus
 from workflows.rehearsal.simulator.gpu_shares import SHARED, AdvertisedResources, mig_shape, parse_shares, share_shape, whole_shape
 from workflows.rehearsal.simulator.operators import fleet_nodes
-from workflows.rehearsal.simulator.scheduler import admits, requests
+from workflows.rehearsal.simulator.scheduler import admits, container_requests
 from workflows.rehearsal.simulator.simulated_pods import Behaviour, Exit, check, environment
 from workflows.rehearsal.simulator.world import Changes, World
 
@@ -217,7 +217,9 @@ def _admit(world: World, policy: Obj | None, pod: Obj) -> None:
         return
     wanted = annotations_of(node).get(DONE, "whole")
     config = parse_shares(_config(world, policy, wanted.removeprefix("shares:"))) if wanted.startswith("shares:") else None
-    requested = {name: amount for name, amount in requests(pod).items() if name in (GPU, SHARED) and amount > 1}
+    # the device plugin sees one container at a time
+    asked = (amounts for container in pod["spec"]["containers"] for amounts in container_requests(container).items())
+    requested = {name: amount for name, amount in asked if name in (GPU, SHARED) and amount > 1}
     if config is not None and config.refuse_two and requested:
         message = REFUSAL.format(next(iter(requested)))
         status = {"phase": "Failed", "reason": "UnexpectedAdmissionError", "message": message, "startTime": world.stamp()}

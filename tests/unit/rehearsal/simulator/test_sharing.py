@@ -21,6 +21,8 @@ MODES: dict[str, dict[str, Any]] = {
     "time_slicing": TIME_SLICING,
     "time_slicing_plain": {"sharing": {"mode": "time_slicing", "replicas": 2, "rename": False}},
     "mps": {"sharing": {"mode": "mps", "replicas": 4}},
+    # 128 shares of a node, more than it takes pods
+    "mps_many": {"sharing": {"mode": "mps", "replicas": 16}},
     "mig_single": MIG,
     "mig_mixed": {"sharing": {"mode": "mig", "profile": "3g.71gb", "strategy": "mixed"}},
     "dra_standalone": {"sharing": {"mode": "dra"}},
