@@ -3,6 +3,7 @@
 Wrong results may come in bursts of one rack and drift with time, so the rate is estimated for each leaf in each round.
 """
 
+import itertools
 import math
 from collections import Counter
 from collections.abc import Sequence
@@ -47,13 +48,13 @@ class Beliefs:
         self.fabric, self.policy, self.limits = fabric, policy, Limits(policy)
         self._paths, self._pairs = "path" in policy.kinds, "pair" in policy.kinds
         self.trials = [trial for trial in shown if trial.kind != "group"]
-        self.doubted = {tuple(sorted(trial.nodes)) for trial in self.trials if trial.failed and len(trial.nodes) == 2}
+        self.doubted = {trial.pair for trial in self.trials if trial.failed and trial.pair}
         self.bad: frozenset[int] = frozenset()
-        self._parts = [self.variables(trial) for trial in self.trials]
-        self._leaves = [tuple({fabric.leaf[node]: None for node in trial.nodes}) for trial in self.trials]
         self.base = policy.noise or EXACT
-        self.rates: dict[tuple[int, int], float] = {}
+        self.rates: dict[int, float] = {}
         self.prior = self._priors()
+        self._numbers = {variable: number for number, variable in enumerate(self.prior)}
+        self._parts = self._variables()
         self.odds = self._propagated()
         if policy.noise:
             self._estimate_noise()
@@ -63,36 +64,22 @@ class Beliefs:
         if self.bad or policy.noise:
             self.odds = self._propagated()
 
-    def variables(self, trial: Trial) -> tuple[Variable, ...]:
-        """Return the parts that a test of one or two nodes uses, of the kinds that the policy looks for."""
-        nodes, rail = trial.nodes, trial.kind == "rail"
-        if len(nodes) == 1:
-            return ((NODE, nodes[0]),)
-        first, second = nodes if nodes[0] < nodes[1] else nodes[::-1]
-        ends = ((RAIL, first, trial.rail), (RAIL, second, trial.rail)) if rail else ((NODE, first), (NODE, second))
-        # all rails of a bad node fail together, which must not be laid on the one path or partner that they had
-        if rail and (first in self.bad or second in self.bad):
-            return ends
-        low, high = self.fabric.leaf[first], self.fabric.leaf[second]
-        edges: tuple[Variable, ...] = ()
-        if low != high and self._paths:
-            edges = ((PATH, low, high) if low < high else (PATH, high, low),)
-        if (first, second) in self.doubted and self._pairs:
-            edges += ((PAIR, first, second),)
-        return ends + edges
+    def _variables(self) -> list[tuple[int, ...]]:
+        """Return for each test the numbers of the parts that it uses, of the kinds that the policy looks for."""
+        parts = [trial.parts if self._paths else trial.parts[:2] for trial in self.trials]
+        if self._pairs and self.doubted:
+            pairs = {variable[1:]: number for variable, number in self._numbers.items() if variable[0] == PAIR}
+            for place, trial in enumerate(self.trials):
+                if trial.pair in pairs:
+                    parts[place] = (*parts[place], pairs[trial.pair])
+        return parts
 
     def noise(self, trial: Trial) -> float:
         """Return the rate of wrong results of a test: the highest of its leaves for few nodes, the mean for a group."""
-        return self._noise(tuple({self.fabric.leaf[node]: None for node in trial.nodes}), trial.number)
-
-    def _noise(self, leaves: tuple[int, ...], number: int) -> float:
         if not self.rates:
             return self.base
-        if len(leaves) <= 2:
-            first, last = self.rates.get((leaves[0], number), self.base), self.rates.get((leaves[-1], number), self.base)
-            return first if first >= last else last
-        rates = [self.rates.get((leaf, number), self.base) for leaf in sorted(leaves)]
-        return max(self.base, sum(rates) / len(rates))
+        rates = [self.rates.get(place, self.base) for place in trial.places]
+        return max(rates) if len(rates) <= 2 else max(self.base, sum(rates) / len(rates))
 
     def weight(self, trial: Trial) -> float:
         """Return how much a test's result moves the log odds of a part that alone would explain its failure, with its sign."""
@@ -105,13 +92,24 @@ class Beliefs:
         own: dict[tuple[int, ...], float] = {}
         for trial in self.trials:
             if trial.kind == "pair":
-                pair = trial.nodes if trial.nodes[0] < trial.nodes[1] else trial.nodes[::-1]
-                own[pair] = own.get(pair, 0.0) + self.weight(trial)
+                own[trial.pair] = own.get(trial.pair, 0.0) + self.weight(trial)
         return own
 
     def ratio(self, variable: Variable) -> float:
         """Return the log likelihood ratio of a variable: its log odds without the prior."""
         return self.odds.get(variable, 0.0) - self.prior.get(variable, 0.0)
+
+    def rail_ratios(self, node: int) -> list[float]:
+        """Return the log likelihood ratio of each rail of a node."""
+        first = self.fabric.size + node * self.fabric.rails
+        last = first + self.fabric.rails
+        return [odds - prior for odds, prior in zip(self._levels[first:last], self._expected[first:last], strict=True)]
+
+    def bad_rails(self, node: int) -> tuple[int, ...]:
+        """Return the rails of a node that the tests name."""
+        first = self.fabric.size + node * self.fabric.rails
+        named = self.limits.named
+        return tuple([rail for rail, odds in enumerate(self._levels[first : first + self.fabric.rails]) if odds >= named])
 
     def node(self, node: int) -> float:
         """Return the log odds of a node being bad."""
@@ -128,37 +126,40 @@ class Beliefs:
     def _priors(self) -> dict[Variable, float]:
         size, leaves, rails = self.fabric.size, len(self.fabric.leaf_names), self.fabric.rails
         odds, share = propagation.log_odds, min(self.policy.expected / size, 0.25)
-        prior: dict[Variable, float] = {(NODE, node): odds(share) for node in range(size)}
+        prior: dict[Variable, float] = dict.fromkeys([(NODE, node) for node in range(size)], odds(share))
         if rails:
-            prior |= {(RAIL, node, rail): odds(RAIL_FAULTS / (size * rails)) for node in range(size) for rail in range(rails)}
+            single = odds(RAIL_FAULTS / (size * rails))
+            prior |= {(RAIL, node, rail): single for node in range(size) for rail in range(rails)}
         path = odds(min(PATH_FAULTS / max(leaves * (leaves - 1) / 2, 1), 0.1))
-        prior |= {(PATH, first, second): path for second in range(leaves) for first in range(second)}
+        prior |= {(PATH, *ends): path for ends in self.fabric.paths}
         pair = odds(min(PAIR_FAULTS / max(size * (size - 1) / 2, 1), 0.1))
-        tests = Counter(tuple(sorted(trial.nodes)) for trial in self.trials if trial.kind == "pair")
-        return prior | {(PAIR, *nodes): odds(REPEATED_PAIRS) if tests[nodes] > 1 else pair for nodes in self.doubted}
+        tests = Counter([trial.pair for trial in self.trials if trial.kind == "pair"])
+        repeated = odds(REPEATED_PAIRS)
+        return prior | {(PAIR, *nodes): repeated if tests[nodes] > 1 else pair for nodes in self.doubted}
 
     def _propagated(self) -> dict[Variable, float]:
-        rows = zip(self._parts, self.trials, self._leaves, strict=True)
-        return propagation.propagate(
-            self.prior, [(parts, trial.failed, self._noise(leaves, trial.number)) for parts, trial, leaves in rows]
-        )
+        if self.rates:
+            ends = [(self.rates[trial.places[0]], self.rates[trial.places[-1]]) for trial in self.trials]
+            noise = [first if first >= last else last for first, last in ends]
+        else:
+            noise = [self.base] * len(self.trials)
+        failed = [trial.failed for trial in self.trials]
+        self._expected = [*self.prior.values()]
+        self._levels = propagation.propagate(self._expected, [*zip(self._parts, failed, noise, strict=True)])
+        return dict(zip(self.prior, self._levels, strict=True))
 
     def _estimate_noise(self) -> None:
         """Estimate rates from results that the bad parts do not explain: of the history, then of each leaf in each round."""
-        wrong: dict[tuple[int, int], float] = {}
-        tests: dict[tuple[int, int], int] = {}
+        wrong: dict[int, float] = {}
+        tests = Counter(itertools.chain.from_iterable([trial.places for trial in self.trials]))
         whole = 0.0
-        likely = {variable for variable, odds in self.odds.items() if odds > self.limits.doubt}
-        for parts, trial, leaves in zip(self._parts, self.trials, self._leaves, strict=True):
-            share = 0.0
-            if trial.failed or not likely.isdisjoint(parts):
-                share = propagation.dirty(self.odds, parts)
+        innocent = {number for number, odds in enumerate(self._levels) if odds > self.limits.doubt}.isdisjoint
+        for parts, trial in zip(self._parts, self.trials, strict=True):
+            if trial.failed or not innocent(parts):
+                share = propagation.dirty(self._levels, parts)
                 share = 1 - share if trial.failed else share
-            whole += share
-            for leaf in leaves:
-                place = (leaf, trial.number)
-                tests[place] = tests.get(place, 0) + 1
-                if share:
+                whole += share
+                for place in trial.places if share else ():
                     wrong[place] = wrong.get(place, 0.0) + share
         prior = self.policy.noise
         self.base = min((TESTS_OF_PRIOR * prior + whole) / (TESTS_OF_PRIOR + len(self.trials)), MOST_NOISE)
@@ -170,7 +171,8 @@ class Beliefs:
         """Raise the prior of the rails of bad nodes, because a rail is a likely cause, and read their rail tests anew."""
         likely = propagation.log_odds(RAIL_FAULTS / max(self.fabric.rails, 1))
         self.prior |= {(RAIL, node, rail): likely for node in self.bad for rail in range(self.fabric.rails)}
+        # all rails of a bad node fail together, which must not be laid on the one path or partner that they had
         self._parts = [
-            self.variables(trial) if trial.kind == "rail" and self.bad.intersection(trial.nodes) else parts
+            parts[:2] if trial.kind == "rail" and not self.bad.isdisjoint(trial.nodes) else parts
             for trial, parts in zip(self.trials, self._parts, strict=True)
         ]

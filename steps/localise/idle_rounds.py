@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 
 from steps.localise.contract import FabricTest, Kind, Round
-from steps.localise.fabric_belief import NODE, PAIR, PATH, RAIL, Variable
+from steps.localise.fabric_belief import NODE, PAIR, PATH, Variable
 from steps.localise.part_status import PartStatus
 from steps.localise.partners import Usage, matching, scatter
 from steps.localise.residual import SCALE, Hypothesis, Residual
@@ -17,6 +17,8 @@ from steps.localise.trials import members
 
 LIKELY = math.log(0.12 / 0.88)
 """Log odds from which a hypothesis of the search is tested directly."""
+UNLIKELY = 0.1
+"""Share of the weight of all hypotheses up to which one is not `LIKELY` without direct tests."""
 DOMINANT = 0.3
 """Share of the weight of all hypotheses from which one is tested directly, whatever its own tests showed so far."""
 PROBABLE = 0.5
@@ -103,22 +105,29 @@ class IdleRound:
     def _partner(self, node: int, rails: Sequence[int] = ()) -> int | None:
         """Return the free node with which a test of `node` tells most: probably good, new, and on a new leaf."""
         leaf, trust, spread = self.fabric.leaf, self.trust, self.spread
-        of_pair, leaves = self.usage.of_pair, self.usage.leaves
+        pairs, leaves = self.usage.pairs, self.usage.leaves
         rank = self.rail_trust if rails else None
-        costs = [
-            (
-                trust[other][0] + (rank[other] if rank else 0),
-                of_pair(node, other),
-                leaf[other] == leaf[node],
-                leaves[node, leaf[other]],
-                trust[other][1],
-                spread[other] ^ spread[node],
-                other,
-            )
-            for other in self.free - self.status.aside
-            if other != node
-        ]
-        return next((cost[-1] for cost in sorted(costs) if self._is_open(node, cost[-1])), None)
+        # nodes of the least doubt in front of the others: hardly ever is none of them open
+        ranked: dict[int, list[int]] = {}
+        for other in self.free - self.status.aside:
+            if other != node:
+                ranked.setdefault(trust[other][0] + (rank[other] if rank else 0), []).append(other)
+        for level in sorted(ranked):
+            costs = [
+                (
+                    pairs.get((node, other) if node < other else (other, node), 0),
+                    leaf[other] == leaf[node],
+                    leaves.get((node, leaf[other]), 0),
+                    trust[other][1],
+                    spread[other] ^ spread[node],
+                    other,
+                )
+                for other in ranked[level]
+            ]
+            for cost in sorted(costs):
+                if self._is_open(node, cost[-1]):
+                    return cost[-1]
+        return None
 
     @cached_property
     def spread(self) -> list[int]:
@@ -135,9 +144,7 @@ class IdleRound:
     @cached_property
     def rail_trust(self) -> list[int]:
         """Return for each node if one of its rails might be bad (4), is not cleared (1), or none of both (0)."""
-        worst = [
-            max(self.beliefs.ratio((RAIL, node, rail)) for rail in range(self.fabric.rails)) for node in range(self.fabric.size)
-        ]
+        worst = [max(self.beliefs.rail_ratios(node)) for node in range(self.fabric.size)]
         return [4 if ratio > 0 else 1 if ratio > self.limits.cleared else 0 for ratio in worst]
 
     @cached_property
@@ -215,8 +222,16 @@ class IdleRound:
 
     def _open_rails(self, node: int) -> list[int]:
         """Return the rails of a node that are neither named nor cleared."""
-        every = [(RAIL, node, rail) for rail in range(self.fabric.rails)]
-        return [part[2] for part in every if not self.beliefs.is_bad(part) and not self.beliefs.is_cleared(part)]
+        return self.open_rails[node]
+
+    @cached_property
+    def open_rails(self) -> list[list[int]]:
+        """Return the rails of each node that are neither named nor cleared."""
+        bad, cleared, ratios = self.status.rails, self.limits.cleared, self.beliefs.rail_ratios
+        return [
+            [rail for rail, ratio in enumerate(ratios(node)) if ratio > cleared and rail not in bad.get(node, ())]
+            for node in range(self.fabric.size)
+        ]
 
     # ---- groups --------------------------------------------------------------------------------------------------------------
 
@@ -236,8 +251,12 @@ class IdleRound:
     def _candidates(self, rest: Residual) -> None:
         # groups may insist on a part that passed its own tests by chance: then it is tested again
         heavy = DOMINANT * (rest.none + rest.total)
-        doubted = [part for part in rest.hypotheses if part.variable != SCALE and rest.odds(part) < self.limits.named]
-        likely = [part for part in doubted if rest.odds(part) > LIKELY or rest.mass(part) > heavy]
+        # a part that no direct test speaks against is as probable as its weight tells: most are left out by that alone
+        light = UNLIKELY * (rest.none + rest.total)
+        weighed = zip(rest.hypotheses, rest.masses, strict=True)
+        doubted = [(part, mass) for part, mass in weighed if mass > light or part.direct]
+        doubted = [(part, mass) for part, mass in doubted if part.variable != SCALE and rest.odds(part) < self.limits.named]
+        likely = [part for part, mass in doubted if mass > heavy or rest.odds(part) > LIKELY]
         for part in sorted(likely, key=lambda part: (-rest.odds(part), part.variable)):
             kind, *nodes = part.variable
             if kind == PAIR and self.free.issuperset(nodes):
@@ -318,20 +337,29 @@ class _Weighed:
         self.leaves = rest.fabric.leaf_masks
         self.whole = rest.none + rest.total
         self.sets = sorted(rest.sets, key=lambda part: -part[1] * part[0].pairs)[:WEIGHTIEST]
-        heavy = [(part, mass) for part in rest.hypotheses if (mass := rest.mass(part)) > self.whole * 1e-4]
+        least = self.whole * 1e-4
+        heavy = [(part, mass) for part, mass in zip(rest.hypotheses, rest.masses, strict=True) if mass > least]
         self.scales = [(part, mass) for part, mass in heavy if part.variable == SCALE]
-        # a test fails if it touches each of these masks
-        self.parts = [(self._masks(part.variable), mass) for part, mass in heavy if part.variable != SCALE]
+        # a test fails if it touches both of these masks
+        self.parts = [(*self._masks(part.variable), mass) for part, mass in heavy if part.variable != SCALE]
 
-    def _masks(self, variable: Variable) -> tuple[int, ...]:
+    def _masks(self, variable: Variable) -> tuple[int, int]:
         kind, *numbers = variable
-        return tuple(self.leaves[number] if kind == PATH else 1 << number for number in numbers)
+        masks = [self.leaves[number] if kind == PATH else 1 << number for number in numbers]
+        return masks[0], masks[-1]
+
+    def _failing(self, group: int) -> float:
+        """Return the weight of all hypotheses, but for those of scale, that make a test of these nodes fail."""
+        failing = 0.0
+        for (left, right, _, _), mass in self.sets:
+            if inner := left & group:
+                count = inner.bit_count()
+                failing += mass * (count * (count - 1) // 2 if left == right else count * (right & group).bit_count())
+        return failing + sum([mass for first, second, mass in self.parts if group & first and group & second])
 
     def entropy(self, groups: Sequence[int]) -> float:
         """Return how much the outcome of groups tells, in nats: which of them fails, all of them, or none."""
-        failing = [sum(mass * block.covered(group) for block, mass in self.sets) for group in groups]
-        for place, group in enumerate(groups):
-            failing[place] += sum(mass for masks, mass in self.parts if all(group & mask for mask in masks))
+        failing = [self._failing(group) for group in groups]
         least = min((group.bit_count() for group in groups), default=0)
         every = sum(mass * part.share(least) for part, mass in self.scales)
         if len(groups) == 1:

@@ -41,8 +41,7 @@ class PartStatus:
         """Return the rails that are named, by node."""
         named: dict[int, tuple[int, ...]] = {}
         for node in range(self.fabric.size):
-            bad = tuple(rail for rail in range(self.fabric.rails) if self.beliefs.is_bad((RAIL, node, rail)))
-            if bad:
+            if bad := self.beliefs.bad_rails(node):
                 named[node] = bad
         return named
 
@@ -85,7 +84,7 @@ class PartStatus:
         for trial in self.beliefs.trials:
             good = trial.failed and trial.kind == "pair" and not self.aside.intersection(trial.nodes)
             if good and (path := self.fabric.path(*trial.nodes)):
-                pairs.setdefault(path, set()).add(tuple(sorted(trial.nodes)))
+                pairs.setdefault(path, set()).add(trial.pair)
         return pairs
 
     @cached_property

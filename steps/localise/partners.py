@@ -28,9 +28,13 @@ class Usage:
         self.pairs: Counter[tuple[int, int]] = Counter()
         self.paths: Counter[tuple[int, int]] = Counter()
         self.leaves: Counter[tuple[int, int]] = Counter()
-        pairs = ((min(trial.nodes), max(trial.nodes), trial.number) for trial in shown if len(trial.nodes) == 2)
-        for first, second, _ in dict.fromkeys(pairs):
-            self.add(first, second)
+        # a test of all rails counts once in a round
+        pairs = [(first, second) for (first, second), _ in {(trial.pair, trial.number) for trial in shown if trial.pair}]
+        leaf = fabric.leaf
+        self.pairs.update(pairs)
+        self.paths.update([path for first, second in pairs if (path := fabric.path(first, second))])
+        self.leaves.update([(first, leaf[second]) for first, second in pairs])
+        self.leaves.update([(second, leaf[first]) for first, second in pairs])
 
     def add(self, first: int, second: int) -> None:
         """Count one more test of two nodes."""

@@ -4,13 +4,10 @@ A test fails if any of its parts is bad, except that a share of tests shows the 
 """
 
 import math
-from collections.abc import Hashable, Iterable, Mapping, Sequence
-from typing import TypeVar
+from collections.abc import Iterable, Sequence
 
-Variable = TypeVar("Variable", bound=Hashable)
-
-Evidence = tuple[Sequence[Variable], bool, float]
-"""A test: its variables, True if it failed, and the rate of wrong results of such a test."""
+Evidence = tuple[Sequence[int], bool, float]
+"""A test: the numbers of its variables, True if it failed, and the rate of wrong results of such a test."""
 
 SWEEPS, SETTLED = 6, 0.1
 """Passes over the failing part of the graph, which end early once no message changes by more than the second number."""
@@ -36,16 +33,16 @@ def weight(noise: float) -> float:
     return math.log((1 - noise) / noise)
 
 
-def propagate(prior: Mapping[Variable, float], tests: Sequence[Evidence[Variable]]) -> dict[Variable, float]:
-    """Return the log odds of each variable being bad, from tests.
+def propagate(prior: Sequence[float], tests: Sequence[Evidence]) -> list[float]:
+    """Return the log odds of each variable being bad, by its number, from tests.
 
     Only failing tests, and passed tests of variables that might still be bad, need iteration. Each other pass lowers the log odds
     of its variables by its weight.
     """
-    belief, weights = dict(prior), dict[float, float]()
-    failing: dict[Variable, float] = {}
+    belief, weights = list(prior), {noise: weight(noise) for noise in {noise for _, _, noise in tests}}
+    failing: dict[int, float] = {}
     for variables, failed, noise in tests:
-        size = weights.get(noise) or weights.setdefault(noise, weight(noise))
+        size = weights[noise]
         if failed:
             for variable in variables:
                 failing[variable] = failing.get(variable, 0.0) + size
@@ -53,46 +50,50 @@ def propagate(prior: Mapping[Variable, float], tests: Sequence[Evidence[Variable
             for variable in variables:
                 belief[variable] -= size
     doubtful = {variable for variable, size in failing.items() if belief[variable] + size > HARMLESS}
-    active: list[Evidence[Variable]] = []
-    for test in tests:
-        variables, failed, noise = test
+    active: list[tuple[Sequence[int], bool, float, list[float]]] = []
+    harmless = doubtful.isdisjoint
+    for variables, failed, noise in tests:
         if failed:
-            active.append(test)
-        elif not doubtful.isdisjoint(variables):
-            active.append(test)
+            active.append((variables, failed, noise, [0.0] * len(variables)))
+        elif not harmless(variables):
+            active.append((variables, failed, noise, [0.0] * len(variables)))
             for variable in variables:
                 belief[variable] += weights[noise]
-    messages = [[0.0] * len(variables) for variables, _, _ in active]
     for _ in range(SWEEPS):
         largest = 0.0
-        for test, sent in zip(active, messages, strict=True):
-            largest = max(largest, _send(belief, test, sent))
+        for variables, failed, noise, sent in active:
+            change = _send(belief, variables, failed, noise, sent)
+            if change > largest:
+                largest = change
         if largest < SETTLED:
             break
     return belief
 
 
-def _send(belief: dict[Variable, float], test: Evidence[Variable], sent: list[float]) -> float:
+def _send(belief: list[float], variables: Sequence[int], failed: bool, noise: float, sent: list[float]) -> float:
     """Send the messages of one test to its variables, in place; return the largest change."""
-    variables, failed, noise = test
+    exp, log, right = math.exp, math.log, 1 - noise
     cavity = [belief[variable] - old for variable, old in zip(variables, sent, strict=True)]
-    good = [1 / (1 + math.exp(value)) if value < FURTHEST else 0.0 for value in cavity]
+    good = [1 / (1 + exp(value)) if value < FURTHEST else 0.0 for value in cavity]
+    if len(good) == 3:
+        # most tests, written out: two nodes and the path between them
+        first, second, third = good
+        products = [second * third, first * third, first * second]
+    else:
+        products = [math.prod(good[:place] + good[place + 1 :], start=1.0) for place in range(len(good))]
     largest = 0.0
-    for place, variable in enumerate(variables):
-        others = 1.0
-        for other, chance in enumerate(good):
-            if other != place:
-                others *= chance
-        wrong = others * noise + (1 - others) * (1 - noise)
-        message = math.log((1 - noise) / wrong) if failed else math.log(noise / (1 - wrong))
-        belief[variable] = cavity[place] + message
+    for place, others in enumerate(products):
+        wrong = others * noise + (1 - others) * right
+        message = log(right / wrong) if failed else log(noise / (1 - wrong))
+        belief[variables[place]] = cavity[place] + message
         change = message - sent[place]
-        largest = max(largest, change, -change)
+        if change > largest or -change > largest:
+            largest = abs(change)
         sent[place] = message
     return largest
 
 
-def dirty(belief: Mapping[Variable, float], variables: Iterable[Variable]) -> float:
+def dirty(belief: Sequence[float], variables: Iterable[int]) -> float:
     """Return the probability that at least one of the variables is bad."""
     clean = 1.0
     for variable in variables:

@@ -8,12 +8,13 @@ import itertools
 import math
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
+from typing import NamedTuple
 
 from msgspec import Struct
 
 from steps.localise import propagation
 from steps.localise.fabric_belief import NODE, PAIR, PAIR_FAULTS, PATH, SCALE_FAULTS, Beliefs, Variable
-from steps.localise.trials import Trial
+from steps.localise.trials import Trial, members
 
 BEAM = 3000
 """So many sets of pairs are kept while their hypotheses are halved."""
@@ -32,33 +33,16 @@ class Known(Struct, frozen=True, kw_only=True):
     at_least: int = 0
 
 
-class Block(Struct, frozen=True, kw_only=True):
-    """Pairs of one node of `left` and one of `right` (of two nodes of `left` if they are equal) that groups treated alike."""
+class Block(NamedTuple):
+    """Pairs of one node of `left` and one of `right` (of two nodes of `left` if they are equal) that groups treated alike.
+
+    If the masks differ, they have no node in common. `pairs` is the number of pairs. A search has thousands of blocks.
+    """
 
     left: int
     right: int
     score: float
-
-    @property
-    def pairs(self) -> int:
-        """Return the number of pairs."""
-        return self.covered(-1)
-
-    def covered(self, mask: int) -> int:
-        """Return the number of pairs of which both nodes are in the mask."""
-        left = (self.left & mask).bit_count()
-        return left * (left - 1) // 2 if self.left == self.right else left * (self.right & mask).bit_count()
-
-    def split(self, mask: int, score: float) -> Iterator["Block"]:
-        """Yield the pairs within a group, with its score added, and the others."""
-        left, right = self.left & mask, self.right & mask
-        outer, far = self.left & ~mask, self.right & ~mask
-        same = self.left == self.right
-        parts = ((left, right, score), (left, far, 0.0), (outer, far, 0.0)) + (() if same else ((outer, right, 0.0),))
-        for first, second, added in parts:
-            block = Block(left=first, right=second, score=self.score + added)
-            if first and second and block.pairs:
-                yield block
+    pairs: int
 
 
 class Hypothesis(Struct, frozen=True, kw_only=True):
@@ -99,19 +83,15 @@ class Residual:
         self.scores = [round(beliefs.weight(trial) * 4) / 4 for trial in self.groups]
         self.covers = self._covers()
         self.blocks = self._blocks() if "pair" in beliefs.policy.kinds else []
-        pairs = [self._pair(block) for block in self.blocks if block.pairs == 1]
-        self.pairs = [pair for pair in pairs if pair.direct > beliefs.limits.cleared]
         self.others = [*self._nodes(), *self._paths(), *self._scales()]
+        self.hypotheses = [*self._single_pairs(), *self.others]
         # weights are relative to the heaviest, because exponentials of long histories overflow
-        self.shift = max([0.0, *(block.score for block in self.blocks), *(part.level for part in self.hypotheses)])
+        levels = [part.odds + part.direct if part.direct < 0 else part.odds for part in self.hypotheses]
+        self.shift = max([0.0, *[block.score for block in self.blocks], *levels])
         self.none = math.exp(-self.shift)
         self.sets = [(block, math.exp(block.score - self.shift)) for block in self.blocks if block.pairs > 1]
-        self.total = sum(mass * block.pairs for block, mass in self.sets) + sum(self.mass(part) for part in self.hypotheses)
-
-    @property
-    def hypotheses(self) -> list[Hypothesis]:
-        """Return the hypotheses that name one part."""
-        return [*self.pairs, *self.others]
+        self.masses = [math.exp(level - self.shift) for level in levels]
+        self.total = sum([mass * block.pairs for block, mass in self.sets]) + sum(self.masses)
 
     @property
     def remaining(self) -> float:
@@ -119,7 +99,7 @@ class Residual:
         return self.total / (self.none + self.total)
 
     def mass(self, hypothesis: Hypothesis) -> float:
-        """Return the weight of a hypothesis in the units of `total` and `none`."""
+        """Return the weight of a hypothesis in the units of `total` and `none`; `masses` has those of all `hypotheses`."""
         return math.exp(hypothesis.level - self.shift)
 
     def probability(self, hypothesis: Hypothesis) -> float:
@@ -162,23 +142,33 @@ class Residual:
         size = self.fabric.size
         prior = math.log(PAIR_FAULTS / max(size * (size - 1) / 2, 1))
         first, *rest = self.covers
-        blocks = [Block(left=first, right=first, score=prior)]
+        sides = [(first, first)]
         for second in rest:
             fresh, common = second & ~first, second & first
-            blocks += [Block(left=fresh, right=fresh, score=prior), Block(left=fresh, right=common, score=prior)]
-        blocks = [block for block in blocks if block.left and block.right and block.pairs]
+            sides += [(fresh, fresh), (fresh, common)]
+        blocks = [Block(left, right, prior, count) for left, right in sides if (count := _pairs(left, right))]
         groups = tuple((trial.mask, score) for trial, score in zip(self.groups, self.scores, strict=True))
         return list(_halved(tuple(blocks), groups))
 
-    def _pair(self, block: Block) -> Hypothesis:
-        nodes = tuple(sorted(trailing(part) for part in _single(block)))
-        return Hypothesis(variable=(PAIR, *nodes), odds=block.score, direct=self.beliefs.own.get(nodes, 0.0))
+    def _single_pairs(self) -> Iterator[Hypothesis]:
+        """Yield the pairs that groups tell from all others, unless their own tests clear them."""
+        direct, cleared = self.beliefs.own.get, self.beliefs.limits.cleared
+        for left, right, score, count in self.blocks:
+            if count == 1:
+                # two masks of one node each, or one mask of two nodes
+                both = left | right
+                nodes = (both & -both).bit_length() - 1, both.bit_length() - 1
+                ratio = direct(nodes, 0.0)
+                if ratio > cleared:
+                    yield Hypothesis(variable=(PAIR, *nodes), odds=score, direct=ratio)
 
     def _nodes(self) -> Iterator[Hypothesis]:
-        beliefs, scored = self.beliefs, [(trial.mask, score) for trial, score in zip(self.groups, self.scores, strict=True)]
-        for node in range(self.fabric.size):
+        beliefs, fields = self.beliefs, [0.0] * self.fabric.size
+        for trial, score in zip(self.groups, self.scores, strict=True):
+            for node in trial.nodes:
+                fields[node] += score
+        for node, field in enumerate(fields):
             if not self.known.aside >> node & 1:
-                field = sum(score for mask, score in scored if mask >> node & 1)
                 variable = (NODE, node)
                 yield Hypothesis(variable=variable, odds=beliefs.prior[variable] + field, direct=beliefs.ratio(variable))
 
@@ -192,8 +182,7 @@ class Residual:
             for first in range(second):
                 variable = (PATH, first, second)
                 if (first, second) not in self.known.paths:
-                    common = touched[first] & touched[second]
-                    field = sum(score for place, score in enumerate(self.scores) if common >> place & 1)
+                    field = sum([self.scores[place] for place in members(touched[first] & touched[second])])
                     yield Hypothesis(variable=variable, odds=beliefs.prior[variable] + field, direct=beliefs.ratio(variable))
 
     def _scales(self) -> Iterator[Hypothesis]:
@@ -216,20 +205,32 @@ def _halved(blocks: tuple[Block, ...], groups: tuple[tuple[int, float], ...]) ->
     if not groups:
         return blocks
     *before, (mask, score) = groups
-    halves = [part for block in _halved(blocks, tuple(before)) for part in block.split(mask, score)]
+    halves = _split(_halved(blocks, tuple(before)), mask, score)
     if len(halves) > BEAM:
         halves = sorted(halves, key=lambda block: (-block.score, block.left, block.right))[:BEAM]
     return tuple(halves)
 
 
-def trailing(mask: int) -> int:
-    """Return the lowest node of a mask."""
-    return (mask & -mask).bit_length() - 1
+def _split(blocks: Sequence[Block], mask: int, score: float) -> list[Block]:
+    """Return the pairs within a group, with its score added, and the others."""
+    parts: list[Block] = []
+    for block in blocks:
+        left, right, level, count = block
+        inner, near = left & mask, right & mask
+        if inner == left and near == right:
+            parts.append(Block(left, right, level + score, count))
+        elif (not inner and (not near or near == right)) or (inner == left and not near):
+            parts.append(block)
+        else:
+            outer, far = left & ~mask, right & ~mask
+            sides = [(inner, near, level + score), (inner, far, level), (outer, far, level)]
+            if left != right:
+                sides.append((outer, near, level))
+            parts += [Block(first, second, total, pairs) for first, second, total in sides if (pairs := _pairs(first, second))]
+    return parts
 
 
-def _single(block: Block) -> tuple[int, int]:
-    """Return the two masks of a block of one pair."""
-    if block.left != block.right:
-        return block.left, block.right
-    low = block.left & -block.left
-    return low, block.left & ~low
+def _pairs(left: int, right: int) -> int:
+    """Return the number of pairs of a node of each mask, or of two nodes of one mask."""
+    count = left.bit_count()
+    return count * (count - 1) // 2 if left == right else count * right.bit_count()

@@ -23,7 +23,11 @@ LEAST_NODES: dict[str, int] = {"pair": 2, "group": 2, "rail": 2, "self": 1}
 
 
 class Trial(NamedTuple):
-    """A test that gave a result: `mask` has the bit of each node, `number` is the round, `id` the test's id."""
+    """A test that gave a result: `mask` has the bit of each node, `number` is the round, `id` the test's id.
+
+    `pair` has the nodes of a test of two nodes, lower first; it is empty for others. `parts` are the numbers of the nodes or rails
+    and of the path that a test of one or two nodes uses (see `IndexedFabric`). `places` are its leaves in this round, each once.
+    """
 
     id: str
     kind: Kind
@@ -32,10 +36,16 @@ class Trial(NamedTuple):
     rail: int
     failed: bool
     number: int
+    pair: tuple[int, ...]
+    parts: tuple[int, ...]
+    places: tuple[int, ...]
 
 
 class IndexedFabric:
-    """A checked fabric map by index: leaf of each node, bit mask of each leaf, and the index of each name."""
+    """A checked fabric map by index: leaf of each node, bit mask of each leaf, and the index of each name.
+
+    Parts are numbered: first the nodes, then the rails of each node, then the paths in the order of `paths`.
+    """
 
     def __init__(self, layout: FabricMap) -> None:
         check_map(layout)
@@ -48,6 +58,8 @@ class IndexedFabric:
         self.leaf_masks = [0] * len(self.leaf_names)
         for node, leaf in enumerate(self.leaf):
             self.leaf_masks[leaf] |= 1 << node
+        self.paths = [(first, second) for second in range(len(self.leaf_masks)) for first in range(second)]
+        self.first_path = len(self.names) * (1 + self.rails)
 
     @property
     def size(self) -> int:
@@ -61,8 +73,19 @@ class IndexedFabric:
 
     def path(self, first: int, second: int) -> tuple[int, int] | None:
         """Return the leaves between which two nodes exchange data, lower first; None within one leaf."""
-        low, high = sorted((self.leaf[first], self.leaf[second]))
-        return None if low == high else (low, high)
+        low, high = self.leaf[first], self.leaf[second]
+        return None if low == high else (low, high) if low < high else (high, low)
+
+    def parts(self, pair: tuple[int, ...], rail: int) -> tuple[int, ...]:
+        """Return the numbers of the parts that a test of two nodes, lower first, uses: over all rails, or over the one `rail`."""
+        first, second = pair
+        low, high = self.leaf[first], self.leaf[second]
+        if rail >= 0:
+            first, second = self.size + first * self.rails + rail, self.size + second * self.rails + rail
+        if low == high:
+            return first, second
+        low, high = (low, high) if low < high else (high, low)
+        return first, second, self.first_path + high * (high - 1) // 2 + low
 
 
 def members(mask: int) -> list[int]:
@@ -107,19 +130,41 @@ def check_policy(policy: Policy) -> None:
         raise HistoryError("most_rounds and most_tests are at least 1")
 
 
+class RecentRounds:
+    """Trials of the rounds of the last history, by identity of the round: a history grows by one round from call to call.
+
+    Rounds are frozen, and kept here with their trials, so no other round takes over the identity of one that is known.
+    """
+
+    def __init__(self) -> None:
+        self._state: tuple[FabricMap | None, dict[int, tuple[Round, tuple[Trial, ...]]]] = (None, {})
+
+    def trials(self, history: History, fabric: IndexedFabric) -> list[Trial]:
+        """Return the trials of all rounds, in order."""
+        layout, known = self._state
+        known = known if layout is history.map else {}
+        rounds: dict[int, tuple[Round, tuple[Trial, ...]]] = {}
+        shown: list[Trial] = []
+        for number, part in enumerate(history.rounds, start=1):
+            if part.number != number:
+                raise HistoryError(f"round {part.number} stands in place {number}: rounds are numbered from 1")
+            row = known.get(id(part)) or (part, tuple(_shown(part, _tests(part, fabric), fabric)))
+            rounds[id(part)] = row
+            shown += row[1]
+        self._state = (history.map, rounds)
+        return shown
+
+
+_RECENT = RecentRounds()
+
+
 def trials(history: History, fabric: IndexedFabric) -> list[Trial]:
     """Return what the history's tests showed, in order. Unknown results are left out.
 
     HistoryError is raised for outcomes of tests that no round has, two outcomes of one test, and tests of unknown nodes.
     """
     check_policy(history.policy)
-    shown: list[Trial] = []
-    for number, part in enumerate(history.rounds, start=1):
-        if part.number != number:
-            raise HistoryError(f"round {part.number} stands in place {number}: rounds are numbered from 1")
-        tests = _tests(part, fabric)
-        shown += _shown(part, tests, number)
-    return shown
+    return _RECENT.trials(history, fabric)
 
 
 def passing_nodes(shown: Iterable[Trial]) -> int:
@@ -130,8 +175,9 @@ def passing_nodes(shown: Iterable[Trial]) -> int:
     return mask
 
 
-def _shown(part: Round, tests: dict[str, tuple[FabricTest, tuple[int, ...], int]], number: int) -> Iterator[Trial]:
+def _shown(part: Round, tests: dict[str, tuple[FabricTest, tuple[int, ...], int]], fabric: IndexedFabric) -> Iterator[Trial]:
     answered: set[str] = set()
+    number, base, leaf = part.number, part.number * len(fabric.leaf_masks), fabric.leaf
     for outcome in part.outcomes:
         if outcome.test not in tests:
             raise HistoryError(f"round {number} has an outcome of test {outcome.test[:40]!r}, which it did not ask for")
@@ -142,7 +188,15 @@ def _shown(part: Round, tests: dict[str, tuple[FabricTest, tuple[int, ...], int]
         if outcome.result != "unknown":
             test, nodes, mask = tests[outcome.test]
             rail = -1 if test.rail is None else test.rail
-            yield Trial(test.id, test.kind, nodes, mask, rail, outcome.result == "fail", number)
+            failed = outcome.result == "fail"
+            pair = () if len(nodes) != 2 else nodes if nodes[0] < nodes[1] else nodes[::-1]
+            if test.kind == "group":
+                places = tuple([base + place for place, covered in enumerate(fabric.leaf_masks) if covered & mask])
+                parts: tuple[int, ...] = ()
+            else:
+                places = tuple(dict.fromkeys([base + leaf[node] for node in nodes]))
+                parts = fabric.parts(pair, rail) if pair else nodes
+            yield Trial(test.id, test.kind, nodes, mask, rail, failed, number, pair, parts, places)
 
 
 def _check_outcome(outcome: Outcome) -> None:
