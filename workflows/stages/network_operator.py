@@ -204,6 +204,9 @@ def _functional(site: Site) -> Step:
     expectations |= {"names": list(fabric.rails)} if fabric.rails else {}
     expectations |= {"networks": networks} if networks else {}
     expectations |= {"mtu": fabric.mtu} if networks and fabric.mtu else {}
+    # with fewer interfaces than rails, OS prep sets the MTU of these alone
+    every_rail = not fabric.interfaces or len(fabric.interfaces) >= fabric.nics_per_node
+    expectations |= {"rail_mtu": fabric.mtu} if fabric.mtu and every_rail else {}
     return manifest_objects.check_step(
         STAGE,
         FUNCTIONAL,
@@ -241,10 +244,13 @@ def _pod(site: Site) -> Object:
         env.append({"name": "NUMBERS", "value": "name"})
     measuring = manifest_objects.container(
         site.spec.validation.image,
-        manifest_objects.script("ib_write_bw.sh"),
+        manifest_objects.packed_script("ib_write_bw.sh"),
         env=env,
         resources={"limits": {fabric.resource_key: fabric.attachments}},
         # RDMA registers locked memory: without IPC_LOCK ibv_reg_mr fails
         securityContext={"capabilities": {"add": ["IPC_LOCK"]}},
+        volumeMounts=[{"name": "sys", "mountPath": "/host/sys", "readOnly": True}],
     )
-    return {"subdomain": CHECK, "containers": [measuring]}
+    # a mount of sysfs shows the interfaces of the network namespace in which it was made: the pod's own lacks those of the machine
+    machine = {"name": "sys", "hostPath": {"path": "/sys", "type": "Directory"}}
+    return {"subdomain": CHECK, "containers": [measuring], "volumes": [machine]}

@@ -133,18 +133,37 @@ class NodesExpectation(Struct, frozen=True, kw_only=True, omit_defaults=True, fo
     sriov: bool = False
 
 
+class AddressHolder(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Somebody with addresses that pods of the bandwidth check had too: a pod (`NAMESPACE/NAME`, on `node`), or a node."""
+
+    name: str
+    node: str = ""
+    addresses: tuple[str, ...] = ()
+
+    @property
+    def text(self) -> str:
+        """Return who it is, for a sentence."""
+        return f"pod {self.name} on {self.node}" if self.node else f"node {self.name}"
+
+
 class FunctionalObservation(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Observation of gate network_operator/functional: pods of check `ib-write-bw`, which form a ring by completion index.
 
     A report is `{"node", "index", "peer", "rails", "further", "excluded", "interfaces", "error"}`. `rails` are the RDMA devices
     of the pod, each measured to the pod with index `peer`: `{"device", "rail", "state", "gid", "gbit", "error"}`; `rail` is equal
     on both ends, `gid` is the port's address in the fabric (absent if it has none). `gbit` is the average of ib_write_bw from
-    this pod to the partner in Gbit/s, 0 if it did not run. `further` are more partners: `{"peer", "rails"}`. `excluded` are
-    devices of the right kind with another link layer: `{"device", "link"}`. `interfaces` are secondary interfaces of the pod:
-    `{"name", "mtu"}`.
+    this pod to the partner in Gbit/s, 0 if it did not run; `mtu` is that of the machine's interface of this device (absent if it
+    has none). `further` are more partners: `{"peer", "rails"}`. `excluded` are devices of the right kind with another link layer:
+    `{"device", "link"}`. `interfaces` are secondary interfaces of the pod: `{"name", "mtu", "host", "host_mtu"}`; `host` is the
+    machine's interface behind it.
+
+    `holders` are other running pods, and nodes, with an address that a pod of the check had at that time. `surveyed` counts the
+    pods of the cluster whose secondary addresses were read for that, those of the check included.
     """
 
     pods: tuple[CheckPod, ...] = ()
+    holders: tuple[AddressHolder, ...] = ()
+    surveyed: int = 0
 
 
 class FunctionalExpectation(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -153,7 +172,8 @@ class FunctionalExpectation(Struct, frozen=True, kw_only=True, omit_defaults=Tru
     Each of `rails` devices of a node must reach `floor` Gbit/s in both directions, with each of `partners` other nodes (fewer if
     there are no more). `names` are the devices of these rails, empty if the plan does not name them. `link` is their link layer,
     InfiniBand or Ethernet. Pods must be attached to `networks` (`NAMESPACE/NAME`), with interfaces of `mtu` bytes
-    (0: of one MTU in all pods).
+    (0: of one MTU in all pods), which is also that of the machine's interface behind each. The machine's interfaces of the rails
+    must have `rail_mtu` bytes (0: the MTU that the rail has on most nodes).
     """
 
     nodes: tuple[str, ...] = ()
@@ -164,3 +184,4 @@ class FunctionalExpectation(Struct, frozen=True, kw_only=True, omit_defaults=Tru
     link: str = ""
     networks: tuple[str, ...] = ()
     mtu: int = 0
+    rail_mtu: int = 0

@@ -5,22 +5,22 @@ whose side is at fault: a node is cleared only if it is fast with another partne
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping
 
-import msgspec
 from msgspec import Struct
 
 from steps.contract.checks import CheckPod
 from steps.contract.measurements import Measurement
 from steps.contract.plain_text import count
 from steps.contract.verdict import FailureClass, NodeVerdict, Status
-from steps.stages.network_operator.contract import NETWORK_STATUS, FunctionalExpectation, FunctionalObservation
+from steps.stages.network_operator import gate_ring_fields as fields
+from steps.stages.network_operator import gate_secondary_networks
+from steps.stages.network_operator.contract import FunctionalExpectation, FunctionalObservation
 from steps.stages.shared import gate_checks
 from steps.stages.shared.finding import Finding, fail, node_verdict, unknown
 
 MOST_NAMED = 4
-"""Slow directions, ports or addresses that a sentence names."""
+"""Slow directions or ports that a sentence names."""
 
 
 class Direction(Struct, frozen=True):
@@ -38,21 +38,11 @@ class Direction(Struct, frozen=True):
     error: str = ""
 
 
-class Attached(Struct, frozen=True):
-    """A network of a pod in the annotation that Multus writes. `default` is True for the network that all pods have."""
-
-    name: str = ""
-    interface: str = ""
-    ips: tuple[str, ...] = ()
-    default: bool = False
-
-
 class RingReports(Struct, frozen=True, kw_only=True):
     """The reports of all pods, ordered for the judgement of single nodes.
 
     `pending` are pods without a node. `sent` and `received` are directions by (node, rail). `names` are the device names that
-    most nodes have. `owners` maps each secondary address and GID to the nodes whose pods have it. `mtus` maps each interface of
-    secondary networks to its usual MTU. `silent` are nodes without a report. `slow` are the directions below the floor.
+    most nodes have. `fabric` are addresses and MTUs. `silent` are nodes without a report, `slow` the directions below the floor.
     `expected` are the rails of each node that must be fast, as rail → device; `rails` counts the nodes that have each rail.
     """
 
@@ -62,8 +52,7 @@ class RingReports(Struct, frozen=True, kw_only=True):
     received: Mapping[tuple[str, str], list[Direction]]
     slow: list[Direction]
     names: tuple[str, ...]
-    owners: Mapping[str, list[str]]
-    mtus: Mapping[str, int]
+    fabric: gate_secondary_networks.FabricAddresses
     silent: tuple[str, ...]
     expected: Mapping[str, Mapping[str, str]]
     rails: Mapping[str, int]
@@ -115,7 +104,6 @@ def _read(seen: FunctionalObservation, want: FunctionalExpectation) -> RingRepor
     # a partner without a report was not there to receive: what was sent to it proves nothing about the sender
     nodes = {pod.index: pod.node for pod in pods.values() if pod.report}
     sent, received = defaultdict[tuple[str, str], list[Direction]](list), defaultdict[tuple[str, str], list[Direction]](list)
-    owners = defaultdict[str, list[str]](list)
     slow: list[Direction] = []
     for pod in pods.values():
         for direction in _directions(pod, nodes, want):
@@ -123,9 +111,7 @@ def _read(seen: FunctionalObservation, want: FunctionalExpectation) -> RingRepor
             received[direction.target, direction.rail].append(direction)
             if not direction.good:
                 slow.append(direction)
-        for address in (*_secondary_addresses(pod), *_gids(pod)) if pod.report else ():
-            owners[address].append(pod.node)
-    common = Counter(tuple(sorted(map(_device, _rails(pod)))) for pod in pods.values() if pod.report)
+    common = Counter(tuple(sorted(map(fields.device, fields.rails(pod)))) for pod in pods.values() if pod.report)
     # of sets that equally many nodes have, the larger one: a node may lack a device, and has none too many
     names = max(common, key=lambda devices: (common[devices], len(devices)), default=())
     reporting = frozenset(nodes.values())
@@ -140,8 +126,7 @@ def _read(seen: FunctionalObservation, want: FunctionalExpectation) -> RingRepor
         received=received,
         slow=slow,
         names=names,
-        owners=owners,
-        mtus=_usual_mtus(pods.values(), want) if not want.mtu else {},
+        fabric=gate_secondary_networks.read(seen, pods.values(), want, silent),
         silent=silent,
         expected=expected,
         rails=rails,
@@ -149,53 +134,16 @@ def _read(seen: FunctionalObservation, want: FunctionalExpectation) -> RingRepor
 
 
 def _directions(pod: CheckPod, nodes: Mapping[int, str], want: FunctionalExpectation) -> Iterator[Direction]:
-    rounds = [pod.report, *_objects(pod.report.get("further"))]
+    rounds = [pod.report, *fields.objects(pod.report.get("further"))]
     for measured in rounds:
         peer = measured.get("peer", -1)
         target = nodes.get(peer, "") if isinstance(peer, int) else ""
-        for rail in _objects(measured.get("rails")) if target and target != pod.node else ():
-            device, gbit, error = _device(rail), _gbit(rail), rail.get("error")
+        for rail in fields.objects(measured.get("rails")) if target and target != pod.node else ():
+            device, gbit, error = fields.device(rail), fields.gbit(rail), rail.get("error")
             if not want.names or device in want.names:
                 good = gbit > 0 and gbit >= want.floor
-                number = str(rail.get("rail", device))
+                number = fields.number(rail)
                 yield Direction(pod.node, target, number, device, gbit, good, str(error)[:200] if error else "")
-
-
-def _objects(value: object) -> list[Mapping[str, Any]]:
-    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
-
-
-def _rails(pod: CheckPod) -> list[Mapping[str, Any]]:
-    return _objects(pod.report.get("rails"))
-
-
-def _device(rail: Mapping[str, Any]) -> str:
-    return str(rail.get("device", ""))
-
-
-def _gbit(rail: Mapping[str, Any]) -> float:
-    value = rail.get("gbit", 0)
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else 0.0
-
-
-def _attachments(pod: CheckPod) -> tuple[Attached, ...] | None:
-    """Return the networks that Multus lists for a pod; None without a readable annotation."""
-    text = pod.annotations.get(NETWORK_STATUS, "")
-    try:
-        return msgspec.json.decode(text.encode(), type=tuple[Attached, ...]) if text else None
-    except msgspec.MsgspecError:
-        return None
-
-
-def _secondary_addresses(pod: CheckPod) -> list[str]:
-    attached = (entry for entry in _attachments(pod) or () if not entry.default)
-    return list(dict.fromkeys(address for entry in attached for address in entry.ips))
-
-
-def _gids(pod: CheckPod) -> list[str]:
-    """Return rail and GID of each port that reports one. Rails may be networks of their own, which use the same addresses."""
-    named = ((rail.get("rail", _device(rail)), rail.get("gid")) for rail in _rails(pod))
-    return list(dict.fromkeys(f"{gid} (rail {rail})" for rail, gid in named if gid))
 
 
 # ---- nodes -------------------------------------------------------------------------------------------------------------------
@@ -207,15 +155,19 @@ def _node(name: str, want: FunctionalExpectation, ring: RingReports, rails: tupl
     pod = ring.pods.get(name)
     if pod is None or not pod.report:
         return gate_checks.silent(pod, ring.pending, goal).of_node(name)
-    finding = _attachment(pod, want, ring) or _mtu(pod, want, ring) or _ports(pod, want, ring) or _speed(name, want, ring, goal)
+    networks = gate_secondary_networks
+    finding = networks.judge_attachment(pod, want, ring.fabric) or networks.judge_mtu(pod, want, ring.fabric)
+    finding = finding or _ports(pod, want, ring) or networks.judge_rail_mtus(pod, want, ring.fabric)
+    # what could not be read hides no failure
+    finding = finding or _speed(name, want, ring, goal) or networks.unread(pod, want, ring.fabric)
     slowest = min([speed for speed in rails if speed is not None], default=0.0)
     return node_verdict(name, finding, f"{count(want.rails, 'rail')}, the slowest {slowest:g} Gbit/s")
 
 
 def _expected(pod: CheckPod, want: FunctionalExpectation) -> dict[str, str]:
     """Return the rails of a node that must be fast, as rail → device: those that the plan names, else every device."""
-    rails = [rail for rail in _rails(pod) if not want.names or _device(rail) in want.names]
-    return {str(rail.get("rail", _device(rail))): _device(rail) for rail in rails}
+    rails = fields.wanted_rails(pod, want)
+    return {fields.number(rail): fields.device(rail) for rail in rails}
 
 
 def _speed(name: str, want: FunctionalExpectation, ring: RingReports, goal: str) -> Finding | None:
@@ -267,13 +219,15 @@ def _ports(pod: CheckPod, want: FunctionalExpectation, ring: RingReports) -> Fin
 
     A shared RDMA resource advertises the same number with one NIC as with eight, so the ports are counted.
     """
-    rails = [rail for rail in _rails(pod) if not want.names or _device(rail) in want.names]
-    down = [f"{_device(rail)} {rail.get('state')}" for rail in rails if rail.get("state") != "ACTIVE"]
+    rails = fields.wanted_rails(pod, want)
+    down = [f"{fields.device(rail)} {rail.get('state')}" for rail in rails if rail.get("state") != "ACTIVE"]
     active = len(rails) - len(down)
     if active >= want.rails and not down:
         return None
-    excluded = {_device(device): str(device.get("link") or "no link layer") for device in _objects(pod.report.get("excluded"))}
-    missing = [name for name in want.names or ring.names if name not in {_device(rail) for rail in rails}]
+    excluded = {
+        fields.device(device): str(device.get("link") or "no link layer") for device in fields.objects(pod.report.get("excluded"))
+    }
+    missing = [name for name in want.names or ring.names if name not in {fields.device(rail) for rail in rails}]
     kind = want.link or "the fabric's kind"
     states = [*down, *(f"{name} has link layer {link}, not {kind}" for name, link in excluded.items())]
     if not excluded and len(rails) < want.rails:
@@ -290,76 +244,3 @@ def _ports(pod: CheckPod, want: FunctionalExpectation, ring: RingReports) -> Fin
 
 def _other(link: str) -> str:
     return "InfiniBand" if link == "Ethernet" else "Ethernet"
-
-
-# ---- secondary networks ------------------------------------------------------------------------------------------------------
-
-
-def _attachment(pod: CheckPod, want: FunctionalExpectation, ring: RingReports) -> Finding | None:
-    """Return a failure unless Multus' status lists each wanted network with an interface and an address of this pod's own."""
-    entries = _attachments(pod) or ()
-    for network in want.networks:
-        attached = next((entry for entry in entries if entry.name in (network, network.rpartition("/")[2])), None)
-        if attached is None or not attached.interface or not attached.ips:
-            state = "not in network-status"
-            if attached is not None:
-                state = f"interface {attached.interface or 'none'}, ips {', '.join(attached.ips) or 'none'}"
-            step = "log of Multus and of nv-ipam-node on this node"
-            return fail(FailureClass.RUNTIME, f"network {network}: {state}", "an interface with an address", step)
-    for address in _secondary_addresses(pod):
-        if others := _other_owners(address, pod, ring):
-            step = "see fabric.ip_pool: blocks of nv-ipam must not overlap, nor a second IPAM hand out the same range"
-            return _shared(f"address {address} is also that of a pod on {others}", step, ring)
-    for gid in _gids(pod):
-        if others := _other_owners(gid, pod, ring):
-            step = "give each machine an address of its own in the fabric (RoCE), or correct the port GUID in its NIC's firmware"
-            return _shared(f"GID {gid} is also that of a port of {others}", step, ring)
-    return None
-
-
-def _other_owners(address: str, pod: CheckPod, ring: RingReports) -> str:
-    """Return the first other nodes that have an address or GID of a pod, for a sentence; empty if there are none."""
-    return ", ".join([node for node in ring.owners.get(address, ()) if node != pod.node][:MOST_NAMED])
-
-
-def _shared(seen: str, step: str, ring: RingReports) -> Finding:
-    # addresses of pods that are still to come may show which side is wrong
-    make = unknown if ring.silent else fail
-    return make(FailureClass.RUNTIME, seen, "an address of its own", step)
-
-
-def _usual_mtus(pods: Iterable[CheckPod], want: FunctionalExpectation) -> dict[str, int]:
-    """Return each interface of the wanted networks with the MTU that it has in most pods."""
-    counts: defaultdict[str, Counter[int]] = defaultdict(Counter)
-    for pod in pods:
-        for _, interface, mtu in _interfaces(pod, want):
-            if isinstance(mtu, int):
-                counts[interface][mtu] += 1
-    return {interface: max(seen, key=lambda mtu: (seen[mtu], mtu)) for interface, seen in counts.items()}
-
-
-def _interfaces(pod: CheckPod, want: FunctionalExpectation) -> Iterator[tuple[str, str, object]]:
-    """Yield network, interface and MTU of each wanted network of a pod that has reported; the MTU is None if it reported none."""
-    mtus = {str(entry.get("name")): entry.get("mtu") for entry in _objects(pod.report.get("interfaces"))}
-    names = {network.rpartition("/")[2] for network in want.networks}
-    for attached in (_attachments(pod) or ()) if pod.report and names else ():
-        if attached.name.rpartition("/")[2] in names:
-            yield attached.name, attached.interface, mtus.get(attached.interface)
-
-
-def _mtu(pod: CheckPod, want: FunctionalExpectation, ring: RingReports) -> Finding | None:
-    """Return a finding unless every secondary interface in the pod has the wanted MTU, or without one that of most pods."""
-    for network, interface, mtu in _interfaces(pod, want):
-        wanted = want.mtu or ring.mtus.get(interface)
-        if mtu is None:
-            seen = f"interface {interface} of network {network} is not in the pod's report"
-            expected = f"MTU {wanted}" if wanted else "its MTU"
-            return unknown(FailureClass.RUNTIME, seen, expected, "read the log of the check's pod")
-        if mtu != wanted:
-            step = (
-                "see mtu of the network's attachment definition or SriovNetworkNodePolicy, and the MTU of its master interface on "
-                "the node"
-            )
-            expected = f"{wanted}" if want.mtu else f"{wanted} as in most pods"
-            return fail(FailureClass.COMPARISON, f"interface {interface} has MTU {mtu} in the pod", expected, step)
-    return None

@@ -219,6 +219,46 @@ def test_rails_are_numbered_by_name_so_that_a_missing_one_shifts_no_other(shell:
     assert "mlx5_10" not in calls, "not one of the rails that the plan names"
 
 
+def test_the_machine_has_an_mtu_for_each_rail_and_behind_each_interface_of_the_pod(shell: Shell) -> None:
+    """A virtual function stands for its port, a macvlan for its parent; a whole device is in the pod. Representors are no ports."""
+    machine = shell.folder / "machine"
+    files = {
+        "bus/pci/devices/0000:18:00.1/physfn/net/ens1/mtu": "9000",
+        "bus/pci/devices/0000:18:00.1/physfn/net/ens0r/phys_port_name": "pf0vf3",
+        "bus/pci/devices/0000:18:00.1/physfn/net/ens0r/mtu": "1500",
+        "class/net/ens7/mtu": "4200",
+        "class/net/ens7/ifindex": "7",
+    }
+    own = {
+        "bus/pci/devices/0000:19:00.0/net/net2/mtu": "2044",
+        "class/net/net1/mtu": "1500",
+        "class/net/net1/ifindex": "3",
+        "class/net/net1/iflink": "7",
+        "class/net/net2/mtu": "2044",
+        "class/net/net2/ifindex": "9",
+        "class/net/net2/iflink": "9",
+    }
+    for folder, texts in ((machine, files), (shell.sys, own)):
+        for name, text in texts.items():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (folder / name).write_text(f"{text}\n")
+    for name, slot in (("mlx5_0", "0000:18:00.1"), ("mlx5_1", "0000:19:00.0"), ("mlx5_2", "0000:20:00.0")):
+        shell.device(name)
+        device = shell.sys / f"class/infiniband/{name}/device"
+        (device.parent / slot).mkdir()
+        (device / "device").rename(device.parent / slot / "device")
+        device.rmdir()
+        device.symlink_to(slot)
+    (shell.sys / "class/net/net2/device").symlink_to("../../infiniband/mlx5_1/0000:19:00.0")
+    shell.tool("ib_write_bw", PERFTEST)
+    report = shell.run("ib_write_bw.sh", env=RING | {"HOST_SYSFS": str(machine), "COUNT": "2"})
+    assert [rail.get("mtu") for rail in report["rails"]] == [9000, 2044, None], "InfiniBand may have no interface"
+    assert report["interfaces"] == [
+        {"name": "net1", "mtu": 1500, "host": "ens7", "host_mtu": 4200},
+        {"name": "net2", "mtu": 2044, "host": "net2", "host_mtu": 2044},
+    ]
+
+
 def test_the_address_of_a_port_is_reported_by_its_kind_of_link(shell: Shell) -> None:
     shell.tool("ib_write_bw", PERFTEST)
     guid, mapped = "fe80:0000:0000:0000:946d:ae03:0012:3456", "0000:0000:0000:0000:0000:ffff:0a0a:0105"

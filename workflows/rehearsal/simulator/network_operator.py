@@ -16,6 +16,7 @@ from workflows.rehearsal.simulator import simulated_pods
 from workflows.rehearsal.simulator.api_kinds import (
     DAEMON_SETS,
     DEPLOYMENTS,
+    NAMESPACES,
     NODES,
     PODS,
     Obj,
@@ -54,6 +55,8 @@ MOFED_WAIT = "network.nvidia.com/operator.mofed.wait"
 DRIVER = "simulated/nic-driver"
 DEFAULT_MTU = 1500
 """MTU of an interface whose network names none."""
+LARGE_MTU = 8000
+"""MTU of the machines' interfaces by a fault: larger than the default, and none that plans have."""
 OTHERS: tuple[tuple[str, ObjectKind, Ref, Obj, Obj], ...] = (
     (
         "second_multus",
@@ -78,6 +81,8 @@ OTHERS: tuple[tuple[str, ObjectKind, Ref, Obj, Obj], ...] = (
     ),
 )
 """Second instances that faults bring, none of which has a usual name: fault, kind, place, pod, labels."""
+TENANT = "team-net"
+"""Namespace of a team whose pods get addresses of the secondary network from an IPAM of its own, by fault."""
 RECEIVING_RAIL = 3
 """Rail that fault `ib_receive_slow` slows down."""
 SHARE = 0.968
@@ -141,10 +146,21 @@ class NetworkOperator:
             return
         for other in OTHERS:
             play_other(world, *other)
+        _play_tenant(world)
         world.later("network_operator/look", 2, 6, functools.partial(_look, world))
         for node in fleet_nodes(world, changed, POLICIES, SRIOV_POLICIES):
             if labels_of(node).get(NIC) == "true" and not admits(node, {"tolerations": _tolerations(policy)}, daemon=True):
                 _node(world, policy, node, enforce=changed.everything)
+
+
+def _play_tenant(world: World) -> None:
+    """Create the pod of a team that joins the secondary network, on each victim of fault `fabric_address_of_tenant`."""
+    for host in world.fleet:
+        if world.fault("fabric_address_of_tenant", host.name) and world.find(PODS, f"train-{host.name}", TENANT) is None:
+            world.create(NAMESPACES, {"metadata": {"name": TENANT}})
+            meta: Obj = {"name": f"train-{host.name}", "namespace": TENANT, "annotations": {NETWORKS_ANNOTATION: "default/fabric"}}
+            spec = {"nodeName": host.name, "containers": [{"name": "train", "image": "team/train:1"}]}
+            world.create(PODS, {"metadata": meta, "spec": spec})
 
 
 def _look(world: World) -> None:
@@ -314,7 +330,7 @@ def ib_write_bw(world: World, pod: Obj, node: str) -> Behaviour:
 
 
 def _without_state(rail: Obj) -> Obj:
-    return {key: value for key, value in rail.items() if key not in ("state", "gid")}
+    return {key: value for key, value in rail.items() if key not in ("state", "gid", "mtu")}
 
 
 def _lacks_plugin(world: World, pod: Obj, node: str) -> bool:
@@ -335,7 +351,8 @@ def _rails(world: World, environment: Mapping[str, str], node: str, partner: str
         down = number == 0 and any(world.fault(name, node) for name in ("ib_port_down", "storage_nic_for_a_rail"))
         state, gbit = ("DOWN", 0.0) if down else ("ACTIVE", _speed(world, node, partner, number))
         gid = _gid(world, environment["LINK"], node, number)
-        rails.append({"device": device, "rail": number, "state": state, "gid": gid, "gbit": gbit, "error": ""})
+        mtu = {"mtu": _link_mtu(world, node)} if number < hardware.nics else {}
+        rails.append({"device": device, "rail": number, "state": state, "gid": gid, **mtu, "gbit": gbit, "error": ""})
     return rails
 
 
@@ -363,13 +380,19 @@ def _excluded(world: World, node: str) -> list[Obj]:
 
 
 def _interfaces(world: World, pod: Obj, node: str) -> Iterator[Obj]:
-    """Yield the secondary interfaces of a pod with their MTU, which the network's object sets."""
+    """Yield the secondary interfaces of a pod with their MTU, which the network's object sets, and the machine's behind them."""
     requested = annotations_of(pod).get(NETWORKS_ANNOTATION, "")
     for index, text in enumerate((part for part in requested.split(",") if part.strip()), 1):
         name = _attachment_ref(pod, text.strip()).name
         network = next((item for kind in NETWORKS for item in world.objects(kind) if item["metadata"]["name"] == name), None)
         mtu = DEFAULT_MTU if world.fault("fabric_mtu_in_pods", node) else _pod_mtu(world, network, node)
-        yield {"name": f"net{index}", "mtu": mtu}
+        yield {"name": f"net{index}", "mtu": mtu, "host": f"ibs{index}", "host_mtu": _link_mtu(world, node)}
+
+
+def _link_mtu(world: World, node: str) -> int:
+    """Return the MTU of a machine's interfaces of the fabric, which faults make larger than that of pods or of other machines."""
+    raised = world.fault("machine_mtu_unlike_pods") or world.fault("rail_mtu_unlike", node)
+    return LARGE_MTU if raised else world.hardware(node).link_mtu
 
 
 def _pod_mtu(world: World, network: Obj | None, node: str) -> int:
@@ -379,7 +402,8 @@ def _pod_mtu(world: World, network: Obj | None, node: str) -> int:
     new interface. Other networks give pods the machine's own link, or a child of it.
     """
     if network is not None:
-        return int(network["spec"].get("mtu") or world.hardware(node).link_mtu)
+        inherited = DEFAULT_MTU if world.fault("machine_mtu_unlike_pods") else _link_mtu(world, node)
+        return int(network["spec"].get("mtu") or inherited)
     policies = (item["spec"] for item in world.objects(SRIOV_POLICIES)) if world.served(SRIOV_POLICIES) else ()
     return next((int(spec["mtu"]) for spec in policies if spec.get("mtu")), DEFAULT_MTU)
 
@@ -425,7 +449,7 @@ def _attachment_ref(pod: Obj, text: str) -> Ref:
 def _network_status(world: World, pod: Obj, places: list[Ref]) -> Iterator[Obj]:
     """Yield a pod's network-status entries: the cluster's network, then one for each attachment in `places`.
 
-    Addresses are from the node's block of the pool, by the number of the interface.
+    Addresses are from the node's block of the pool: the first ones for the pod of a check, the next for a pod of the platform.
     """
     node = simulated_pods.node(pod)
     number = world.fleet.number(node)
@@ -439,8 +463,12 @@ def _network_status(world: World, pod: Obj, places: list[Ref]) -> Iterator[Obj]:
         "default": True,
         "dns": {},
     }
+    # a node has one pod of each sort in these networks at a time
+    is_first = simulated_pods.CHECK in labels_of(pod) or pod["metadata"]["namespace"] == TENANT
+    before = 0 if is_first else len(places)
     for index, place in enumerate(places, 1):
-        yield {"name": f"{place.namespace}/{place.name}", "interface": f"net{index}", "ips": [str(first + index)], "dns": {}}
+        address = str(first + before + index)
+        yield {"name": f"{place.namespace}/{place.name}", "interface": f"net{index}", "ips": [address], "dns": {}}
 
 
 ROLES = (NetworkOperator, Multus)

@@ -2,8 +2,9 @@
 # other, and serves the two before it. Two partners on each side tell whose side of a slow pair is slow.
 # Needs perftest, JOB_COMPLETION_INDEX, COUNT (pods of the ring), NODE_NAME, DEVICE_IDS, LINK, RING; FLOOR is the wanted rate in
 # Gbit/s, RAILS the names of the rails if the plan has them, NUMBERS is `name` where equal names are the same rail on all nodes.
+# The machine's /sys is mounted at /host/sys: it shows the interfaces of the machine, the pod's own /sys those of the pod.
 # Ends with 0: the report decides.
-index=$JOB_COMPLETION_INDEX count=$COUNT base=18500 second=64 error= devices= excluded= interfaces=
+index=$JOB_COMPLETION_INDEX count=$COUNT base=18500 second=64 host=${HOST_SYSFS:-/host/sys} error= devices= excluded= interfaces=
 peer=$(((index + 1) % count)) end=$(($(date +%s) + ${WINDOW:-420}))
 across=$((count / 2)); [ "$count" -ne 3 ] || across=2
 left() { echo $((end - $(date +%s))); }
@@ -16,8 +17,28 @@ for path in "${SYSFS:-/sys}/class/infiniband"/*; do
   if [ "$link" = "$LINK" ]; then devices="$devices $device"
   else excluded="$excluded${excluded:+,}{\"device\":\"$device\",\"link\":\"$link\"}"; fi
 done
+# Prints name and MTU of the machine's interface of a device: that of the port for a virtual function, the pod's own if the pod has the
+# whole device. Representors of functions, which lie beside a port in switchdev mode, are no ports.
+machine_link() {
+  at=$(readlink -f "$1/device") at=bus/pci/devices/${at##*/}
+  for each in "$host/$at/physfn/net"/* "$host/$at/net"/* "${SYSFS:-/sys}/$at/net"/*; do
+    case "$(cat "$each/phys_port_name" 2>/dev/null)" in *vf* | *sf*) continue;; esac
+    mtu=$(cat "$each/mtu" 2>/dev/null) && { echo "${each##*/} $mtu"; return; }
+  done
+}
+# Prints them for an interface in the pod: of its parent if that is an interface of the machine (macvlan, IPoIB), else by its device.
+parent_link() {
+  parent=$(cat "$1/iflink" 2>/dev/null)
+  for each in "$host/class/net"/*; do
+    [ -n "$parent" ] && [ "$parent" != "$(cat "$1/ifindex")" ] && [ "$(cat "$each/ifindex" 2>/dev/null)" = "$parent" ] || continue
+    mtu=$(cat "$each/mtu") && echo "${each##*/} $mtu"; return
+  done
+  [ ! -e "$1/device" ] || machine_link "$1"
+}
 for path in "${SYSFS:-/sys}/class/net"/net*; do
-  mtu=$(cat "$path/mtu" 2>/dev/null) && interfaces="$interfaces${interfaces:+,}{\"name\":\"${path##*/}\",\"mtu\":$mtu}"
+  mtu=$(cat "$path/mtu" 2>/dev/null) || continue
+  link=$(parent_link "$path")
+  interfaces="$interfaces${interfaces:+,}{\"name\":\"${path##*/}\",\"mtu\":$mtu${link:+,\"host\":\"${link% *}\",\"host_mtu\":${link#* }}}"
 done
 # The number of a rail: equal on both ends also where one end lacks a device, so that no rail is measured against another one.
 number() { case "${NUMBERS:-} $1" in "name "*[0-9]) echo "${1##*[!0-9]}";; *) echo "$2";; esac; }
@@ -63,8 +84,8 @@ ask() { # index of the partner, first port, `states` to report them: sets rails
     echo "$device $state: $gbit Gbit/s to $RING-$1 after $tries tries $said"
     facts="\"gbit\":$gbit"
     if [ "$3" = states ]; then
-      own=$(address "$device")
-      facts="\"state\":\"$state\",${own:+\"gid\":\"$own\",}$facts,\"error\":\"$said\""
+      own=$(address "$device") link=$(machine_link "${SYSFS:-/sys}/class/infiniband/$device")
+      facts="\"state\":\"$state\",${own:+\"gid\":\"$own\",}${link:+\"mtu\":${link#* },}$facts,\"error\":\"$said\""
     elif [ -n "$said" ]; then facts="$facts,\"error\":\"$said\""; fi
     rails="$rails${rails:+,}{\"device\":\"$device\",\"rail\":$rail,$facts}"
   done
