@@ -369,6 +369,12 @@ class Drill(Section):
     )
     timeout: Duration = Field(default="60s", validate_default=True, description="Time limit of one command.", examples=["60s"])
 
+    @model_validator(mode="after")
+    def _tries_something(self) -> Drill:
+        if not self.commands and not self.boot:
+            raise problem("the drill cuts hosts off and tries nothing on them", "add commands that must work then, or boot scripts")
+        return self
+
 
 class FactorySpec(PipelineSpec):
     """The content of `factory.yaml`: a disposable Kubernetes for builds, which can be rebuilt from this file at any time."""

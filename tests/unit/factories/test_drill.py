@@ -78,7 +78,7 @@ def test_a_drill_needs_its_section_and_hosts_of_the_platform(tmp_path: Path) -> 
     with pytest.raises(production_cut.NoDrill, match="no section drill"):
         production_cut.drill_of(load_factory(STARTER))
     (tmp_path / "platform.yaml").write_text(starter())
-    spec = load_factory(STARTER.read_text() + "drill: {platform: platform.yaml, hosts: [nowhere01]}\n")
+    spec = load_factory(STARTER.read_text() + "drill: {platform: platform.yaml, hosts: [nowhere01], commands: ['true']}\n")
     with pytest.raises(production_cut.NoDrill, match=r"names nowhere01, which platform \S+ \(platform.yaml\) does not have"):
         production_cut.cut_off(spec, tmp_path)
 
@@ -91,6 +91,7 @@ def test_a_drill_needs_its_section_and_hosts_of_the_platform(tmp_path: Path) -> 
         ("{platform: p.yaml, hosts: [a], user: 'root; id'}", "drill.user"),
         ("{platform: p.yaml, hosts: [a], boot: [file:///etc/passwd]}", "drill.boot"),
         ("{platform: /etc/p.yaml, hosts: [a]}", "drill.platform"),
+        ("{platform: p.yaml, hosts: [a], published: [/srv/stacks]}", "tries nothing"),
     ],
 )
 def test_wrong_drills_are_refused_by_their_path(section: str, path: str) -> None:

@@ -1,5 +1,6 @@
 """Parts of a rebuild: builds that run, what is saved before a factory is removed, and the site's reinstallation."""
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -8,7 +9,8 @@ import pytest
 
 from steps.clients.kube.client import Kube
 from tests.unit.factories.conftest import STARTER
-from workflows.app.factories import build_drain, factory_rebuild, rebuild_refusals
+from workflows.app.factories import build_drain, factory_pipeline, factory_rebuild, rebuild_refusals, unplanned_objects
+from workflows.app.factories.unplanned_contents import UnplannedContents
 from workflows.rehearsal.apiserver.emulated_server import serve_in_thread
 from workflows.rehearsal.simulator.api_kinds import definitions
 from workflows.spec import FactorySpec, load_factory
@@ -52,18 +54,27 @@ def test_a_factory_that_does_not_answer_is_a_reason_too(live: tuple[Path, Kube],
     assert reason.forcible
 
 
-def test_what_git_lacks_is_told_and_saved(live: tuple[Path, Kube], tmp_path: Path) -> None:
+def test_what_the_spec_lacks_is_listed_and_saved(live: tuple[Path, Kube], tmp_path: Path) -> None:
     path, kube = live
-    for name, labels in (("released", {"app.kubernetes.io/managed-by": "bringup"}), ("own", {})):
-        meta = {"name": name, "namespace": "software", "labels": labels}
-        kube.create({"apiVersion": API, "kind": "WorkflowTemplate", "metadata": meta, "spec": {}})
+    meta = {"name": "own", "namespace": "software"}
+    kube.create({"apiVersion": API, "kind": "WorkflowTemplate", "metadata": meta, "spec": {}})
+    kube.create({"apiVersion": "v1", "kind": "Secret", "metadata": meta, "stringData": {"token": "canary"}})
     spec = spec_with(f"rebuild: {{diagnostics: {tmp_path}/saved}}\n")
-    lines = factory_rebuild.save_diagnostics(spec, path, "20261129-020000")
+    prepared = factory_rebuild.PreparedRebuild(path=STARTER, spec=spec, kubeconfig=path)
+    plan = factory_pipeline.plan_of(STARTER, spec)
+    contents = UnplannedContents(objects=unplanned_objects.compare(spec, plan, kube).objects, uncompared=("images: no answer",))
+    lines = factory_rebuild.save_diagnostics(prepared, "20261129-020000", contents)
     folder = tmp_path / "saved/build-factory-20261129-020000"
-    assert lines == [f"diagnostics {folder}", lines[1]]
-    assert lines[1].startswith("only in the cluster: workflowtemplates software/own")
-    assert {file.stem for file in folder.iterdir()} == set(factory_rebuild.SAVED)
+    assert lines == [
+        f"diagnostics {folder}",
+        "only in the cluster: secrets software/own; it is not saved, and not built again",
+        "only in the cluster: workflowtemplates software/own; it is saved, and not built again",
+        "not compared: images: no answer",
+    ]
+    assert {file.stem for file in folder.iterdir()} == {*factory_rebuild.SAVED, factory_rebuild.UNPLANNED}
+    assert [item["metadata"]["name"] for item in json.loads((folder / "only-in-cluster.json").read_text())] == ["own"]
     assert folder.stat().st_mode & 0o777 == 0o700
+    assert not any("canary" in file.read_text() for file in folder.iterdir())
 
 
 def test_machines_are_reinstalled_by_the_sites_command(tmp_path: Path) -> None:

@@ -10,18 +10,21 @@ import msgspec
 from msgspec import Struct
 
 from steps.contract.exit import ExitCode
-from steps.errors import StepError
 from workflows.app.factories import factory_pipeline, factory_rebuild, production_cut
 from workflows.app.factories.factory_rebuild import PreparedRebuild
 from workflows.app.factories.production_cut import TrialOutcome
 from workflows.app.factories.surviving_copies import MOST_FILES
+from workflows.app.factories.unplanned_contents import UnplannedContents
 from workflows.app.run_options import StartOptions
 from workflows.app.runs.screen import Screen
 from workflows.spec import FactorySpec
 
 
 class DrillReport(Struct, frozen=True, kw_only=True):
-    """Report of a drill: sentences about what worked without the factory, what did not, and what was lost; times in UTC seconds."""
+    """Report of a drill: sentences about what worked without the factory, what did not, and what was lost; times in UTC seconds.
+
+    `uncompared` says about what nobody knows if it was lost.
+    """
 
     factory: str
     began: float
@@ -30,6 +33,7 @@ class DrillReport(Struct, frozen=True, kw_only=True):
     works: tuple[str, ...]
     broken: tuple[str, ...]
     lost: tuple[str, ...]
+    uncompared: tuple[str, ...] = ()
 
     @property
     def passed(self) -> bool:
@@ -41,12 +45,13 @@ class DrillReport(Struct, frozen=True, kw_only=True):
 class Holdings:
     """Parts that must survive a rebuild: copies (path → names of files), and folders of production (host and folder → digest).
 
-    `only_live` are sentences about objects that only the live factory has.
+    `only_live` are sentences about objects and images that only the live factory has, `uncompared` about what nobody compares.
     """
 
     copies: Mapping[str, frozenset[str]]
     published: Mapping[str, str]
     only_live: tuple[str, ...] = ()
+    uncompared: tuple[str, ...] = ()
 
 
 def cut(screen: Screen, source: str) -> int:
@@ -65,15 +70,23 @@ def drill(screen: Screen, prepared: PreparedRebuild, options: StartOptions) -> i
     if not tried.passed:
         return _conclude(screen, spec, tried)
     screen.lines(tried.works)
-    before = _holdings(prepared, trial)
-    if code := factory_rebuild.rebuild(screen, prepared, options):
+    contents = factory_rebuild.contents_of(prepared)
+    before = holdings(spec, trial, contents)
+    if code := factory_rebuild.rebuild(screen, prepared, options, contents):
         return code
-    after = _holdings(prepared, production_cut.look(spec, folder))
-    return _conclude(screen, spec, _report(spec, began, trial, rebuilt=True, lost=tuple(losses(before, after))))
+    after = holdings(spec, production_cut.look(spec, folder))
+    report = _report(spec, began, trial, rebuilt=True, lost=tuple(losses(before, after)), uncompared=before.uncompared)
+    return _conclude(screen, spec, report)
 
 
 def _report(
-    spec: FactorySpec, began: float, trial: list[TrialOutcome], *, rebuilt: bool, lost: tuple[str, ...] = ()
+    spec: FactorySpec,
+    began: float,
+    trial: list[TrialOutcome],
+    *,
+    rebuilt: bool,
+    lost: tuple[str, ...] = (),
+    uncompared: tuple[str, ...] = (),
 ) -> DrillReport:
     return DrillReport(
         factory=spec.name,
@@ -83,20 +96,23 @@ def _report(
         works=tuple(line for outcome in trial for line in outcome.works),
         broken=tuple(line for outcome in trial for line in outcome.broken),
         lost=lost,
+        uncompared=uncompared,
     )
 
 
-def _holdings(prepared: PreparedRebuild, trial: list[TrialOutcome]) -> Holdings:
-    only_live: tuple[str, ...] = ()
-    if prepared.kubeconfig is not None and prepared.kubeconfig.exists():
-        try:
-            only_live = tuple(factory_rebuild.only_in_cluster(prepared.spec, prepared.kubeconfig))
-        except StepError:
-            only_live = ()  # a factory that does not answer is rebuilt by force, and has nothing to tell
+def holdings(spec: FactorySpec, trial: list[TrialOutcome], contents: UnplannedContents = UnplannedContents()) -> Holdings:
+    """Return what must survive a rebuild as it is now: copies, published folders, and contents of the factory."""
+    drill = production_cut.drill_of(spec)
+    uncompared = [*contents.uncompared, *(line for outcome in trial for line in outcome.uncompared)]
+    if not drill.published:
+        uncompared.append("published folders: drill.published of the spec names none")
+    if not spec.rebuild.copies:
+        uncompared.append("copies: rebuild.copies of the spec names none")
     return Holdings(
-        copies={copy.path: frozenset(_files(Path(copy.path))) for copy in prepared.spec.rebuild.copies},
+        copies={copy.path: frozenset(_files(Path(copy.path))) for copy in spec.rebuild.copies},
         published={f"{outcome.host}:{folder}": digest for outcome in trial for folder, digest in outcome.folders},
-        only_live=only_live,
+        only_live=contents.sentences,
+        uncompared=tuple(uncompared),
     )
 
 
@@ -134,7 +150,9 @@ def _conclude(screen: Screen, spec: FactorySpec, report: DrillReport) -> int:
     screen.lines(report.works if not report.rebuilt else ())
     screen.lines(f"broken: {line}" for line in report.broken)
     screen.lines(f"lost: {line}" for line in report.lost)
-    after = "its rebuild lost nothing" if report.rebuilt else "nothing was removed"
+    screen.lines(f"not compared: {line}" for line in report.uncompared)
+    lost = "its rebuild lost nothing" + (" of what was compared" if report.uncompared else "")
+    after = lost if report.rebuilt else "nothing was removed"
     if report.passed:
         screen.lines([f"drill of factory {spec.name}: production works without it, and {after}"])
     else:

@@ -3,7 +3,7 @@
 import json
 import shlex
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,15 +21,15 @@ from workflows.app.factories import (
     foreign_processes,
     registry_certificate,
     registry_push,
+    unplanned_contents,
 )
 from workflows.app.factories.rebuild_refusals import Refusal, refusals
+from workflows.app.factories.unplanned_contents import UnplannedContents
 from workflows.app.run_options import StartOptions, Wish
 from workflows.app.runs.screen import Screen
 from workflows.spec import FactorySpec
 from workflows.spec.machines import Machine
-from workflows.stages.factory_site import MANAGER
 
-_LABEL = next(iter(MANAGER))
 SAVED = {
     "workflows": "/apis/argoproj.io/v1alpha1/workflows",
     "workflowtemplates": "/apis/argoproj.io/v1alpha1/workflowtemplates",
@@ -39,8 +39,8 @@ SAVED = {
     "events": "/api/v1/events",
 }
 """File name → collection of what is saved before a factory is removed. Secrets are not among them."""
-_FROM_GIT = ("workflowtemplates", "cronworkflows")
-"""Collections whose objects in projects should all come from the spec."""
+UNPLANNED = "only-in-cluster"
+"""File of the objects that the spec does not bring, of any kind but Secrets."""
 
 
 class RebuildRefused(ValueError):
@@ -134,10 +134,19 @@ def _kubeconfig(source: str) -> Path | None:
     return Path(status.kubeconfig) if status.kubeconfig else None
 
 
-def rebuild(screen: Screen, prepared: PreparedRebuild, options: StartOptions) -> int:
-    """Save diagnostics, reinstall or empty the machines, and build the factory; return the exit code. Raises NotReinstalled."""
+def contents_of(prepared: PreparedRebuild) -> UnplannedContents:
+    """Return what only the live factory has, and its rebuild loses."""
+    return unplanned_contents.read(prepared.path, prepared.spec, prepared.kubeconfig)
+
+
+def rebuild(screen: Screen, prepared: PreparedRebuild, options: StartOptions, contents: UnplannedContents | None = None) -> int:
+    """Save diagnostics, reinstall or empty the machines, and build the factory; return the exit code. Raises NotReinstalled.
+
+    `contents` are those of the live factory if they were read before.
+    """
     spec, source = prepared.spec, str(prepared.path)
-    screen.lines(save_diagnostics(spec, prepared.kubeconfig, time.strftime("%Y%m%d-%H%M%S", time.gmtime())))
+    stamp = time.strftime("%Y%m%d-%H%M%S", time.gmtime())
+    screen.lines(save_diagnostics(prepared, stamp, contents or contents_of(prepared)))
     began = time.monotonic()
     if spec.rebuild.reinstall:
         reinstall(spec)
@@ -147,39 +156,26 @@ def rebuild(screen: Screen, prepared: PreparedRebuild, options: StartOptions) ->
     return factory_runs.up(screen, source, options, Wish(until=prepared.until))
 
 
-def save_diagnostics(spec: FactorySpec, kubeconfig: Path | None, stamp: str) -> list[str]:
-    """Write what the live factory holds to a new folder, and return sentences: the folder, and objects that the spec lacks.
+def save_diagnostics(prepared: PreparedRebuild, stamp: str, contents: UnplannedContents) -> list[str]:
+    """Write what the live factory holds to a new folder, and return sentences: the folder, and `contents` that are lost.
 
     A factory that does not answer loses its diagnostics, which is said; it may be the reason for the rebuild.
     """
+    spec, kubeconfig = prepared.spec, prepared.kubeconfig
     if kubeconfig is None:
         return ["no run of this machine has built this factory, so nothing of it is saved"]
     folder, kube = Path(spec.rebuild.diagnostics) / f"{spec.name}-{stamp}", Kube.from_file(kubeconfig, who="factory rebuild")
     folder.mkdir(parents=True, mode=0o700)
-    lines = [f"diagnostics {folder}"]
+    lines = [f"diagnostics {folder}", *contents.sentences, *(f"not compared: {line}" for line in contents.uncompared)]
+    unplanned = [item.content for item in contents.objects if item.content]
+    (folder / f"{UNPLANNED}.json").write_text(json.dumps(unplanned, indent=1, sort_keys=True))
     for name, path in SAVED.items():
         try:
             objects = kube.list(path, dict[str, Any]) or ()
         except StepError as error:
             return [*lines, f"not everything is saved: {error}"]
         (folder / f"{name}.json").write_text(json.dumps(list(objects), indent=1, sort_keys=True))
-        if name in _FROM_GIT:
-            lines += _not_from_git(spec, name, objects)
     return lines
-
-
-def only_in_cluster(spec: FactorySpec, kubeconfig: Path) -> list[str]:
-    """Return sentences about objects of projects that the live factory has and its spec lacks. Raises StepError."""
-    kube = Kube.from_file(kubeconfig, who="factory drill")
-    return [line for kind in _FROM_GIT for line in _not_from_git(spec, kind, kube.list(SAVED[kind], dict[str, Any]) or ())]
-
-
-def _not_from_git(spec: FactorySpec, kind: str, objects: Sequence[dict[str, Any]]) -> Iterator[str]:
-    """Yield a sentence for each object of a project that the spec did not bring, and that a rebuild therefore loses."""
-    for item in objects:
-        meta = item.get("metadata", {})
-        if meta.get("namespace") in spec.projects and (meta.get("labels") or {}).get(_LABEL) != MANAGER[_LABEL]:
-            yield f"only in the cluster: {kind} {meta.get('namespace')}/{meta.get('name')}; it is saved, and not built again"
 
 
 def reinstall(spec: FactorySpec) -> None:

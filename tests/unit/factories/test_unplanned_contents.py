@@ -1,0 +1,195 @@
+"""Contents of a live factory that its spec lacks: objects of any kind, and images of a registry stand-in; about 2 CPU seconds."""
+
+import json
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from steps.clients.kube.client import Kube
+from tests.unit.factories.conftest import STARTER
+from workflows.app.factories import factory_pipeline, registry_listing, unplanned_contents, unplanned_objects
+from workflows.app.factories.registry_listing import NotListed
+from workflows.app.factories.registry_push import RegistryEndpoint
+from workflows.app.factories.unplanned_contents import UnplannedContents
+from workflows.plan.model import Plan
+from workflows.rehearsal.apiserver.emulated_server import serve_in_thread
+from workflows.rehearsal.simulator.api_kinds import definitions
+from workflows.spec import FactorySpec
+from workflows.spec.factory_spec import BuilderImage
+
+RBAC = "rbac.authorization.k8s.io/v1"
+
+
+@pytest.fixture(scope="module")
+def plan(factory_file: Path, whole: FactorySpec) -> Plan:
+    """The plan of a factory with a share and a pipeline."""
+    return factory_pipeline.plan_of(factory_file, whole)
+
+
+@pytest.fixture
+def built(plan: Plan, tmp_path: Path) -> Iterator[Kube]:
+    """A live factory with every object of its plan that is none of a chart, and what Kubernetes makes by itself."""
+    with serve_in_thread() as server:
+        path = tmp_path / "kubeconfig"
+        path.write_text(server.kubeconfig)
+        kube = Kube.from_file(path)
+        for definition in definitions("argoproj.io", "Workflow", "WorkflowTemplate", "CronWorkflow"):
+            kube.create(definition)
+        for item in unplanned_objects.planned_objects(plan):
+            if item["kind"] != "HelmChart":
+                kube.apply(item)
+        for name in ("default", "kube-system", "kube-public"):
+            kube.apply(made("Namespace", name, ""))
+        kube.create(made("ConfigMap", "kube-root-ca.crt", "software", data={"ca.crt": "x"}))
+        yield kube
+
+
+def made(kind: str, name: str, namespace: str = "software", api: str = "v1", **rest: Any) -> dict[str, Any]:
+    """Return an object as somebody would write it."""
+    return {"apiVersion": api, "kind": kind, "metadata": {"name": name, **({"namespace": namespace} if namespace else {})}, **rest}
+
+
+def lost(spec: FactorySpec, plan: Plan, kube: Kube) -> list[str]:
+    """Return resource and name of what a rebuild loses, `*` for what is changed."""
+    comparison = unplanned_objects.compare(spec, plan, kube)
+    assert comparison.uncompared == ()
+    return sorted(f"{item.resource} {item.namespace}/{item.name}{'*' if item.is_changed else ''}" for item in comparison.objects)
+
+
+def test_a_factory_as_it_was_built_has_nothing_of_its_own(whole: FactorySpec, plan: Plan, built: Kube) -> None:
+    built.merge("/apis/argoproj.io/v1alpha1/namespaces/software/cronworkflows/science", {"spec": {"suspend": True}})
+    assert lost(whole, plan, built) == []
+
+
+def test_objects_of_any_kind_are_seen(whole: FactorySpec, plan: Plan, built: Kube) -> None:
+    helm = {"meta.helm.sh/release-name": "argo-workflows"}
+    owner = {"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "1", "controller": True}
+    subject = {"kind": "User", "name": "ada", "apiGroup": "rbac.authorization.k8s.io"}
+    ref = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "developer"}
+    own = [
+        made("PersistentVolumeClaim", "data", spec={"accessModes": ["ReadWriteOnce"]}),
+        made("ConfigMap", "settings", data={"a": "b"}),
+        made("Secret", "token", stringData={"a": "b"}),
+        made("RoleBinding", "ada", api=RBAC, roleRef=ref, subjects=[subject]),
+        made("ConfigMap", "elsewhere", "default", data={}),
+        made("Namespace", "team-two", ""),
+    ]
+    others = [made("ConfigMap", "of-the-chart"), made("ConfigMap", "of-a-pod")]
+    others[0]["metadata"]["annotations"] = helm
+    others[1]["metadata"]["ownerReferences"] = [owner]
+    for item in (*own, *others):
+        built.create(item)
+    # the label of bringup's objects makes nobody's template a part of the spec
+    former = made("WorkflowTemplate", "former", api="argoproj.io/v1alpha1", spec={})
+    former["metadata"]["labels"] = {"app.kubernetes.io/managed-by": "bringup"}
+    built.create(former)
+    assert lost(whole, plan, built) == [
+        "configmaps default/elsewhere",
+        "configmaps software/settings",
+        "namespaces /team-two",
+        "persistentvolumeclaims software/data",
+        "rolebindings software/ada",
+        "secrets software/token",
+        "workflowtemplates software/former",
+    ]
+
+
+def test_objects_of_the_spec_that_somebody_changed_are_seen(whole: FactorySpec, plan: Plan, built: Kube) -> None:
+    argo, rbac = "/apis/argoproj.io/v1alpha1/namespaces/software", f"/apis/{RBAC}/namespaces/software"
+    built.merge(f"{argo}/workflowtemplates/science", {"spec": {"activeDeadlineSeconds": 5}})
+    built.merge(f"{argo}/cronworkflows/science", {"spec": {"schedules": ["* * * * *"], "suspend": True}})
+    built.merge(f"{rbac}/roles/developer", {"rules": [{"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}]})
+    assert lost(whole, plan, built) == [
+        "cronworkflows software/science*",
+        "roles software/developer*",
+        "workflowtemplates software/science*",
+    ]
+
+
+class ListedRegistry(ThreadingHTTPServer):
+    """Stand-in for a registry that answers GET from a table: path with query → status, body and Link header."""
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), _ListRequests)
+        self.answers: dict[str, tuple[int, Any, str]] = {}
+
+    @property
+    def at(self) -> RegistryEndpoint:
+        """Return where it is asked."""
+        return RegistryEndpoint(url=f"http://127.0.0.1:{self.server_address[1]}")
+
+
+class _ListRequests(BaseHTTPRequestHandler):
+    server: ListedRegistry
+
+    def log_message(self, *_: object) -> None:
+        """Print nothing."""
+
+    def do_GET(self) -> None:
+        status, body, link = self.server.answers.get(self.path, (404, {}, ""))
+        data = json.dumps(body).encode()
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(data)))
+        if link:
+            self.send_header("Link", link)
+        self.end_headers()
+        self.wfile.write(data)
+
+
+@pytest.fixture
+def registry() -> Iterator[ListedRegistry]:
+    with ListedRegistry() as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        yield server
+        server.shutdown()
+        thread.join()
+
+
+def test_images_that_the_spec_does_not_push_are_listed(registry: ListedRegistry) -> None:
+    first, second = "/v2/_catalog?n=500", "/v2/_catalog?n=500&last=bringup-check%2Fartefact"
+    names = ["builders/spack", "bringup-check/artefact"]
+    registry.answers = {
+        first: (200, {"repositories": names}, f'<{second}>; rel="next"'),
+        second: (200, {"repositories": ["team/app", "team/emptied", "../etc", "team/gone"]}, ""),
+        "/v2/builders/spack/tags/list?n=500": (200, {"tags": ["0.23", "mine"]}, ""),
+        "/v2/team/app/tags/list?n=500": (200, {"tags": ["1"]}, '<http://elsewhere.example.org/v2/>; rel="next"'),
+        "/v2/team/emptied/tags/list?n=500": (200, {"tags": None}, ""),
+    }
+    pushed = BuilderImage(archive="builder.tar", name="builders/spack", tag="0.23")
+    assert registry_listing.unplanned_images(registry.at, [pushed]) == ("builders/spack:mine", "team/app:1")
+
+
+@pytest.mark.parametrize(
+    ("answer", "why"),
+    [
+        ((401, {}, ""), "answered 401"),
+        ((200, ["x"], ""), "no list of names"),
+        ((200, {"repositories": [1]}, ""), "no list of names"),
+    ],
+)
+def test_a_registry_that_does_not_list_is_not_compared(registry: ListedRegistry, answer: tuple[int, Any, str], why: str) -> None:
+    registry.answers = {"/v2/_catalog?n=500": answer}
+    with pytest.raises(NotListed, match=why):
+        registry_listing.unplanned_images(registry.at, [])
+
+
+def test_a_closed_port_is_not_compared(registry: ListedRegistry) -> None:
+    registry.server_close()
+    with pytest.raises(NotListed, match="does not answer"):
+        registry_listing.unplanned_images(registry.at, [])
+
+
+def test_a_factory_that_this_machine_does_not_know_is_not_compared(whole: FactorySpec) -> None:
+    contents = unplanned_contents.read(STARTER, whole, None)
+    assert (contents.sentences, len(contents.uncompared)) == ((), 1)
+
+
+def test_a_long_list_of_losses_is_counted() -> None:
+    lines = UnplannedContents(images=tuple(f"team/app:{number}" for number in range(60))).sentences
+    assert len(lines) == 51
+    assert lines[-1] == "only in the factory: 10 more images"

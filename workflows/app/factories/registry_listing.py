@@ -1,0 +1,90 @@
+"""Images in a factory's registry, by the distribution specification: those that its spec does not push are lost with it.
+
+Source: https://github.com/opencontainers/distribution-spec/blob/main/spec.md#listing-tags, and for the catalog
+https://distribution.github.io/distribution/spec/api/#listing-repositories.
+"""
+
+import re
+from collections.abc import Iterable, Iterator
+from urllib.parse import urljoin, urlsplit
+
+import msgspec
+import urllib3
+from msgspec import Struct
+
+from workflows.app.factories.registry_push import RegistryEndpoint
+from workflows.spec.factory_spec import BuilderImage
+
+PAGE, MOST_NAMES = 500, 20_000
+"""Names that are asked for at a time, and most repositories or tags that are read."""
+LARGEST = 4 << 20
+"""Largest answer in bytes."""
+CHECK = "bringup-check/"
+"""Start of the repositories that the factory's own check pushes."""
+_LINK = re.compile(r'<([^>]{1,2000})>;\s*rel="?next"?')
+_NAME = re.compile(r"[a-z0-9]+([._-]+[a-z0-9]+)*(/[a-z0-9]+([._-]+[a-z0-9]+)*)*")
+_SECONDS = urllib3.Timeout(connect=5, read=30)
+
+
+class _Repositories(Struct, frozen=True):
+    repositories: tuple[str, ...] | None = None
+
+
+class _Tags(Struct, frozen=True):
+    tags: tuple[str, ...] | None = None
+
+
+class NotListed(ValueError):
+    """Error for a registry that does not answer, or answers in another form than the specification says."""
+
+
+def unplanned_images(target: RegistryEndpoint, images: Iterable[BuilderImage]) -> tuple[str, ...]:
+    """Return the tagged images, NAME:TAG, in a registry that no entry of the spec pushes. Raises NotListed."""
+    planned = {f"{image.name}:{image.tag}" for image in images}
+    return tuple(sorted(reference for reference in references(target) if reference not in planned))
+
+
+def references(target: RegistryEndpoint) -> Iterator[str]:
+    """Yield all tagged images, NAME:TAG, of a registry, without those of the factory's check. Raises NotListed."""
+    try:
+        with target.connect() as http:
+            for name in _pages(http, target.url, f"/v2/_catalog?n={PAGE}", _Repositories):
+                if _NAME.fullmatch(name) and not name.startswith(CHECK):
+                    yield from (f"{name}:{tag}" for tag in _pages(http, target.url, f"/v2/{name}/tags/list?n={PAGE}", _Tags))
+    except urllib3.exceptions.HTTPError as error:
+        raise NotListed(f"{target.url} does not answer: {error}") from error
+
+
+def _pages(http: urllib3.PoolManager, registry: str, path: str, kind: type[_Repositories] | type[_Tags]) -> Iterator[str]:
+    """Yield the names of a list, page by page. A repository without tags has none (404, or null)."""
+    url, number = f"{registry}{path}", 0
+    while url:
+        answer = http.request("GET", url, timeout=_SECONDS, preload_content=False)
+        try:
+            data = answer.read(LARGEST)
+        finally:
+            answer.release_conn()
+        if answer.status == 404 and kind is _Tags:
+            return
+        if answer.status != 200:
+            raise NotListed(f"{registry} answered {answer.status} to GET {path}")
+        for name in _names(data, kind, path):
+            if (number := number + 1) > MOST_NAMES:
+                raise NotListed(f"{registry} lists more than {MOST_NAMES} names at {path}")
+            yield name
+        url = _following(answer.headers.get("Link", ""), url)
+
+
+def _names(data: bytes, kind: type[_Repositories] | type[_Tags], path: str) -> tuple[str, ...]:
+    try:
+        document = msgspec.json.decode(data, type=kind)
+    except msgspec.MsgspecError as error:
+        raise NotListed(f"the answer to GET {path} is no list of names: {error}") from error
+    return (document.repositories if isinstance(document, _Repositories) else document.tags) or ()
+
+
+def _following(link: str, url: str) -> str:
+    """Return the address of the next page; empty after the last one, and if it leads to another host, which gets no login."""
+    match = _LINK.search(link)
+    following = urljoin(url, match[1]) if match else ""
+    return following if following != url and urlsplit(following).netloc == urlsplit(url).netloc else ""

@@ -1,0 +1,60 @@
+"""Contents of a live factory that a rebuild loses: objects and images that its spec does not bring."""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from steps.clients.kube.client import Kube
+from steps.contract import plain_text
+from steps.errors import StepError
+from workflows.app.factories import factory_pipeline, registry_listing, registry_push, unplanned_objects
+from workflows.app.factories.registry_listing import NotListed
+from workflows.app.factories.unplanned_objects import UnplannedObject
+from workflows.engines.run_secrets import SecretMissing
+from workflows.spec import FactorySpec
+
+_MESSAGE = 300
+MOST_NAMED = 50
+"""Most objects, and most images, that are named; the others are counted."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class UnplannedContents:
+    """Objects and images that only the live factory has, and sentences about what could not be compared."""
+
+    objects: tuple[UnplannedObject, ...] = ()
+    images: tuple[str, ...] = ()
+    uncompared: tuple[str, ...] = ()
+
+    @property
+    def sentences(self) -> tuple[str, ...]:
+        """Return what a rebuild loses, a line each."""
+        lines = [item.sentence for item in self.objects[:MOST_NAMED]]
+        lines += [f"only in the registry: {plain_text.line(image)}; it is not built again" for image in self.images[:MOST_NAMED]]
+        for more, what in ((len(self.objects) - MOST_NAMED, "more object"), (len(self.images) - MOST_NAMED, "more image")):
+            lines += [f"only in the factory: {plain_text.count(more, what)}"] if more > 0 else []
+        return tuple(lines)
+
+
+def read(path: Path, spec: FactorySpec, kubeconfig: Path | None) -> UnplannedContents:
+    """Compare a live factory with its spec, which lies at `path`; `kubeconfig` opens it.
+
+    What does not answer is named as not compared: a broken factory may be the reason for its rebuild.
+    """
+    if kubeconfig is None or not kubeconfig.exists():
+        return UnplannedContents(uncompared=("objects and images of the factory: no run of this machine has built it",))
+    uncompared: list[str] = []
+    objects: tuple[UnplannedObject, ...] = ()
+    images: tuple[str, ...] = ()
+    try:
+        kube = Kube.from_file(kubeconfig, who="factory rebuild")
+        comparison = unplanned_objects.compare(spec, factory_pipeline.plan_of(path, spec), kube)
+        objects, uncompared = comparison.objects, list(comparison.uncompared)
+    except StepError as error:
+        uncompared.append(f"objects of the factory: {plain_text.line(str(error))[:_MESSAGE]}")
+    try:
+        target = registry_push.endpoint(spec, path.parent, os.environ)
+        images = registry_listing.unplanned_images(target, spec.registry.images)
+    except (NotListed, SecretMissing) as error:
+        uncompared.append(f"images of the registry: {plain_text.line(str(error))[:_MESSAGE]}")
+    return UnplannedContents(objects=objects, images=images, uncompared=tuple(uncompared))
