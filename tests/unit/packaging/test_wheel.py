@@ -101,7 +101,8 @@ def test_the_installed_command_rehearses_away_from_the_sources(installed: Path, 
     assert str(ROOT) not in where.replace(str(installed), "")
     done = command("bringup", "rehearse", "h200-16")  # every stage: each has data of its own
     assert done.returncode == 0, done.stdout + done.stderr
-    assert f"all {len(ORDER)} stages passed" in done.stdout
+    # sharing and gang have tests of GPU pods that Slurm, which holds all GPUs, rules out
+    assert f"{len(ORDER) - 2} of {len(ORDER)} stages proven; one GPU pod more than a node has room for and gangs" in done.stdout
     (run,) = (tmp_path / "home/store/runs").iterdir()
     assert command("bringup", "verify", str(run)).returncode == 0
     assert command("bringup", "report", "-o", "html").stdout.rstrip().endswith("</html>")
