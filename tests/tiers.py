@@ -1,8 +1,8 @@
 """Runs the test tiers and prints how many tests ran in each, how long that took, and which files took longest.
 
-Tiers run one after another: side by side they were slower, and their tests missed deadlines. They run in two processes, except stack,
-slurm and mpi, whose tests share one build or cluster and run in one. Under CI=true a tier or a test that is skipped is a failure, and
-so is a tier that takes half more than its budget.
+Tiers run one after another: side by side they were slower, and their tests missed deadlines. They run in two processes, except
+stack, slurm and mpi, whose tests share one build or cluster and run in one. Under CI=true a tier or a test that is skipped is a
+failure, and so is a tier that takes half more than its budget.
 """
 
 import argparse
