@@ -13,6 +13,7 @@ from steps.contract.task import Verb
 from workflows.catalog import PlannedRelease
 from workflows.catalog.slurm_values import MARKS, leaves
 from workflows.spec.cluster_spec import slurm_groups
+from workflows.spec.document import value_at
 from workflows.spec.machines import Machine
 from workflows.spec.slurm_section import sharing_check
 from workflows.stages import manifest_objects, rights
@@ -28,8 +29,11 @@ CONTAINER, SYSTEM = "alpine:3.19", "Alpine"
 """Image of the job of check `pyxis`, and a word of the name of the system in it."""
 
 
-def job_checks(site: Site, members: Sequence[Machine], *, gpus: bool) -> Iterator[str]:
-    """Yield the checks of gate slurm/scheduling that this spec allows, in the order in which they are judged."""
+def job_checks(site: Site, members: Sequence[Machine], *, gpus: bool, metrics: bool) -> Iterator[str]:
+    """Yield the checks of gate slurm/scheduling that this spec allows, in the order in which they are judged.
+
+    `gpus`: Slurm has GPUs; `metrics`: Slurm serves metrics.
+    """
     slurm = site.spec.slurm
     yield "batch"
     if len(members) > 1:
@@ -50,6 +54,8 @@ def job_checks(site: Site, members: Sequence[Machine], *, gpus: bool) -> Iterato
         yield "user"
     if len(members) > 1:
         yield "pmix"
+    if metrics:
+        yield "metrics"
     yield "restart"
 
 
@@ -196,7 +202,8 @@ def _image(value: Any) -> str:
 
 def scheduling(check_site: CheckSite) -> Step:
     """Return the task that submits jobs of each kind and compares Slurm's own settings with the plan."""
-    checks = list(job_checks(check_site.site, check_site.members, gpus=any(check_site.gpus.values())))
+    endpoint, gpus = metrics_endpoint(check_site), any(check_site.gpus.values())
+    checks = list(job_checks(check_site.site, check_site.members, gpus=gpus, metrics=bool(endpoint)))
     service = f"{check_site.cluster.release_name}-login" + ("" if check_site.sunk else "-slinky")
     variables = {
         "CHECKS": " ".join(checks),
@@ -205,6 +212,7 @@ def scheduling(check_site: CheckSite) -> Step:
         "LOGIN": f"{service}.{check_site.cluster.namespace}",
         **({"SHARED_HOME": "/home"} if "home" in checks else {}),
         **({"CONTAINER": CONTAINER} if "pyxis" in checks else {}),
+        **({"METRICS": endpoint} if endpoint else {}),
         **({"USER_NAME": str(check_site.site.spec.slurm.login.test_user)} if "user" in checks else {}),
     }
     script = manifest_objects.packed_script("slurm_jobs.sh")
@@ -241,6 +249,22 @@ def scheduling(check_site: CheckSite) -> Step:
     )
 
 
+def metrics_endpoint(check_site: CheckSite) -> str:
+    """Return where Slurm serves its metrics, as HOST:PORT/PATH: SUNK's syncer, or Slinky's slurmctld if the values turn them on."""
+    release, values = check_site.cluster.release_name, check_site.cluster.values
+    if check_site.sunk:
+        return f"{release}-syncer.{check_site.cluster.namespace}:8080/metrics" if value_at(values, "syncer.enabled") else ""
+    served = value_at(values, "controller.metrics.enabled")
+    return f"{release}-controller.{check_site.cluster.namespace}:6817/metrics/nodes" if served else ""
+
+
+def _metrics(check_site: CheckSite) -> Object:
+    """Return the metrics that Slurm must serve, each with what its values add up to."""
+    if not check_site.sunk:
+        return {"slurm_nodes": "nodes"}
+    return {"slurm_nodes_total": "nodes", **({"slurm_partition_gpu_total": "gpus"} if any(check_site.gpus.values()) else {})}
+
+
 def topology(site: Site, members: Sequence[Machine]) -> dict[str, str]:
     """Return leaf switch → hosts of Slurm as a range text; empty if the spec asks for no topology."""
     return {leaf: fold(names) for leaf, names in leaves(members).items()} if site.spec.slurm.topology == "tree" else {}
@@ -262,4 +286,5 @@ def _expectations(check_site: CheckSite, checks: Sequence[str]) -> Object:
         **({"qos": [qos.name for qos in spec.slurm.qos]} if spec.slurm.qos else {}),
         **({"topology": tree} if tree else {}),
         **({"container": SYSTEM} if "pyxis" in checks else {}),
+        **({"metrics": _metrics(check_site)} if "metrics" in checks else {}),
     }

@@ -205,6 +205,8 @@ JobCheckName = Literal[
     "pyxis",
     "login",
     "user",
+    "pmix",
+    "metrics",
     "restart",
 ]
 """Checks of gate slurm/scheduling, each with jobs or an answer; `gate_scheduling.py` says what each proves."""
@@ -223,7 +225,8 @@ class SlurmJob(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A job of a check after it ended, as `scontrol show job` prints it.
 
     `check` is the check that submitted it. `start` and `end` are local times (`2026-11-29T12:00:00`), which sort as text.
-    `accounted` is `STATE EXITCODE` in the accounting database, empty if it has no record; `steps` counts the steps there.
+    `accounted` is `STATE EXITCODE` in the accounting database, empty if it has no record; `steps` counts the steps there. The job
+    itself wrote `comment` into its record.
     """
 
     check: str
@@ -237,6 +240,7 @@ class SlurmJob(Struct, frozen=True, kw_only=True, omit_defaults=True):
     end: str = ""
     accounted: str = ""
     steps: int = 0
+    comment: str = ""
 
 
 class JobsReport(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -245,7 +249,8 @@ class JobsReport(Struct, frozen=True, kw_only=True, omit_defaults=True):
     `controllers` are the answers of `scontrol ping` as `primary UP`. `partitions`, `qos` and `topology` (leaf switch → nodes) are
     those of the running slurmctld, `topology_file` the same of topology.conf. `refusals` maps checks to the line with which Slurm
     refused their job; `answers` maps `CHECK WORD` to a line that a job or tool printed. `boots` are slurmctld's boot times before
-    and after its restart. `remaining` are the check's jobs in the queue at the end, `nodes` the states of all nodes then.
+    and after its restart. `metrics` maps metrics that Slurm serves to the sum of their values. `remaining` are the check's jobs in
+    the queue at the end, `nodes` the states of all nodes then.
     """
 
     controllers: tuple[str, ...] = ()
@@ -257,6 +262,7 @@ class JobsReport(Struct, frozen=True, kw_only=True, omit_defaults=True):
     refusals: dict[str, str] = {}
     answers: dict[str, str] = {}
     boots: tuple[str, ...] = ()
+    metrics: dict[str, int] = {}
     remaining: tuple[str, ...] = ()
     nodes: tuple[SlurmNode, ...] = ()
     errors: tuple[ToolError, ...] = ()
@@ -281,7 +287,7 @@ class SchedulingExpectation(Struct, frozen=True, kw_only=True, omit_defaults=Tru
     with the group of each node. `oversubscribe` maps partitions to their rule of sharing, as far as it is planned. `qos` must
     exist. `topology` maps leaf switches to hosts as range texts (`gpu[001-032]`); empty: not compared. `gres` is the GPU type that
     Slurm must count (`h200`). `accounting`: each job must have its record in the database. `container` must stand in the answer of
-    check `pyxis`.
+    check `pyxis`. `metrics` maps metrics to what their values must add up to: the nodes or the GPUs that Slurm shows.
     """
 
     checks: tuple[JobCheckName, ...] = ()
@@ -294,6 +300,7 @@ class SchedulingExpectation(Struct, frozen=True, kw_only=True, omit_defaults=Tru
     gres: str = ""
     accounting: bool = False
     container: str = ""
+    metrics: dict[str, Literal["nodes", "gpus"]] = {}
 
 
 # ---- who else is on the nodes ---------------------------------------------------------------------------------------------------

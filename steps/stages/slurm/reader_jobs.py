@@ -13,6 +13,8 @@ PREFIX = "bringup-"
 """Beginning of the names of the check's jobs; the check's name follows."""
 MOST_ROWS = 10_000
 """Most rows of a section that are read; the check has about twenty jobs."""
+MOST_COMMENT = 200
+_NUMBER = re.compile(r"-?\d{1,15}")
 _PING = re.compile(r"^Slurmctld\((?P<role>\w+)\) at \S+ is (?P<state>\w+)", re.MULTILINE)
 _STEP = re.compile(r"^\d+(?:_\d+|\+\d+)?\.\d+$")
 _YAML_SWITCH = re.compile(r"^ *- switch: *(?P<name>[\w.-]+)\n +nodes: *(?P<nodes>\S+) *$", re.MULTILINE)
@@ -35,6 +37,7 @@ def read(text: str) -> JobsReport:
         jobs=_jobs((*lines.get("jobs", ()), *_waiting(lines.get("waiting", ()))), records, steps),
         refusals={row[0]: row[1] for row in _rows(lines.get("refusals", ()), 2)},
         answers={f"{row[0]} {row[1]}": row[2] for row in _rows(lines.get("answers", ()), 3)},
+        metrics=_metrics(lines.get("metrics", ())),
         boots=tuple(line.strip() for line in lines.get("boots", ()) if line.strip()),
         remaining=tuple(line.removeprefix(PREFIX) for line in lines.get("left", ()) if line.strip()),
         nodes=nodes,
@@ -95,8 +98,14 @@ def _jobs(lines: Iterable[str], records: Mapping[str, str], steps: Mapping[str, 
             end=row.get("EndTime", ""),
             accounted=records.get(number, ""),
             steps=steps.get(number, 0),
+            comment=row.get("Comment", "").replace("(null)", "")[:MOST_COMMENT],
         )
     return tuple(jobs[number] for number in sorted(jobs, key=lambda number: (len(number), number)))
+
+
+def _metrics(lines: Iterable[str]) -> dict[str, int]:
+    """Return metric → sum of its values in lines `NAME|SUM`; lines with other numbers are left out."""
+    return {name: int(total) for name, total in _rows(lines, 2) if _NUMBER.fullmatch(total)}
 
 
 def _waiting(lines: Iterable[str]) -> list[str]:

@@ -3,11 +3,14 @@
 import os
 import shutil
 import subprocess
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
 import yaml
 
+from steps.stages.slurm import reader_jobs
 from workflows.spec.cluster_spec import ClusterSpec
 from workflows.spec.untested import SHARED_JOBS, untested
 from workflows.stages import manifest_objects
@@ -27,6 +30,7 @@ TOOLS = {
 esac""",
     "scontrol": "[ \"$1\" != ping ] || echo 'Slurmctld(primary) at c is UP'",
     "squeue": "exit 0",
+    "srun": "[ \"$1\" != --mpi=list ] || printf 'MPI plugin types are...\\n\\tnone\\n\\tpmi2\\n'",
     "sbatch": 'echo "$*" >>"$HOME/submitted"; grep -c . "$HOME/submitted"',
 }
 
@@ -89,6 +93,40 @@ def test_the_epilog_is_tested_where_jobs_neither_share_a_node_nor_have_it_alone(
     assert "--dependency=afterany:1 " in epilog, done.stderr
     assert "-w gpu001" in epilog
     assert "mark=/m/epilog.1;" in epilog
+
+
+METRICS = """# HELP slurm_nodes_total Nodes.
+slurm_nodes_total 2
+slurm_partition_gpu_total{partition="a } b"} 8
+slurm_partition_gpu_total{partition="c"} 8.0
+go_goroutines 9
+"""
+
+
+class Syncer(BaseHTTPRequestHandler):
+    """A stand-in for SUNK's syncer: it serves METRICS."""
+
+    def do_GET(self) -> None:
+        """Answer any request."""
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(METRICS.encode())
+
+    def log_message(self, *_: object) -> None:
+        """Write no log."""
+
+
+def test_metrics_are_added_up_and_a_missing_plugin_is_told(home: Path) -> None:
+    with ThreadingHTTPServer(("127.0.0.1", 0), Syncer) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        place = f"127.0.0.1:{server.server_port}/metrics"
+        served = ran(home, SCRIPT, CHECKS="metrics pmix", SECONDS_TO_RUN="60", METRICS=place, REPORT="/dev/null")
+        server.shutdown()
+    report = reader_jobs.read(served.stdout)
+    assert report.metrics == {"slurm_nodes_total": 2, "slurm_partition_gpu_total": 16}, served.stderr
+    assert report.answers["pmix missing"].startswith("MPI plugin types are")
+    silent = ran(home, SCRIPT, CHECKS="metrics", SECONDS_TO_RUN="60", METRICS=place, REPORT="/dev/null")
+    assert "Connection refused" in reader_jobs.read(silent.stdout).answers["metrics silent"]
 
 
 @pytest.mark.parametrize(

@@ -466,6 +466,7 @@ def _around(world: World, namespace: str) -> SlurmSurroundings:
     lines, code = _clusters(world, namespace)
     hosts = {simulated_pods.node(pod): simulated_pods.node(pod) for pod in world.select(PODS, namespace, {NAME: "slurmd"})}
     return SlurmSurroundings(
+        metrics=slurm_job_check.served_metrics(_controlled_nodes(world, namespace), "slurm_nodes"),
         accounting=code == 0 and not lines.rstrip().endswith("|"),
         qos=slurm_qos.known(world, namespace),
         topology=slurm_job_check.running_topology(world, _leaves(_topology_file(world, namespace))),

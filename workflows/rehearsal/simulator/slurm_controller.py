@@ -68,6 +68,7 @@ class QueuedJob:
     start: int = 0
     end: int = 0
     restarts: int = 0
+    comment: str = ""
 
 
 @dataclass(kw_only=True)
@@ -81,6 +82,7 @@ class SlurmFaults:
     shares_exclusive: bool = False
     all_gpus: bool = False
     nodes_apart: bool = False
+    no_pmix: bool = False
     drains_after: frozenset[str] = frozenset()
     no_prolog: bool = False
     no_epilog: bool = False
@@ -208,6 +210,8 @@ class SimulatedSlurm:
             job.reason = "None" if good else "NonZeroExitCode"
             for node in job.nodes:
                 self._leave(job, node)
+            if job.request.gpus:
+                job.comment = f"devices:{job.nodes[0].gpus if self.faults.all_gpus else job.request.gpus},visible:unset"
             if not self.faults.drops_records:
                 self.records[job.id] = f"{job.state}|{job.code}:0"
 
@@ -227,7 +231,7 @@ def show_job(slurm: SimulatedSlurm, job: QueuedJob) -> str:
     name, times = f"bringup-{job.request.check}", f"StartTime={slurm.stamp(job.start)} EndTime={slurm.stamp(job.end)}"
     return (
         f"JobId={job.id} JobName={name} JobState={job.state} Reason={job.reason} Restarts={job.restarts} "
-        f"ExitCode={job.code}:0 {times} NodeList={nodes}"
+        f"ExitCode={job.code}:0 {times} NodeList={nodes}{f' Comment={job.comment}' if job.comment else ''}"
     )
 
 

@@ -42,6 +42,9 @@ class SlurmSurroundings:
     home_shared: bool = True
     login: bool = True
     pyxis: bool = True
+    pmix: bool = True
+    metrics: tuple[str, ...] = ()
+    """Lines of the metrics that Slurm serves, as `NAME|SUM`; none: its endpoint does not answer."""
     memory: Mapping[str, int] = field(default_factory=dict)
     sharing: Mapping[str, str] = field(default_factory=dict)
     """Partition → its OverSubscribe."""
@@ -100,6 +103,7 @@ def report(run: CheckRun) -> str:
         "answers": run.answers,
         "refusals": run.refusals,
         "boots": boots,
+        "metrics": list(around.metrics) if run.wants("metrics") else [],
         "waiting": waiting,
         "left": show_queue(slurm),
         "sinfo": shown,
@@ -127,6 +131,10 @@ def _submit_jobs(run: CheckRun, first: ControlledNode, second: ControlledNode) -
     if run.wants("het"):
         run.submit(JobRequest(check="het", het=True))
         run.submit(JobRequest(check="het", het=True))
+    if run.around.pmix:
+        run.submit(JobRequest(check="pmix", nodes=2, program=lambda job: len(_hosts(job)) == 2 and not faults.no_pmix))
+    elif run.wants("pmix"):
+        run.answers.append("pmix|missing|MPI plugin types are... none pmi2 cray_shasta")
     run.submit(JobRequest(check="prolog", where=first.name, program=_marked("prolog")))
     if marked:
         run.submit(JobRequest(check="epilog", where=first.name, after=marked, seconds=2, program=_marked("epilog", marked)))
@@ -172,6 +180,12 @@ def _restart(run: CheckRun) -> tuple[list[str], list[str]]:
     slurm.run()
     shown = [show_job(slurm, job) for job in slurm.jobs if job.request.check == "restart"]
     return [slurm.boots[before - 1], slurm.boots[-1] if back else "none"], shown if back else []
+
+
+def served_metrics(nodes: Sequence[ControlledNode], total: str, *, gpus: str = "") -> tuple[str, ...]:
+    """Return lines of the metrics of jobs, nodes (`total`) and GPUs (`gpus`; empty: there is no such metric)."""
+    lines = [f"{total}|{len(nodes)}", "slurm_jobs_pending|0", "slurm_jobs_running|0"]
+    return tuple(lines + ([f"{gpus}|{sum(node.gpus for node in nodes)}"] if gpus else []))
 
 
 def machine_memory(world: World, names: Mapping[str, str]) -> dict[str, int]:
@@ -235,6 +249,7 @@ def faults(world: World) -> SlurmFaults:
         drops_records=bool(world.fault("slurm_accounting_drops_records")),
         shares_exclusive=bool(world.fault("slurm_exclusive_ignored")),
         all_gpus=bool(world.fault("slurm_gpus_unconstrained")),
+        no_pmix=bool(world.fault("slurm_pmix_broken")),
         nodes_apart=bool(world.fault("slurm_nodes_apart")),
         no_prolog=bool(world.fault("slurm_prolog_not_run")),
         no_epilog=bool(world.fault("slurm_epilog_not_run")),

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping
+from dataclasses import replace
 
 import msgspec
 
@@ -385,7 +386,10 @@ def slurm_jobs(world: World, pod: Obj, variables: Mapping[str, str]) -> PlayedOu
         node.shared = node.name in slurm_job_check.shared_nodes(members, sharing)
     slurm = SimulatedSlurm(slurm_job_check.with_stale(world, nodes), members, world.now, slurm_job_check.faults(world))
     conf = world.find(CONFIG_MAPS, CONF, space) or {"metadata": {}}
+    stale = bool(world.fault("sunk_metrics_before_gres"))
+    shown = [replace(node, gpus=0) for node in nodes] if stale else nodes
     around = SlurmSurroundings(
+        metrics=slurm_job_check.served_metrics(shown, "slurm_nodes_total", gpus="slurm_partition_gpu_total"),
         accounting=_accounting(world, space),
         topology=slurm_job_check.running_topology(world, topology_conf.leaves_of(annotations_of(conf).get(READ, ""))),
         topology_file=slurm_job_check.topology_file(world, (conf.get("data") or {}).get(topology_conf.KEY, "")),

@@ -1,8 +1,9 @@
 # Check `slurm-jobs`: joins the Slurm cluster as srun.sh does where SERVER is set, else runs in a login pod; submits the jobs of CHECKS, all
 # at once, and prints what Slurm shows of them and of its own settings. `restart` comes last: it ends slurmctld under a running job.
 # In: NODE_NAME, CHECKS (words of JobCheckName), SERVER (empty: in a login pod), ACCOUNTING (empty: none), GPUS, SECONDS_TO_RUN, MARKS (folder of
-# prolog and epilog), SHARED_HOME, LOGIN (host), USER_NAME, CONTAINER (image), REPORT (file of the report). Out: sections @ping @partitions
-# @sharing @qos @topology @topology_conf @jobs @sacct @answers @refusals @boots @left @sinfo @reasons @errors, packed as srun.sh does.
+# prolog and epilog), SHARED_HOME, LOGIN (host), USER_NAME, CONTAINER (image), METRICS (words HOST:PORT/PATH), REPORT (file of the report). Out:
+# sections @ping @partitions @sharing @qos @topology @topology_conf @jobs @sacct @answers @refusals @boots @metrics @left @sinfo @reasons
+# @errors, packed as srun.sh does.
 end=$(( $(date +%s) + SECONDS_TO_RUN ))
 left() { now=$(date +%s); [ "$end" -gt "$now" ] && echo $((end - now)) || echo 1; }
 work=$(mktemp -d /tmp/slurm-jobs-XXXXXX)
@@ -25,7 +26,7 @@ answer() { grep . "$work/last" | head -n 1 | cut -c1-300 | sed "s/^/$1|$2|/" >>"
 on() { check=$1 node=$2; shift 2; timeout "$(left)" srun $(common "$check" | sed 's/--output=[^ ]* --error=[^ ]*//') -w "$node" -N 1 -n 1 "$@" 2>>"$work/errors"; }
 queued() { squeue -h -o '%j|%i|%T|%r' 2>>"$work/errors" | sed -n "s/^$prefix-/bringup-/p"; }
 shown() { scontrol show job -o 2>>"$work/errors" | sed -n "s/ JobName=$prefix-/ JobName=bringup-/p" | tr ' ' '\n' |
-  grep -E '^(JobId|JobName|JobState|Reason|Restarts|ExitCode|StartTime|EndTime|NodeList)=' | paste -s -d ' ' - | sed 's/ JobId=/\nJobId=/g'; }
+  grep -E '^(JobId|JobName|JobState|Reason|Restarts|ExitCode|StartTime|EndTime|NodeList|Comment)=' | paste -s -d ' ' - | sed 's/ JobId=/\nJobId=/g'; }
 boot() { scontrol show config 2>/dev/null | sed -n 's/^BOOT_TIME *= *//p' | grep . || echo none; }
 until scontrol ping >"$work/ping" 2>>"$work/errors" && sinfo -h -o '%R|%a|%N' >"$work/partitions" 2>>"$work/errors"; do
   [ "$(left)" -gt 1 ] || break
@@ -46,6 +47,7 @@ if [ -n "$first" ]; then {
   [ -z "$before" ] || submit dependency -N 1 -n 1 --dependency="afterok:$before" --wrap true
   submit steps -N 1 -n 1 --wrap 'srun --overlap -n1 true & a=$!; srun --overlap -n1 true & b=$!; srun --overlap -n1 true && wait $a && wait $b'
   submit gpu -N 1 -n 1 --gres=gpu:1 --wrap 'seen=$(nvidia-smi -L | grep -c ^GPU)
+    scontrol update JobId="$SLURM_JOB_ID" Comment="devices:$seen,visible:${CUDA_VISIBLE_DEVICES:-unset}" >/dev/null 2>&1
     case $CUDA_VISIBLE_DEVICES in *,*) false;; ?*) test "$seen" -ge 1;; *) test "$seen" = 1;; esac'
   submit exclusive -N 1 -w "$first" -n 1 --exclusive --wrap 'sleep 3'
   submit exclusive -N 1 -w "$first" -n 1 --exclusive --wrap 'sleep 3'
@@ -58,6 +60,16 @@ if [ -n "$first" ]; then {
   if wants het; then
     printf '#!/bin/sh\nsrun --het-group=0,1 hostname\n' >"$work/het.sh"
     sbatch --parsable $(common het) -N 1 -n 1 : $(common het) -N 1 -n 1 "$work/het.sh" >/dev/null 2>"$work/last" || refused het
+  fi
+  if wants pmix; then
+    # srun loads the plugin on both sides: 75 says that the image of slurmd lacks it
+    srun --mpi=list >"$work/last" 2>&1
+    if grep -q -w pmix "$work/last"; then
+      submit pmix -N 2 --ntasks-per-node=1 --wrap 'srun --mpi=list 2>&1 | grep -q -w pmix || exit 75
+        test "$(srun --mpi=pmix sh -c "echo \$PMIX_RANK" | sort | paste -s -d , -)" = 0,1'
+    else
+      tr '\n' ' ' <"$work/last" >"$work/list"; cp "$work/list" "$work/last"; answer pmix missing
+    fi
   fi
   submit prolog -N 1 -w "$first" -n 1 --wrap "test -f $MARKS/prolog.\$SLURM_JOB_ID"
   waits='for second in 1 2 3 4 5 6 7 8 9 10; do test -f "$mark" && exit 0; sleep 1; done; exit 1'
@@ -85,6 +97,17 @@ if [ -n "$first" ]; then {
   fi
 } >/dev/null; fi
 if wants login; then timeout 15 ssh-keyscan "$LOGIN" 2>/dev/null | grep -v '^#' | cut -d ' ' -f 2 >"$work/last"; answer login key; fi
+if wants metrics; then
+  for place in $METRICS; do
+    host=${place%%:*} port=${place#*:}
+    timeout 20 bash -c 'exec 3<>"/dev/tcp/$0/$1" && printf "GET /%s HTTP/1.0\r\nHost: %s\r\n\r\n" "$2" "$0" >&3 && cat <&3' \
+      "$host" "${port%%/*}" "${port#*/}" 2>>"$work/silent"
+  done | tr -d '\r' | awk '/^slurm_/ { name = value = $0; sub(/[{ ].*/, "", name)
+    if (index(value, "}")) sub(/.*}/, "", value); else sub(/^[^ ]* /, "", value)
+    split(value, words, " "); sum[name] += words[1] }
+    END { for (name in sum) printf "%s|%.0f\n", name, sum[name] }' | sort | head -n 400 >"$work/metrics"
+  [ -s "$work/metrics" ] || { cp "$work/silent" "$work/last"; answer metrics silent; }
+fi
 # a job whose request no node can meet may wait for ever
 while queued | grep -v '^bringup-memory|' | grep -q . && [ "$(left)" -gt 240 ]; do sleep 2; done
 queued >"$work/waiting"
@@ -118,7 +141,7 @@ while sinfo -h -t completing -o %N 2>/dev/null | grep -q . && [ "$(left)" -gt 5 
 queued >"$work/left"
 sinfo -h -o '%T|%G|%N' >"$work/sinfo" 2>>"$work/errors"
 sinfo -h -R -o '%E|%N' >"$work/reasons" 2>>"$work/errors"
-for part in ping partitions sharing qos topology topology_conf jobs sacct answers refusals boots waiting left sinfo reasons errors; do
+for part in ping partitions sharing qos topology topology_conf jobs sacct answers refusals boots metrics waiting left sinfo reasons errors; do
   echo "@$part"; cat "$work/$part" 2>/dev/null
 done >"$work/all"
 cat "$work/all"
