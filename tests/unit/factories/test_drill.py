@@ -74,6 +74,19 @@ def test_losses_are_named() -> None:
     ]
 
 
+def test_a_drill_says_what_it_does_not_compare() -> None:
+    section = "drill: {platform: p.yaml, hosts: [login01], commands: ['true']%s}\n"
+    trial = [outcome({**HEALTHY, "unread": {"/srv/stacks": 3}})]
+    bare = factory_drill.holdings(load_factory(STARTER.read_text() + section % ""), trial)
+    assert bare.uncompared == (
+        "3 files of login01:/srv/stacks but for size and time",
+        "published folders: drill.published of the spec names none",
+        "copies: rebuild.copies of the spec names none",
+    )
+    more = section % ", published: [/srv/stacks]" + "rebuild: {copies: [{what: stacks, path: /srv/none}]}\n"
+    assert factory_drill.holdings(load_factory(STARTER.read_text() + more), [outcome(HEALTHY)]).uncompared == ()
+
+
 def test_a_drill_needs_its_section_and_hosts_of_the_platform(tmp_path: Path) -> None:
     with pytest.raises(production_cut.NoDrill, match="no section drill"):
         production_cut.drill_of(load_factory(STARTER))
