@@ -137,8 +137,9 @@ def found(rule: str, **sections: Any) -> list[tuple[str, str]]:
     return [(issue.severity, issue.path) for issue in issues if issue.rule == rule]
 
 
-def test_the_base_has_no_issue_but_that_its_charts_have_no_digest() -> None:
-    (one,) = catalog.check(load(), catalog.load())
+def test_the_base_has_no_issue_but_charts_without_digest_and_tests_that_slurm_rules_out() -> None:
+    one, *untested = catalog.check(load(), catalog.load())
+    assert [(issue.rule, issue.severity, issue.path) for issue in untested] == [("P29", "warning", "slurm.kind")] * 2
     assert (one.rule, one.severity, one.path) == ("P15", "warning", "overrides")
     assert one.problem.endswith("network_operator, volcano, slurm_operator_crds, slurm_operator, slurm")
 
@@ -552,6 +553,8 @@ REFUSED: list[tuple[str, dict[str, Any], tuple[str, str]]] = [
     ("P29", {"hosts": ONE_GPU_MACHINE}, ("warning", "hosts")),
     ("P29", {"accelerator": {"product": "H200", "per_node": 1}}, ("warning", "accelerator.per_node")),
     ("P29", {"slurm": SUNK}, ("warning", "slurm.kind")),
+    ("P29", {"sharing": {"mode": "dra"}, "slurm": None}, ("warning", "sharing.mode")),
+    ("P29", {"sharing": SLICED | {"replicas": 40}, "slurm": None}, ("warning", "sharing.replicas")),
     *(
         ("P30", {"sharing": sharing}, ("error", "slurm.kind"))
         for sharing in (MIG, SLICED, SLICED | {"mode": "mps"}, {"mode": "dra"})
@@ -812,7 +815,8 @@ def test_a_gate_that_a_rule_leaves_the_rest_to_has_a_case_that_it_refuses(rule: 
 
 def test_errors_stop_a_plan_and_warnings_do_not() -> None:
     known = catalog.load()
-    assert [issue.rule for issue in catalog.require(load(os={"distribution": "ubuntu"}), known)] == ["P02", "P15"]
+    issues = catalog.require(load(os={"distribution": "ubuntu"}), known)
+    assert [issue.rule for issue in issues] == ["P02", "P15", "P29", "P29"]
     with pytest.raises(spec.SpecErrors, match=r"P09: H200 has no profile 1g\.10gb \(see https://github\.com/NVIDIA/gpu-operator/"):
         catalog.require(load(sharing={"mode": "mig", "profile": "1g.10gb"}), known)
 
