@@ -1,5 +1,5 @@
 #!/usr/bin/python
-"""Ansible module that reports whose processes run on its host: a slurmd, and those of users outside of pods; read-only."""
+"""Ansible module that reports who works on its host, a slurmd or users outside of pods, and if RKE2 has data there; read-only."""
 
 from __future__ import annotations
 
@@ -10,14 +10,18 @@ from ansible.module_utils.basic import AnsibleModule
 
 DOCUMENTATION = r"""
 module: host_processes
-short_description: Reports slurmd and processes of users
+short_description: Reports slurmd, processes of users, and a node of RKE2
 description:
   - Counts the processes of each user outside of pods, without those of the user that logs in for this module. It changes nothing.
+  - Tells by data and processes if the host is, or was, a node of RKE2; programs and images that an installer brings do not count.
 author: [bringup]
 """
 
 RETURN = r"""
-observation: {description: 'slurmd: True if one runs, in a pod too; users: number of processes by user.', type: dict}
+observation:
+  description: 'slurmd: True if one runs, in a pod too; users: number of processes by user; rke2: True if RKE2 runs or has left its
+    data; boot: id of the boot, another one after each.'
+  type: dict
 """
 
 FIRST_USER, NOBODY = 1000, 65534
@@ -27,19 +31,25 @@ MANAGERS = ("systemd", "(sd-pam)")
 """Processes that every login leaves for a while, and for ever with lingering."""
 
 
-def observe(proc: str, login: int) -> dict:
-    """Return the observation of the processes below `proc`; those of user id `login` do not count."""
+NODE_DATA = ("var/lib/rancher/rke2/server/db", "var/lib/rancher/rke2/agent/kubelet.kubeconfig", "etc/rancher/node/password")
+"""Files and folders that RKE2 makes once it has started as a server, as an agent, and as either."""
+
+
+def observe(proc: str, login: int, root: str) -> dict:
+    """Return the observation of the processes below `proc`, without those of user id `login`, and of the files below `root`."""
     users, slurmd = {}, False
+    rke2 = any(os.path.lexists(os.path.join(root, path)) for path in NODE_DATA)
     for pid in filter(str.isdigit, os.listdir(proc)):
         try:
             name, uid = _read(proc, pid, "comm").strip(), _uid(_read(proc, pid, "status"))
             in_pod = "kubepods" in _read(proc, pid, "cgroup")
         except OSError:
             continue  # it has ended
-        slurmd = slurmd or name == "slurmd"
+        slurmd, rke2 = slurmd or name == "slurmd", rke2 or name == "rke2"
         if uid >= FIRST_USER and uid not in (login, NOBODY) and uid not in DYNAMIC and name not in MANAGERS and not in_pod:
             users[uid] = users.get(uid, 0) + 1
-    return {"slurmd": slurmd, "users": {_name(uid): count for uid, count in users.items()}}
+    boot = _read(proc, "sys/kernel/random", "boot_id").strip()
+    return {"slurmd": slurmd, "users": {_name(uid): count for uid, count in users.items()}, "rke2": rke2, "boot": boot}
 
 
 def _read(proc: str, pid: str, name: str) -> str:
@@ -64,7 +74,7 @@ def main() -> None:
     """Exit with the observation of this host."""
     module = AnsibleModule(argument_spec={}, supports_check_mode=True)
     # sudo tells who logged in
-    module.exit_json(changed=False, observation=observe("/proc", int(os.environ.get("SUDO_UID") or os.getuid())))
+    module.exit_json(changed=False, observation=observe("/proc", int(os.environ.get("SUDO_UID") or os.getuid()), "/"))
 
 
 if __name__ == "__main__":

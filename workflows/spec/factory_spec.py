@@ -313,13 +313,13 @@ class Rebuild(Section):
     reinstall: Annotated[tuple[Argument, ...], Listed] = Field(
         default=(),
         description="Command of the site that reinstalls the OS of one machine; `{host}` and `{address}` are replaced. "
-        "Default: the OS stays, and RKE2 is removed from it.",
+        "It may return at once. Default: the OS stays, and RKE2 is removed from it.",
         examples=[["/usr/local/sbin/reinstall", "{host}"]],
     )
     reinstall_timeout: Duration = Field(
         default="45m",
         validate_default=True,
-        description="Longest time of a reinstallation, all machines at once.",
+        description="Longest time until all machines answer after another boot, without RKE2.",
         examples=["45m"],
     )
     drain: Duration | None = Field(

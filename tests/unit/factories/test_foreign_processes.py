@@ -10,30 +10,48 @@ from tests.unit.factories.conftest import STARTER
 from workflows.app.factories import foreign_processes, host_plays
 from workflows.spec import load_factory
 
+HOST = {"slurmd": False, "users": {}, "rke2": True, "boot": "1"}
+
+
+def host(name: str, facts: dict[str, Any], message: str = "", status: HostStatus = HostStatus.OK) -> HostOutcome:
+    return HostOutcome(host=name, status=status, facts=facts, message=message)
+
 
 def problems(facts: dict[str, Any], message: str = "", status: HostStatus = HostStatus.OK) -> list[tuple[str, bool]]:
-    outcome = HostOutcome(host="factory02", status=status, facts=facts, message=message)
+    outcome = host("factory02", facts, message, status)
     return [(reason.problem, reason.forcible) for reason in foreign_processes.refusals_of(outcome)]
 
 
 def test_slurmd_and_each_user_are_named_with_their_host() -> None:
-    assert problems({"slurmd": True, "users": {"ada": 1, "bob": 12}}) == [
+    assert problems({**HOST, "slurmd": True, "users": {"ada": 1, "bob": 12}}) == [
         ("factory02 runs slurmd, so jobs may be on it", False),
         ("factory02 runs 12 processes of user bob", False),
         ("factory02 runs 1 process of user ada", False),
     ]
     many = {f"user{number}": 1 for number in range(8)}
-    assert problems({"slurmd": False, "users": many})[-1] == ("factory02 runs processes of 3 more users", False)
+    assert problems({**HOST, "users": many})[-1] == ("factory02 runs processes of 3 more users", False)
 
 
 def test_an_idle_machine_is_no_reason() -> None:
-    assert problems({"slurmd": False, "users": {}}) == []
+    assert problems(HOST) == []
 
 
-@pytest.mark.parametrize("facts", [{}, {"users": {}}, {"slurmd": "no"}, {"slurmd": False, "users": {"ada": "many"}}])
+@pytest.mark.parametrize(
+    "facts", [{}, {"users": {}}, {**HOST, "slurmd": "no"}, {**HOST, "users": {"ada": "many"}}, {"slurmd": False}]
+)
 def test_a_machine_that_does_not_say_is_a_reason_that_an_admin_may_override(facts: dict[str, Any]) -> None:
     expected = ("factory02 does not say whose processes run on it: Connection timed out", True)
     assert problems(facts, "Connection timed out", HostStatus.UNREACHABLE) == [expected]
+
+
+def test_a_node_whose_builds_nobody_knows_is_a_reason_that_an_admin_may_override() -> None:
+    bare = host("factory01", {**HOST, "rke2": False})
+    assert list(foreign_processes.unknown_builds([bare, host("factory03", {}, "no route")])) == []
+    (reason,) = foreign_processes.unknown_builds([bare, *(host(f"factory0{number}", HOST) for number in range(2, 9))])
+    assert reason.problem.startswith(
+        "factory02, factory03, factory04, factory05, factory06 and others have RKE2, and no run of this"
+    )
+    assert reason.forcible
 
 
 def test_the_play_reaches_machines_as_their_spec_says(tmp_path: Path) -> None:

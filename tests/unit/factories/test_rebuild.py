@@ -8,8 +8,17 @@ from typing import Any
 import pytest
 
 from steps.clients.kube.client import Kube
+from steps.contract.host_play import HostOutcome, HostStatus
 from tests.unit.factories.conftest import STARTER
-from workflows.app.factories import build_drain, factory_pipeline, factory_rebuild, rebuild_refusals, unplanned_objects
+from workflows.app.factories import (
+    build_drain,
+    factory_pipeline,
+    factory_rebuild,
+    rebuild_refusals,
+    reinstallation,
+    unplanned_objects,
+)
+from workflows.app.factories.reinstallation import NotReinstalled
 from workflows.app.factories.unplanned_contents import UnplannedContents
 from workflows.rehearsal.apiserver.emulated_server import serve_in_thread
 from workflows.rehearsal.simulator.api_kinds import definitions
@@ -77,15 +86,77 @@ def test_what_the_spec_lacks_is_listed_and_saved(live: tuple[Path, Kube], tmp_pa
     assert not any("canary" in file.read_text() for file in folder.iterdir())
 
 
+class Machines:
+    """The factory's four machines as a sequence of looks at them, and a clock by which the last one lasts.
+
+    A look maps a machine to its boot id, with `+` while it has data of RKE2; a machine without one does not answer.
+    """
+
+    def __init__(self, *looks: dict[str, str]) -> None:
+        self.looks, self.seconds = list(looks), 0.0
+
+    def look(self) -> tuple[HostOutcome, ...]:
+        """Return the next look, with all other machines on a new system."""
+        states = {**dict.fromkeys(NAMES, "new"), **(self.looks.pop(0) if len(self.looks) > 1 else self.looks[0])}
+        return tuple(self._outcome(name, state) for name, state in states.items())
+
+    def now(self) -> float:
+        """Return the time."""
+        return self.seconds
+
+    def pause(self, seconds: float, deadline: float) -> None:
+        """Let time pass."""
+        self.seconds = min(deadline, self.seconds + seconds)
+
+    def _outcome(self, name: str, state: str) -> HostOutcome:
+        facts = {"slurmd": False, "users": {}, "rke2": "+" in state, "boot": state.strip("+")} if state else {}
+        status = HostStatus.OK if state else HostStatus.UNREACHABLE
+        return HostOutcome(host=name, status=status, facts=facts, message="" if state else "Connection refused")
+
+
+NAMES = tuple(f"factory0{number}" for number in range(1, 5))
+BEFORE = dict.fromkeys(NAMES, "old+")
+
+
 def test_machines_are_reinstalled_by_the_sites_command(tmp_path: Path) -> None:
     script = tmp_path / "reinstall"
     script.write_text(f'#!/bin/sh\ntouch "{tmp_path}/$1-$2"\n[ "$1" != factory03 ] || {{ echo no power >&2; exit 3; }}\n')
     script.chmod(0o755)
     spec = spec_with(f'rebuild: {{reinstall: [{script}, "{{host}}", "{{address}}"]}}\n')
-    with pytest.raises(factory_rebuild.NotReinstalled, match=r"^factory03: .* ended with 3: no power$"):
-        factory_rebuild.reinstall(spec)
+    machines = Machines(BEFORE)
+    with pytest.raises(NotReinstalled, match=r"^factory03: .* ended with 3: no power$"):
+        reinstallation.reinstall(spec, machines.look, machines)
     done = sorted(path.name for path in tmp_path.glob("factory*"))
     assert done == [f"factory0{number}-10.20.0.1{number}" for number in range(1, 5)]
+
+
+def test_a_command_that_only_asks_for_power_is_waited_for() -> None:
+    spec = spec_with("rebuild: {reinstall: ['true'], reinstall_timeout: 10m}\n")
+    silent = {"factory02": ""}
+    machines = Machines(BEFORE, BEFORE, dict.fromkeys(NAMES, ""), {"factory01": "new+"}, silent, {})
+    reinstallation.reinstall(spec, machines.look, machines)
+    assert machines.seconds == 4 * reinstallation.LOOK_SECONDS
+    # one that did not answer before may have any boot id, and no data of RKE2
+    machines = Machines({**BEFORE, "factory02": ""}, {})
+    reinstallation.reinstall(spec, machines.look, machines)
+    assert machines.seconds == 0
+
+
+@pytest.mark.parametrize(
+    ("last", "why"),
+    [
+        ({"factory04": "old+"}, "factory04 runs the system that it ran before"),
+        ({"factory04": "old"}, "factory04 runs the system that it ran before"),
+        ({"factory04": "new+"}, "factory04 has booted, and has the data of RKE2"),
+        ({"factory04": ""}, "factory04 does not answer: Connection refused"),
+    ],
+)
+def test_nothing_is_built_on_a_machine_with_its_old_system(last: dict[str, str], why: str) -> None:
+    spec = spec_with("rebuild: {reinstall: ['true'], reinstall_timeout: 10m}\n")
+    machines = Machines(BEFORE, last)
+    with pytest.raises(NotReinstalled, match=f"^after 10 min {why}"):
+        reinstallation.reinstall(spec, machines.look, machines)
+    assert machines.seconds == 600
 
 
 def scheduled(kube: Kube, name: str, **spec: bool) -> None:

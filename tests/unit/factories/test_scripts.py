@@ -2,11 +2,13 @@
 
 import base64
 import hashlib
+import io
 import json
 import os
 import re
 import subprocess
 import sys
+import tarfile
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -128,6 +130,7 @@ def run(folder: Path, script: str, **environment: str) -> dict[str, Any]:
 def push_and_pull(folder: Path, registry: RegistryStandIn, index: str, **login: str) -> dict[str, Any]:
     port = str(registry.server_address[1])
     where = {"REGISTRY_HOST": "127.0.0.1", "REGISTRY_PORT": port, "REPOSITORY": "bringup-check/artefact", "WAIT_SECONDS": "0"}
+    where["IMAGE_TAG"] = "image"
     return run(folder, "registry_push_pull.sh", JOB_COMPLETION_INDEX=index, **where, **login)
 
 
@@ -136,6 +139,20 @@ def test_one_pod_pushes_and_another_pulls(tmp_path: Path, registry: RegistryStan
     assert (first["pulled"], first["error"]) == ("0a1b-2c3d", "")
     assert first["pushed"] == f"sha256:{hashlib.sha256(registry.manifests['0a1b-2c3d']).hexdigest()}"
     assert (second["pushed"], second["pulled"], second["wanted"]) == ("", "0a1b-2c3d", "0a1b-2c3d")
+    _runs(tmp_path, registry, first["image"])
+
+
+def _runs(folder: Path, registry: RegistryStandIn, digest: str) -> None:
+    """Run the program of the pushed image, whose only layer is a plain tar, and whose manifest has the reported digest."""
+    manifest = registry.manifests["image"]
+    assert digest == f"sha256:{hashlib.sha256(manifest).hexdigest()}"
+    parts = json.loads(manifest)
+    config, (layer,) = json.loads(registry.blobs[parts["config"]["digest"]]), parts["layers"]
+    assert config["rootfs"]["diff_ids"] == [layer["digest"]]
+    assert config["config"] == {"Entrypoint": ["/exit"], "Labels": {"check": "0a1b-2c3d"}}
+    with tarfile.open(fileobj=io.BytesIO(registry.blobs[layer["digest"]])) as tree:
+        tree.extractall(folder / "image", filter="data")
+    subprocess.run([folder / "image/exit"], check=True, timeout=60)
 
 
 @pytest.mark.parametrize(

@@ -1,12 +1,20 @@
 """Processes on a host, read from a folder that stands for /proc: slurmd, users, and processes that are nobody's work."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.unit.playbooks.library import loaded
 
-LOGIN = 1000
+LOGIN, BOOT = 1000, "2a6c0b4e-0000-4000-8000-000000000001"
+
+
+def observed(proc: Path) -> dict[str, Any]:
+    """Return the observation of processes below a folder, and of the files in `root` below it."""
+    (proc / "sys/kernel/random").mkdir(parents=True, exist_ok=True)
+    (proc / "sys/kernel/random/boot_id").write_text(f"{BOOT}\n")
+    return dict(loaded("host_processes").observe(str(proc), LOGIN, str(proc / "root")))
 
 
 def process(proc: Path, pid: int, name: str, uid: int, cgroup: str = "/user.slice") -> None:
@@ -24,7 +32,7 @@ def test_users_are_counted_and_slurmd_is_seen(tmp_path: Path) -> None:
     process(tmp_path, 42, "mpirun", 4000000001)
     (tmp_path / "self").mkdir()
     (tmp_path / "43").mkdir()  # has ended meanwhile
-    assert loaded("host_processes").observe(str(tmp_path), LOGIN) == {"slurmd": True, "users": {"4000000001": 2}}
+    assert observed(tmp_path) == {"slurmd": True, "users": {"4000000001": 2}, "rke2": False, "boot": BOOT}
 
 
 @pytest.mark.parametrize(
@@ -41,4 +49,17 @@ def test_users_are_counted_and_slurmd_is_seen(tmp_path: Path) -> None:
 )
 def test_nobody_works_in_services_in_pods_and_in_this_login(tmp_path: Path, name: str, uid: int, cgroup: str) -> None:
     process(tmp_path, 7, name, uid, cgroup)
-    assert loaded("host_processes").observe(str(tmp_path), LOGIN) == {"slurmd": False, "users": {}}
+    assert observed(tmp_path) == {"slurmd": False, "users": {}, "rke2": False, "boot": BOOT}
+
+
+@pytest.mark.parametrize("path", ["var/lib/rancher/rke2/server/db", "var/lib/rancher/rke2/agent/kubelet.kubeconfig"])
+def test_a_node_of_rke2_is_known_by_its_data(tmp_path: Path, path: str) -> None:
+    (tmp_path / "root/var/lib/rancher/rke2/agent/images").mkdir(parents=True)  # an image of the OS may bring these
+    assert not observed(tmp_path)["rke2"]
+    (tmp_path / "root" / path).mkdir(parents=True)
+    assert observed(tmp_path)["rke2"]
+
+
+def test_a_node_of_rke2_is_known_by_its_process(tmp_path: Path) -> None:
+    process(tmp_path, 7, "rke2", 0)
+    assert observed(tmp_path)["rke2"]

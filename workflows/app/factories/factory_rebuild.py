@@ -1,15 +1,12 @@
 """Rebuild a factory: refuse what must not happen, save what Git lacks, reinstall or empty the machines, and build it again."""
 
 import json
-import shlex
 import time
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from steps.clients import process
 from steps.clients.kube.client import Kube
 from steps.contract.exit import ExitCode
 from steps.contract.plain_text import count
@@ -21,6 +18,7 @@ from workflows.app.factories import (
     foreign_processes,
     registry_certificate,
     registry_push,
+    reinstallation,
     unplanned_contents,
 )
 from workflows.app.factories.rebuild_refusals import Refusal, refusals
@@ -28,7 +26,6 @@ from workflows.app.factories.unplanned_contents import UnplannedContents
 from workflows.app.run_options import StartOptions, Wish
 from workflows.app.runs.screen import Screen
 from workflows.spec import FactorySpec
-from workflows.spec.machines import Machine
 
 SAVED = {
     "workflows": "/apis/argoproj.io/v1alpha1/workflows",
@@ -48,13 +45,6 @@ class RebuildRefused(ValueError):
 
     exit_code = ExitCode.GATE_FAILED
     hint = ""
-
-
-class NotReinstalled(ValueError):
-    """Error for machines whose reinstallation failed, so that the factory is not built on them."""
-
-    exit_code = ExitCode.GATE_FAILED
-    hint = "run rebuild.reinstall of the spec by hand for one of them"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,9 +88,13 @@ def prepare(source: str, force: str, until: str = "") -> PreparedRebuild:
 def require_idle(prepared: PreparedRebuild, force: str) -> None:
     """Ask the machines who works on them. Raises RebuildRefused for a slurmd and for processes of users, which no reason overrides.
 
-    A machine that does not answer is a reason too, unless `force` gives one to go on: it may be broken.
+    A machine that does not answer is a reason too, unless `force` gives one to go on: it may be broken. So is one with RKE2 if no
+    run of this machine built the factory, because its builds would end unseen.
     """
-    reasons = foreign_processes.ask(prepared.spec.cluster, prepared.path.absolute().parent)
+    outcomes = foreign_processes.look(prepared.spec.cluster, prepared.path.absolute().parent)
+    reasons = [reason for outcome in outcomes for reason in foreign_processes.refusals_of(outcome)]
+    if prepared.kubeconfig is None:
+        reasons += foreign_processes.unknown_builds(outcomes)
     if remaining := [reason for reason in reasons if not (force and reason.forcible)]:
         raise RebuildRefused(_sentences(prepared.spec, remaining))
 
@@ -149,7 +143,8 @@ def rebuild(screen: Screen, prepared: PreparedRebuild, options: StartOptions, co
     screen.lines(save_diagnostics(prepared, stamp, contents or contents_of(prepared)))
     began = time.monotonic()
     if spec.rebuild.reinstall:
-        reinstall(spec)
+        folder = prepared.path.absolute().parent
+        reinstallation.reinstall(spec, lambda: foreign_processes.look(spec.cluster, folder))
         screen.lines([f"reinstalled {count(len(spec.cluster.machines), 'machine')} in {time.monotonic() - began:.0f} s of 30 min"])
     elif code := factory_runs.down(screen, source, options):
         return code
@@ -176,30 +171,3 @@ def save_diagnostics(prepared: PreparedRebuild, stamp: str, contents: UnplannedC
             return [*lines, f"not everything is saved: {error}"]
         (folder / f"{name}.json").write_text(json.dumps(list(objects), indent=1, sort_keys=True))
     return lines
-
-
-def reinstall(spec: FactorySpec) -> None:
-    """Run the site's command that reinstalls the OS, for all machines at once. Raises NotReinstalled with all failures."""
-    machines = spec.cluster.machines
-    with ThreadPoolExecutor(len(machines)) as pool:
-        failures = [failure for failure in pool.map(lambda machine: _reinstall(spec, machine), machines) if failure]
-    if failures:
-        raise NotReinstalled("; ".join(failures))
-
-
-def _reinstall(spec: FactorySpec, machine: Machine) -> str:
-    """Return why a machine was not reinstalled; empty if it was."""
-    values = {"{host}": machine.name, "{address}": machine.address}
-    command = [_filled(word, values) for word in spec.rebuild.reinstall]
-    try:
-        done = process.run(command, seconds=spec.rebuild.reinstall_timeout.total_seconds())
-    except StepError as error:
-        return f"{machine.name}: {error}"
-    last = (done.err or done.out).strip().splitlines()[-1:] or ["no output"]
-    return f"{machine.name}: {shlex.join(command)} ended with {done.code}: {last[0][:200]}" if done.code else ""
-
-
-def _filled(word: str, values: dict[str, str]) -> str:
-    for name, value in values.items():
-        word = word.replace(name, value)
-    return word

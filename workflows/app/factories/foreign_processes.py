@@ -1,6 +1,6 @@
-"""Machines of a factory on which somebody works: a slurmd, or processes of users, because of which it is not rebuilt."""
+"""Machines of a factory as they tell themselves before a rebuild: who works on them, which boot it is, and if RKE2 is there."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import msgspec
@@ -15,31 +15,53 @@ from workflows.spec import ClusterSpec
 PLAYBOOK = "host_processes"
 SECONDS = 120
 """Time limit to ask all machines; one answers within seconds."""
-_MOST_USERS = 5
+_MOST_USERS = _MOST_HOSTS = 5
 
 
 class HostProcesses(Struct, frozen=True):
-    """Observation of module host_processes on one machine: does a slurmd run, and how many processes does each user have."""
+    """Observation of module host_processes on one machine.
+
+    `users` has the number of processes of each user; `rke2`: RKE2 runs or has left its data; `boot` is the id of the boot.
+    """
 
     slurmd: bool
+    rke2: bool
+    boot: str
     users: dict[str, int] = {}
 
 
-def ask(spec: ClusterSpec, folder: Path) -> list[Refusal]:
-    """Ask all machines of a spec over SSH who works on them, and return the refusals. Relative paths start from `folder`.
+def look(spec: ClusterSpec, folder: Path) -> tuple[HostOutcome, ...]:
+    """Ask all machines of a spec over SSH who works on them. Relative paths start from `folder`.
 
     Raises SecretMissing without the SSH key, and BadTask without known host keys.
     """
-    outcomes = host_plays.play(spec, folder, PLAYBOOK, SECONDS)
-    return [reason for outcome in outcomes for reason in refusals_of(outcome)]
+    return host_plays.play(spec, folder, PLAYBOOK, SECONDS)
+
+
+def observed(outcome: HostOutcome) -> HostProcesses | None:
+    """Return the observation of one machine; None if it has not given any."""
+    try:
+        return msgspec.convert(outcome.facts, HostProcesses)
+    except msgspec.ValidationError:
+        return None
+
+
+def unknown_builds(outcomes: Iterable[HostOutcome]) -> Iterator[Refusal]:
+    """Yield a refusal if machines run RKE2, for a rebuild without any kubeconfig: nobody knows which builds it would end."""
+    nodes = [outcome.host for outcome in outcomes if (seen := observed(outcome)) and seen.rke2]
+    if nodes:
+        listed = f"{', '.join(nodes[:_MOST_HOSTS])}{' and others' if len(nodes) > _MOST_HOSTS else ''}"
+        verb = "has" if len(nodes) == 1 else "have"
+        problem = f"{listed} {verb} RKE2, and no run of this machine built it, so nobody knows if builds run"
+        fix = 'rebuild with the BRINGUP_HOME of the run that built it, or add --force "REASON", which ends builds and saves nothing'
+        yield Refusal(problem=problem, fix=fix, forcible=True)
 
 
 def refusals_of(outcome: HostOutcome) -> Iterator[Refusal]:
     """Yield the reasons of one machine: its slurmd, each user with processes; or that it does not say, which an admin may force."""
     host, fix = outcome.host, "wait for their end, or take the machine out of the spec"
-    try:
-        seen = msgspec.convert(outcome.facts, HostProcesses)
-    except msgspec.ValidationError:
+    seen = observed(outcome)
+    if seen is None:
         message = plain_text.line(outcome.message or "it has not answered")
         fix = 'repair it, or add --force "REASON"'
         yield Refusal(problem=f"{host} does not say whose processes run on it: {message}", fix=fix, forcible=True)
