@@ -51,6 +51,10 @@ Account = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9@._:/
 """A user or group name as the API server knows it."""
 
 
+ContentPattern = Annotated[str, StringConstraints(pattern=r"^[a-z*][a-z*-]{0,62}/[A-Za-z0-9*._:/-]{1,300}$")]
+"""Objects or images of a factory by name, with `*` for any characters."""
+
+
 def _check_argo(text: str) -> str:
     numbers = re.fullmatch(r"v([0-9]+)\.([0-9]+)\.([0-9]+)", text)
     if numbers is None:
@@ -329,6 +333,12 @@ class Rebuild(Section):
     )
     copies: Annotated[tuple[SurvivingCopy, ...], Listed] = Field(
         default=(), description="Copies without which nothing is rebuilt; default: nothing in the factory must survive."
+    )
+    restored: Annotated[tuple[ContentPattern, ...], Listed, Field(max_length=100)] = Field(
+        default=(),
+        description="Contents that the site brings back by itself, such as Secrets: RESOURCE/NAMESPACE/NAME or images/NAME:TAG, "
+        "with * for any characters. A rebuild does not count them as lost; default: all others are.",
+        examples=[["secrets/software/publish-key", "images/cache/*"]],
     )
     platforms: Annotated[tuple[RelativePath, ...], Listed] = Field(
         default=(), description="Cluster specs whose hosts a rebuild refuses to touch.", examples=[["clusters/h200.yaml"]]

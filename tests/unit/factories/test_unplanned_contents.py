@@ -18,7 +18,7 @@ from workflows.app.factories.unplanned_contents import UnplannedContents
 from workflows.plan.model import Plan
 from workflows.rehearsal.apiserver.emulated_server import serve_in_thread
 from workflows.rehearsal.simulator.api_kinds import definitions
-from workflows.spec import FactorySpec
+from workflows.spec import FactorySpec, load_factory
 from workflows.spec.factory_spec import BuilderImage
 
 RBAC = "rbac.authorization.k8s.io/v1"
@@ -187,6 +187,24 @@ def test_a_closed_port_is_not_compared(registry: ListedRegistry) -> None:
 def test_a_factory_that_this_machine_does_not_know_is_not_compared(whole: FactorySpec) -> None:
     contents = unplanned_contents.read(STARTER, whole, None)
     assert (contents.sentences, len(contents.uncompared)) == ((), 1)
+
+
+def test_what_the_site_restores_is_not_lost(factory_file: Path, built: Kube, registry: ListedRegistry, tmp_path: Path) -> None:
+    for name in ("publish-key", "other"):
+        built.create(made("Secret", name, stringData={"a": "b"}))
+    registry.answers = {
+        "/v2/_catalog?n=500": (200, {"repositories": ["cache/a", "team/app"]}, ""),
+        "/v2/cache/a/tags/list?n=500": (200, {"tags": ["1"]}, ""),
+        "/v2/team/app/tags/list?n=500": (200, {"tags": ["1"]}, ""),
+    }
+    patterns = "rebuild: {restored: [secrets/software/publish-*, images/cache/*]}\n"
+    spec = load_factory(factory_file.read_text() + patterns)
+    contents = unplanned_contents.read(factory_file, spec, tmp_path / "kubeconfig", registry.at)
+    assert contents.uncompared == ()
+    assert contents.sentences == (
+        "only in the cluster: secrets software/other; it is not saved, and not built again",
+        "only in the registry: team/app:1; it is not built again",
+    )
 
 
 def test_a_long_list_of_losses_is_counted() -> None:

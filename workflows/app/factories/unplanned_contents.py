@@ -1,5 +1,6 @@
 """Contents of a live factory that a rebuild loses: objects and images that its spec does not bring."""
 
+import fnmatch
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,6 +10,7 @@ from steps.contract import plain_text
 from steps.errors import StepError
 from workflows.app.factories import factory_pipeline, registry_listing, registry_push, unplanned_objects
 from workflows.app.factories.registry_listing import NotListed
+from workflows.app.factories.registry_push import RegistryEndpoint
 from workflows.app.factories.unplanned_objects import UnplannedObject
 from workflows.engines.run_secrets import SecretMissing
 from workflows.spec import FactorySpec
@@ -36,8 +38,8 @@ class UnplannedContents:
         return tuple(lines)
 
 
-def read(path: Path, spec: FactorySpec, kubeconfig: Path | None) -> UnplannedContents:
-    """Compare a live factory with its spec, which lies at `path`; `kubeconfig` opens it.
+def read(path: Path, spec: FactorySpec, kubeconfig: Path | None, registry: RegistryEndpoint | None = None) -> UnplannedContents:
+    """Compare a live factory with its spec, which lies at `path`; `kubeconfig` opens it. `registry` is its own by default.
 
     What does not answer is named as not compared: a broken factory may be the reason for its rebuild.
     """
@@ -49,12 +51,19 @@ def read(path: Path, spec: FactorySpec, kubeconfig: Path | None) -> UnplannedCon
     try:
         kube = Kube.from_file(kubeconfig, who="factory rebuild")
         comparison = unplanned_objects.compare(spec, factory_pipeline.plan_of(path, spec), kube)
-        objects, uncompared = comparison.objects, list(comparison.uncompared)
+        objects = tuple(item for item in comparison.objects if not _is_restored(spec, item.key))
+        uncompared += comparison.uncompared
     except StepError as error:
         uncompared.append(f"objects of the factory: {plain_text.line(str(error))[:_MESSAGE]}")
     try:
-        target = registry_push.endpoint(spec, path.parent, os.environ)
-        images = registry_listing.unplanned_images(target, spec.registry.images)
+        target = registry or registry_push.endpoint(spec, path.parent, os.environ)
+        listed = registry_listing.unplanned_images(target, spec.registry.images)
+        images = tuple(image for image in listed if not _is_restored(spec, f"images/{image}"))
     except (NotListed, SecretMissing) as error:
         uncompared.append(f"images of the registry: {plain_text.line(str(error))[:_MESSAGE]}")
     return UnplannedContents(objects=objects, images=images, uncompared=tuple(uncompared))
+
+
+def _is_restored(spec: FactorySpec, key: str) -> bool:
+    """Return True if the spec says that the site brings this object or image back by itself."""
+    return any(fnmatch.fnmatchcase(key, pattern) for pattern in spec.rebuild.restored)

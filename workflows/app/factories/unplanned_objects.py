@@ -82,6 +82,11 @@ class UnplannedObject:
     is_changed: bool = False
 
     @property
+    def key(self) -> str:
+        """Return the name by which `rebuild.restored` of a spec means it."""
+        return f"{self.resource}/{self.namespace}/{self.name}"
+
+    @property
     def sentence(self) -> str:
         """Return what is lost of it, as one line."""
         name = plain_text.line(f"{self.namespace}/{self.name}" if self.namespace else self.name)
