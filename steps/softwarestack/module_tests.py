@@ -6,12 +6,14 @@ from typing import Final
 
 from msgspec.structs import replace
 
+from steps.contract import plain_text
 from steps.softwarestack import lmod_modules
 from steps.softwarestack.bounded_process import BoundedEnd
+from steps.softwarestack.contract import output_patterns
 from steps.softwarestack.contract.stack_input import StackTestCase
-from steps.softwarestack.contract.stack_tests import StackTestKind, StackTestOutcome, StackTestResult
+from steps.softwarestack.contract.stack_tests import PERFORMANCE, StackTestKind, StackTestOutcome, StackTestResult
 from steps.softwarestack.lmod_modules import LmodError, ModuleRoute
-from steps.softwarestack.tree_sandbox import TreeSite
+from steps.softwarestack.tree_sandbox import MOST_TEXT, TreeSite
 
 _LOADS_AT_ONCE: Final = 4
 """Modules that are loaded at a time; each is a sandbox and a Lua program, a fifth of a second together."""
@@ -89,12 +91,12 @@ def _loaded(site: TreeSite, modules: tuple[str, ...]) -> tuple[StackTestOutcome,
 def run_command(
     site: TreeSite, routes: tuple[ModuleRoute, ...], test: StackTestCase, say: Callable[[str], None]
 ) -> StackTestResult:
-    """Return the result of one test of the spec: its modules load, and its command ends with 0 within its time."""
-    result = StackTestResult(name=test.name, kind=StackTestKind.COMMAND, outcome=StackTestOutcome.PASS)
+    """Return the result of one test: its modules load, its command ends with 0 within its time and prints what is expected."""
+    result = StackTestResult(name=test.name, kind=StackTestKind.COMMAND, outcome=StackTestOutcome.PASS, incident=test.incident)
     outcome, output, loading, variables = _loaded(site, _in_order(test.modules, routes))
     if outcome is not StackTestOutcome.PASS:
         text = f"its modules {', '.join(test.modules)} do not load: {output}"
-        return StackTestResult(name=test.name, kind=result.kind, outcome=outcome, seconds=loading.seconds, output=site.text(text))
+        return replace(result, outcome=outcome, seconds=loading.seconds, output=site.text(text))
     ended = site.run(test.command, test.timeout_seconds, variables)
     say(f"test {test.name} ended with {ended.code} after {ended.seconds:.1f} s\n{site.redact(ended.tail)}".rstrip())
     if ended.is_late:
@@ -104,8 +106,30 @@ def run_command(
     elif ended.code:
         outcome, output = StackTestOutcome.FAIL, f"{ended.tail or 'no output'} (it ended with {ended.code})"
     else:
-        output = ended.tail
-    return StackTestResult(name=test.name, kind=result.kind, outcome=outcome, seconds=ended.seconds, output=site.text(output))
+        return _judged(test, replace(result, seconds=ended.seconds, output=site.text(ended.tail)), ended)
+    return replace(result, outcome=outcome, seconds=ended.seconds, output=site.text(output))
+
+
+def _judged(test: StackTestCase, result: StackTestResult, ended: BoundedEnd) -> StackTestResult:
+    """Return the result of a command that ended well, judged by what it printed: exit codes alone prove little."""
+    output = f"{ended.out}\n{ended.tail}"
+    if test.expect and output_patterns.matching_line(test.expect, output) is None:
+        text = f"no line matches {plain_text.line(test.expect)}: {result.output or 'no output'}"
+        return replace(result, outcome=StackTestOutcome.FAIL, output=text[:MOST_TEXT])
+    if test.reference is None:
+        return result
+    match = output_patterns.matching_line(test.reference.pattern, output)
+    try:
+        value = float(match[1]) if match is not None else None
+    except (TypeError, ValueError):
+        value = None
+    if value is None:
+        text = f"no figure like {plain_text.line(test.reference.pattern)}: {result.output or 'no output'}"
+        return replace(result, outcome=StackTestOutcome.FAIL, output=text[:MOST_TEXT])
+    if not test.reference.has(value):
+        text = f"{PERFORMANCE}the figure is {value:g}, expected {test.reference.range}"
+        return replace(result, outcome=StackTestOutcome.FAIL, output=text)
+    return replace(result, value=value)
 
 
 def _in_order(modules: tuple[str, ...], routes: tuple[ModuleRoute, ...]) -> tuple[str, ...]:

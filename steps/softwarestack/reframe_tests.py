@@ -19,14 +19,12 @@ from steps.contract import plain_text
 from steps.errors import BadTask
 from steps.softwarestack.bounded_process import BoundedEnd
 from steps.softwarestack.contract.stack_input import StackTestFile
-from steps.softwarestack.contract.stack_tests import StackTestKind, StackTestOutcome, StackTestResult
+from steps.softwarestack.contract.stack_tests import PERFORMANCE, StackTestKind, StackTestOutcome, StackTestResult
 from steps.softwarestack.package_sandbox import BUILD
 from steps.softwarestack.tree_sandbox import TreeSite, is_missing, scratch_folder
 
 INTERPRETER: Final = "RFM_PYTHON"
 """Variable with the interpreter that ReFrame is installed for."""
-PERFORMANCE: Final = "performance: "
-"""Beginning of the output of a test that ran well and missed its performance reference; the gate tells these apart."""
 LARGEST_REPORT: Final = 32 << 20
 _LONGEST_NAME: Final = 200
 _START: Final = "from reframe.frontend.cli import main; main()"

@@ -6,10 +6,12 @@ import re
 import subprocess
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from steps.softwarestack import elf_links, link_checks, lmod_modules, module_tests, reframe_tests, tree_assembly, tree_sandbox
+from steps.softwarestack.contract.output_patterns import OutputReference
 from steps.softwarestack.contract.stack_input import StackInput, StackLimits, StackTestCase
 from steps.softwarestack.contract.stack_tests import StackTestOutcome, StackTestResult
 from steps.softwarestack.link_checks import TraceRules
@@ -18,6 +20,7 @@ from steps.softwarestack.reframe_tests import ReframeRun
 from steps.softwarestack.tree_sandbox import TreeSite
 from tests.unit.softwarestack import small_trees
 from tests.unit.softwarestack.small_trees import MODULES, HandmadePackages, folder, package, place
+from workflows.softwarestack import smoke_tests
 
 PASS, FAIL, TIMEOUT, ERROR = StackTestOutcome.PASS, StackTestOutcome.FAIL, StackTestOutcome.TIMEOUT, StackTestOutcome.ERROR
 SECRET = "hunter2-canary-42"
@@ -191,6 +194,33 @@ def test_a_command_runs_with_its_modules_where_the_stack_will_be(good: TreeSite)
     assert by_full_name.outcome is PASS
     where = run(good, "sh", "-c", f'command -v app; echo "$QUOTED"; ls {place("lib")}/lib')
     assert where.output == f'{place("app")}/bin/app a "b" \\ $HOME libanswer.so.1'
+
+
+@pytest.mark.parametrize(
+    ("fields", "outcome", "output"),
+    [
+        ({"expect": "^the answer is [0-9]+$"}, PASS, "the answer is 42"),
+        ({"expect": "^the question"}, FAIL, "no line matches ^the question: the answer is 42"),
+        ({"reference": OutputReference(pattern="is ([0-9]+)", least=40, most=45)}, PASS, "the answer is 42"),
+        ({"reference": OutputReference(pattern="is ([0-9]+)", most=5)}, FAIL, "performance: the figure is 42, expected at most 5"),
+        ({"reference": OutputReference(pattern="(answer)", most=5)}, FAIL, "no figure like (answer): the answer is 42"),
+    ],
+)
+def test_a_command_is_judged_by_what_it_prints(
+    good: TreeSite, fields: dict[str, Any], outcome: StackTestOutcome, output: str
+) -> None:
+    case = StackTestCase(name="case", command=("app",), modules=("GCC/12", "app/1.0"), incident="It broke.", **fields)
+    result = module_tests.run_command(good, module_tests.first_routes(good), case, print)
+    assert (result.outcome, result.output, result.incident) == (outcome, output, "It broke.")
+    assert result.value == (42 if "reference" in fields and outcome is PASS else None)
+
+
+@pytest.mark.parametrize("name", ["mpi_ranks", "gcc_compiles", "perl_modules"])
+def test_shipped_tests_pass_with_the_programs_of_the_machine(good: TreeSite, name: str) -> None:
+    smoke = next(test for test in smoke_tests.shipped() if test.name == name)
+    case = StackTestCase(name=name, command=("/bin/sh", "-e", "-c", smoke.script), modules=("GCC/12",), expect=smoke.expect)
+    result = module_tests.run_command(good, (), case, print)
+    assert result.outcome is PASS, result
 
 
 def test_module_files_may_be_tcl(good: TreeSite) -> None:

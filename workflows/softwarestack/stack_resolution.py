@@ -15,6 +15,7 @@ from msgspec.structs import replace as with_fields
 from steps.contract.canonical import digest_bytes
 from steps.contract.detachment import NO_FACTORY, Factory
 from steps.softwarestack.contract import stack_input
+from steps.softwarestack.contract.output_patterns import OutputReference
 from steps.softwarestack.contract.stack_input import (
     BuildCacheLocation,
     StackInput,
@@ -24,12 +25,12 @@ from steps.softwarestack.contract.stack_input import (
     StackTestCase,
     StackTestFile,
 )
-from workflows.softwarestack import easybuild_lock, package_classes, spack_resolution, stack_plan
+from workflows.softwarestack import easybuild_lock, package_classes, smoke_tests, spack_resolution, stack_plan
 from workflows.softwarestack.bounded_files import read_bounded
 from workflows.softwarestack.build_graph import BuildGraph, LockError
 from workflows.softwarestack.easybuild_lock import EasyBuildLock, LockedEasyconfig
 from workflows.softwarestack.stack_plan import StackPlan
-from workflows.softwarestack.stack_spec import PACKAGE_KEY, EasyBuildSection, StackSpec
+from workflows.softwarestack.stack_spec import PACKAGE_KEY, EasyBuildSection, FigureReference, StackSpec
 
 EASYBUILD, SPACK = "easybuild", "spack"
 """Names of the backends."""
@@ -148,7 +149,7 @@ def _require_roots(section: EasyBuildSection, lock: EasyBuildLock, folder: Path,
 
 def _input(spec: StackSpec, backend: str, release: str, packages: tuple[StackPackage, ...], roots: tuple[str, ...]) -> StackInput:
     signing = spec.package_signing
-    return StackInput(
+    stack = StackInput(
         name=spec.name,
         backend=backend,
         release=release,
@@ -167,6 +168,9 @@ def _input(spec: StackSpec, backend: str, release: str, packages: tuple[StackPac
                 command=test.command,
                 modules=test.modules,
                 timeout_seconds=max(1, int(test.timeout.total_seconds())),
+                expect=test.expect,
+                reference=_reference(test.reference),
+                incident=test.incident,
             )
             for test in spec.tests
         ),
@@ -177,6 +181,11 @@ def _input(spec: StackSpec, backend: str, release: str, packages: tuple[StackPac
             tree_bytes=int((spec.publish.largest_gib or 0) * (1 << 30)),
         ),
     )
+    return with_fields(stack, tests=(*stack.tests, *smoke_tests.cases(stack))) if spec.smoke_tests else stack
+
+
+def _reference(figure: FigureReference | None) -> OutputReference | None:
+    return None if figure is None else OutputReference(pattern=figure.pattern, least=figure.least, most=figure.most)
 
 
 def _package(package: LockedEasyconfig, most_jobs: int) -> StackPackage:

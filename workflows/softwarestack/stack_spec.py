@@ -3,12 +3,14 @@
 import re
 from collections.abc import Mapping
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Final, Literal, cast
 
-from pydantic import Field, StringConstraints, field_validator, model_validator
+from pydantic import AfterValidator, Field, StringConstraints, field_validator, model_validator
 
 from steps.contract.release_layout import NODES
+from steps.softwarestack.contract import output_patterns
 from steps.softwarestack.contract.stack_input import PACKAGES
 from workflows.spec.fields import (
     AbsolutePath,
@@ -31,6 +33,11 @@ from workflows.stage_names import StageName
 
 PUBLISHED: Final = "stack_publish"
 """Stage that waits for the approval of a stack spec, if there is one."""
+FLAT: Final = (
+    "Spack's modules lie in one folder in this version, not by compiler and MPI: builds of one package with several of them differ"
+    " in the hash of their module's version, such as hdf5/1.14.3-4zs6t2k"
+)
+"""Sentence about the modules of a stack of Spack."""
 SIGN_KEY, PACKAGE_KEY = "stack_sign_key", "package_sign_key"
 """Names of files in the secrets folder: the key that signs published stacks, and the one that signs packages in the cache."""
 
@@ -164,6 +171,37 @@ class EasyBuildSection(Section):
         return self
 
 
+def _pattern(groups: int | None, text: str) -> str:
+    if why := output_patterns.problem(text, groups):
+        raise problem(f"pattern {text[:80]!r}: {why}", "write a short pattern of one line, such as 'rank [0-9]+ of 2'")
+    return text
+
+
+OutputLine = Annotated[str, AfterValidator(partial(_pattern, None))]
+"""Regular expression that a line of a test's output matches."""
+OutputFigure = Annotated[str, AfterValidator(partial(_pattern, 1))]
+"""Regular expression with one group, the number that is compared."""
+
+
+class FigureReference(Section):
+    """Section `reference` of a test: a figure that its command prints, and the limits within which it must lie."""
+
+    pattern: OutputFigure = Field(
+        description="Regular expression with one group, the number, in one line of the output.",
+        examples=["bandwidth: +([0-9.]+) GB/s"],
+    )
+    least: float | None = Field(default=None, description="Least value; default: any.", examples=[10.5])
+    most: float | None = Field(default=None, description="Greatest value; default: any.", examples=[2.5])
+
+    @model_validator(mode="after")
+    def _has_limits(self) -> "FigureReference":
+        if self.least is None and self.most is None:
+            raise problem("a reference without least and most compares nothing", "write one of them, or both")
+        if self.least is not None and self.most is not None and self.least > self.most:
+            raise problem(f"no figure is at least {self.least:g} and at most {self.most:g}", "exchange least and most")
+        return self
+
+
 class StackTest(Section):
     """A command that must succeed in the finished stack before it is promoted."""
 
@@ -175,6 +213,17 @@ class StackTest(Section):
         description="Command and arguments; no shell.", examples=[["mpirun", "-n", "2", "hello"]]
     )
     timeout: Duration = Field(default="10m", validate_default=True, description="Longest time.", examples=["10m"])
+    expect: OutputLine = Field(
+        default="",
+        description="Regular expression that a line of its output must match; default: the exit code decides.",
+        examples=["^rank [01] of 2$"],
+    )
+    reference: FigureReference | None = Field(default=None, description="Figure that it prints, with limits; default: none.")
+    incident: Annotated[str, StringConstraints(max_length=300, pattern=r"^[^\x00-\x1f]*$")] = Field(
+        default="",
+        description="Sentence about what went wrong where nobody tested this; it stands in the report.",
+        examples=["mpirun of another MPI started two programs of one rank each, and the job looked well."],
+    )
 
     @model_validator(mode="after")
     def _may_take_time(self) -> "StackTest":
@@ -290,6 +339,11 @@ class StackSpec(PipelineSpec):
     )
     limits: StackTimeLimits = Field(default=StackTimeLimits(), description="Longest times.")
     tests: Annotated[tuple[StackTest, ...], Listed] = Field(default=(), description="Tests before the stack is promoted.")
+    smoke_tests: bool = Field(
+        default=True,
+        description="Test packages that have no test here by the tests that bringup ships; `bringup stack plan` lists them.",
+        examples=[False],
+    )
     reframe: Annotated[tuple[RelativePath, ...], Listed, Field(max_length=100)] = Field(
         default=(), description="Files of ReFrame tests, which must pass too.", examples=[["tests/osu.py"]]
     )
@@ -308,6 +362,11 @@ class StackSpec(PipelineSpec):
     def lock_path(self) -> str:
         """Path of the lock, relative to the folder of the spec."""
         return self.lock or lock_name(is_spack=self.spack is not None)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Sentences about limits of this version that a user of this stack meets, for `validate` and `plan`."""
+        return (FLAT,) if self.spack is not None else ()
 
     @property
     def approvals(self) -> tuple[ApprovalPoint, ...]:

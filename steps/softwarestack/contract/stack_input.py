@@ -16,6 +16,8 @@ from msgspec import Struct
 
 from steps.contract.canonical import canonical, digest, digest_bytes
 from steps.contract.detachment import NO_FACTORY, Factory
+from steps.softwarestack.contract import output_patterns
+from steps.softwarestack.contract.output_patterns import OutputReference
 
 SCHEMA: Final = 1
 FILE: Final = "stack.json"
@@ -81,12 +83,19 @@ class StackBatch(Struct, frozen=True, kw_only=True):
 
 
 class StackTestCase(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A command that must end with 0 once `modules` are loaded; no shell reads it."""
+    """A command that must end with 0 once `modules` are loaded; no shell reads it.
+
+    `expect` is a pattern that a line of its output must match, `reference` a figure that it must print, and `incident` a sentence
+    about what went wrong where nobody tested this.
+    """
 
     name: str
     command: tuple[str, ...]
     modules: tuple[str, ...] = ()
     timeout_seconds: int = 600
+    expect: str = ""
+    reference: OutputReference | None = None
+    incident: str = ""
 
 
 class StackTestFile(Struct, frozen=True, kw_only=True):
@@ -176,7 +185,8 @@ class StackInput(Struct, frozen=True, kw_only=True, omit_defaults=True, dict=Tru
         """Digest of what a published version of this stack depends on: packages, modules, place and tests, not the cache."""
         installed = [package.hash for package in self.installed]
         head = [self.name, self.backend, self.release, self.naming, self.target, self.root, list(self.roots), installed]
-        return digest([head, msgspec.to_builtins(self.tests), msgspec.to_builtins(self.reframe)])
+        tests = [msgspec.structs.replace(test, incident="") for test in self.tests]  # words about a test change nothing
+        return digest([head, msgspec.to_builtins(tests), msgspec.to_builtins(self.reframe)])
 
     @cached_property
     def by_hash(self) -> Mapping[str, StackPackage]:
@@ -304,11 +314,20 @@ def _problems(stack: StackInput) -> Iterator[str]:
         yield f"{stack.root[:100]!r} is no absolute path of plain names"
     earlier = set[str]()
     yield from _spack_problems(stack)
+    yield from _test_problems(stack)
     for package in stack.packages:
         yield from _package_problems(package, earlier)
         earlier.add(package.hash)
     named = (*stack.roots, *(hash_ for batch in stack.batches for hash_ in batch.packages))
     yield from (f"{hash_[:64]!r} is none of its packages" for hash_ in named if hash_ not in earlier)
+
+
+def _test_problems(stack: StackInput) -> Iterator[str]:
+    for test in stack.tests:
+        patterns = ((test.expect, None), (test.reference.pattern, 1)) if test.reference is not None else ((test.expect, None),)
+        for pattern, groups in patterns:
+            if why := output_patterns.problem(pattern, groups):
+                yield f"test {test.name[:60]!r} has the pattern {pattern[:60]!r}: {why}"
 
 
 def _spack_problems(stack: StackInput) -> Iterator[str]:

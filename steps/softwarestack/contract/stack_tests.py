@@ -1,8 +1,12 @@
 """Tests of an installed stack, as data: each module loads, commands of the spec succeed, ReFrame tests pass."""
 
 from enum import StrEnum
+from typing import Final
 
 from msgspec import Struct
+
+PERFORMANCE: Final = "performance: "
+"""Beginning of the output of a test that ran well and missed its performance reference."""
 
 
 class StackTestKind(StrEnum):
@@ -23,13 +27,18 @@ class StackTestOutcome(StrEnum):
 
 
 class StackTestResult(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Result of one test; `output` is the end of its output, in one line of at most 400 characters."""
+    """Result of one test; `output` is the end of its output, in one line of at most 400 characters.
+
+    `value` is the figure that was compared with the test's reference, `incident` what went wrong where nobody tested this.
+    """
 
     name: str
     kind: StackTestKind
     outcome: StackTestOutcome
     seconds: float = 0.0
     output: str = ""
+    value: float | None = None
+    incident: str = ""
 
 
 class StackTested(Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -7,13 +7,11 @@ from msgspec.structs import replace
 
 from steps.contract import plain_text
 from steps.contract.verdict import FailureClass, Status, Verdict, passed
-from steps.softwarestack.contract.stack_tests import StackTestKind, StackTestOutcome, StackTestResult
+from steps.softwarestack.contract.stack_tests import PERFORMANCE, StackTestKind, StackTestOutcome, StackTestResult
 from steps.stages.shared.finding import Finding, fail, unknown
 from steps.stages.stack_test.contract import StackTested, StackTestExpectation
 
 GATE: Final = "stack_test/tests"
-PERFORMANCE: Final = "performance: "
-"""Beginning of the output of a ReFrame test that ran well and missed its performance reference."""
 _MOST_NAMED: Final = 5
 _SLOWEST: Final = 3
 _ENDED: Final = {
@@ -86,6 +84,7 @@ def _findings(seen: StackTested, want: StackTestExpectation) -> Iterator[tuple[s
 def _of(result: StackTestResult) -> Finding:
     sentence = f"{_TITLES[result.kind].format(result.name)} {_ENDED.get(result.outcome, result.outcome.value)}"
     sentence += f": {result.output}" if result.output else ""
+    sentence += f" (tested because of this incident: {result.incident})" if result.incident else ""
     if result.output.startswith(PERFORMANCE):
         step = "see whether the machine is busy or the library slow; correct the reference only for another machine"
         return fail(FailureClass.PERFORMANCE, sentence, "a result within its reference", step)

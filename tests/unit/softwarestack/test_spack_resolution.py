@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -9,12 +10,15 @@ import pytest
 import yaml
 
 from steps.softwarestack.contract import stack_input
+from steps.softwarestack.contract.output_patterns import OutputReference
 from tests.unit.softwarestack.small_locks import DATA
+from workflows.app.stacks import stack_findings
 from workflows.softwarestack import spack_environment_file, spack_lock, spack_resolution, stack_resolution
 from workflows.softwarestack.build_graph import LockError
 from workflows.softwarestack.lock_changes import spack_changes
 from workflows.softwarestack.stack_resolution import ResolvedStack
 from workflows.softwarestack.stack_spec import load_stack
+from workflows.spec import SpecErrors
 
 LOCK = (DATA / "real_0.23/env_stack.spack.lock").read_bytes()
 SPEC: dict[str, Any] = {
@@ -66,6 +70,39 @@ def test_a_recorded_lock_becomes_packages_in_the_order_of_their_needs(tmp_path: 
     assert (by_name["glibc"].external, by_name["glibc"].module, by_name["glibc"].memory_mib) == (True, "", 0)
     assert 1 <= by_name["zstd"].jobs <= 2
     assert set(resolved.planned(()).builds) == {package.hash for package in stack.packages if not package.external}
+
+
+def test_flat_modules_are_said_at_validate(tmp_path: Path) -> None:
+    (note,) = [issue for issue in stack_findings.issues(_write(tmp_path)) if issue.rule == "spack_modules"]
+    assert (note.severity, "not by compiler and MPI" in note.problem) == ("warning", True)
+
+
+TEST = {"name": "hello", "command": ["hello"]}
+
+
+@pytest.mark.parametrize(
+    ("fields", "why"),
+    [
+        ({"expect": "(a+)+"}, "a repetition within a repetition"),
+        ({"reference": {"pattern": "GB/s", "least": 1}}, "0 groups, and 1 is expected"),
+        ({"reference": {"pattern": "([0-9]+)"}}, "compares nothing"),
+        ({"reference": {"pattern": "([0-9]+)", "least": 2, "most": 1}}, "no figure is at least 2 and at most 1"),
+        ({"incident": "two\nlines"}, "incident"),
+    ],
+)
+def test_tests_that_could_not_judge_are_refused(tmp_path: Path, fields: dict[str, Any], why: str) -> None:
+    with pytest.raises(SpecErrors, match=re.escape(why)):
+        load_stack(_write(tmp_path, tests=[TEST | fields]))
+
+
+def test_patterns_figures_and_incidents_reach_the_tasks(tmp_path: Path) -> None:
+    fields = {"expect": "^2 ranks", "reference": {"pattern": "([0-9.]+) GB/s", "least": 1}, "incident": "It broke."}
+    (case,) = _resolved(_write(tmp_path, tests=[TEST | fields])).stack.tests
+    assert (case.expect, case.reference, case.incident) == (
+        "^2 ranks",
+        OutputReference(pattern="([0-9.]+) GB/s", least=1),
+        "It broke.",
+    )
 
 
 def test_lock_settings_and_recipes_travel_as_files(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Findings of `bringup validate` about a stack spec: a missing or stale lock, missing files and programs, tests of no module."""
+"""Findings of `bringup validate` about a stack spec: a missing or stale lock, files and programs, tests of no module, limits."""
 
 import shutil
 from collections.abc import Iterable, Iterator
@@ -27,6 +27,9 @@ def issues(path: Path) -> Iterator[Issue]:
         further = [issue.as_error() for issue in (*_lock_of_unusable(path), *_programs())]
         raise SpecErrors(errors.source, [*errors.errors, *further]) from None
     yield from _programs()
+    for note in spec.notes:
+        fix = "load modules with the version that `module avail` shows, or build with EasyBuild, which has a hierarchy"
+        yield Issue("spack_modules", "warning", "spack", note, fix, _SOURCE)
     missing = tuple(_missing_files(spec, path.absolute().parent))
     yield from missing
     if missing:

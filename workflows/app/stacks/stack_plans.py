@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from steps.contract.plain_text import count
 from workflows.app.stacks import build_durations
 from workflows.softwarestack import build_tasks, easybuild_lock, spack_lock, stack_plan
 from workflows.softwarestack.bounded_files import read_bounded
@@ -14,6 +15,7 @@ from workflows.softwarestack.spack_cache import cached_hashes
 from workflows.softwarestack.stack_plan import StackPlan
 
 if TYPE_CHECKING:
+    from steps.softwarestack.contract.stack_input import StackTestCase
     from workflows.softwarestack.stack_spec import StackSpec
 
 SLOTS: Final = (4, 16, 64)
@@ -27,12 +29,16 @@ _KIND_BYTES: Final = 200
 class PlannedStack:
     """A plan, and the numbers of slots for which its duration is wanted.
 
-    `stale` says why a build would refuse the lock that the spec names; empty if it would not, or if only a lock was given.
+    `stale` says why a build would refuse the lock that the spec names; empty if it would not, or if only a lock was given. `tests`
+    are those of the stack, `own` the names of those that the spec has; the others are shipped.
     """
 
     plan: StackPlan
     slots: tuple[int, ...]
     stale: str = ""
+    tests: "tuple[StackTestCase, ...]" = ()
+    own: frozenset[str] = frozenset()
+    notes: tuple[str, ...] = ()
 
     def summary(self) -> dict[str, Any]:
         """Return numbers of packages by what becomes of them, times in seconds, and the size of the rendered workflow in bytes."""
@@ -58,6 +64,8 @@ class PlannedStack:
         nodes = self.plan.graph.nodes
         return {
             **self.summary(),
+            "tests": [{"name": test.name, "shipped": test.name not in self.own, "incident": test.incident} for test in self.tests],
+            "notes": list(self.notes),
             "longest_chain": [nodes[hash_].title for hash_ in self.plan.schedule.longest_chain()],
             "order": [
                 {
@@ -99,8 +107,17 @@ class PlannedStack:
             f"{facts['builds']} builds of {facts['packages']} packages: {facts['cached']} are in the cache, {facts['externals']}"
             f" come with the system, {facts['unneeded']} are not needed"
         )
-        if not self.plan.builds:
-            return
+        if self.plan.builds:
+            yield from self._time_sentences(facts)
+        own = sum(test.name in self.own for test in self.tests)
+        if self.tests:
+            yield f"{count(own, 'test')} of the spec, {len(self.tests) - own} that bringup ships for packages without one"
+        for test in self.tests:
+            if test.name not in self.own:
+                yield f"shipped test {test.name}: {test.incident}"
+        yield from self.notes
+
+    def _time_sentences(self, facts: Mapping[str, Any]) -> Iterator[str]:
         chain = [self.plan.graph.nodes[hash_].name for hash_ in self.plan.schedule.longest_chain()]
         yield f"depth {facts['depth']}, critical path {duration(facts['critical_path_s'])}: {' → '.join(chain)}"
         for makespan in facts["makespans"]:
@@ -132,18 +149,19 @@ def prepare(source: str, cache: Path | None, durations: Path | None, slots: Sequ
     path = Path(source)
     graph, spec = _planned_source(path)
     made = planned(graph, spec, cache, durations, slots)
-    return made if spec is None else replace(made, stale=_stale(spec, path))
+    return made if spec is None else _of_spec(made, spec, path)
 
 
-def _stale(spec: "StackSpec", path: Path) -> str:
-    """Return why a build of the spec would refuse its lock, with the next step; empty if it would not."""
+def _of_spec(made: PlannedStack, spec: "StackSpec", path: Path) -> PlannedStack:
+    """Return a plan with the tests of the spec's stack, or with the reason for which a build would refuse its lock."""
     from workflows.softwarestack import stack_resolution
 
+    made = replace(made, own=frozenset(test.name for test in spec.tests), notes=spec.notes)
     try:
-        stack_resolution.resolve(spec, path.absolute().parent)
+        resolved = stack_resolution.resolve(spec, path.absolute().parent)
     except LockError as error:
-        return f"{error}; {error.hint}"
-    return ""
+        return replace(made, stale=f"{error}; {error.hint}")
+    return replace(made, tests=resolved.stack.tests)
 
 
 def planned(

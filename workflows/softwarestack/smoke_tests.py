@@ -1,0 +1,86 @@
+"""Smoke tests that bringup ships, as data in `smoke_tests.yaml`: which packages of a stack they test, and their test cases."""
+
+import fnmatch
+import functools
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import yaml
+
+from steps.softwarestack.contract.output_patterns import OutputReference
+from steps.softwarestack.contract.stack_input import StackInput, StackPackage, StackTestCase
+
+_SHELL: Final = ("/bin/sh", "-e", "-c")
+_EASYBUILD: Final = "easybuild"
+_SECONDS: Final = 120
+"""Time limit of a shipped test: each needs some seconds."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SmokeTest:
+    """A shipped test: names of packages with *, the script that tests one of them, and what its output must have."""
+
+    name: str
+    packages: tuple[str, ...]
+    script: str
+    incident: str
+    expect: str = ""
+    reference: OutputReference | None = None
+
+    def is_for(self, package: StackPackage) -> bool:
+        """Return True if the test is about a package; EasyBuild and Spack write its name in their own ways."""
+        return any(fnmatch.fnmatchcase(package.name.lower(), pattern) for pattern in self.packages)
+
+
+@functools.cache
+def shipped() -> tuple[SmokeTest, ...]:
+    """Return the tests that bringup ships."""
+    data = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text())
+    return tuple(_smoke_test(name, **fields) for name, fields in data.items())
+
+
+def cases(stack: StackInput) -> tuple[StackTestCase, ...]:
+    """Return a test case for each package of a stack that has a shipped test and no test of its own.
+
+    Packages of the site, and modules without files such as toolchains, are not tested: the stack did not build them.
+    """
+    tested = {_package_name(module) for test in stack.tests for module in test.modules}
+    chosen = [
+        (package, next((test for test in shipped() if test.is_for(package)), None))
+        for package in stack.installed
+        if package.module and _is_built(stack, package) and package.name.lower() not in tested
+    ]
+    titles = Counter(package.title for package, _ in chosen)
+    return tuple(_case(test, package, alone=titles[package.title] == 1) for package, test in chosen if test is not None)
+
+
+def _is_built(stack: StackInput, package: StackPackage) -> bool:
+    # only EasyBuild's locks name sources, and only its modules of the operating system have none
+    return not package.external and (stack.backend != _EASYBUILD or bool(package.sources))
+
+
+def _package_name(module: str) -> str:
+    """Return the package of a module named as users do (`HDF5`, `HDF5/1.14`), or by its full name, in lower case."""
+    parts = module.lower().split("/")
+    return parts[0] if len(parts) < 3 else parts[-2]
+
+
+def _case(test: SmokeTest, package: StackPackage, *, alone: bool) -> StackTestCase:
+    title = package.title if alone else f"{package.title}/{package.hash[:7]}"
+    return StackTestCase(
+        name=f"{test.name} of {title}",
+        command=(*_SHELL, test.script),
+        modules=(package.module,),
+        timeout_seconds=_SECONDS,
+        expect=test.expect,
+        reference=test.reference,
+        incident=test.incident,
+    )
+
+
+def _smoke_test(name: str, packages: Iterable[str], reference: dict[str, str] | None = None, **fields: str) -> SmokeTest:
+    figure = OutputReference(**reference) if reference else None  # type: ignore[arg-type]  # data of our own
+    return SmokeTest(name=name, packages=tuple(packages), reference=figure, **fields)
