@@ -2,9 +2,10 @@
 
 The registry is CNCF distribution from Debian. Kubernetes binds the volumes and runs the check's pods as the stages render them. In
 place of others act: dnsmasq for CoreDNS, one rule of iptables for kube-proxy, folders for the provisioner's volume and the NFS
-server, and the simulator's Argo for the workflow-controller. About 30 CPU seconds.
+server, and the simulator's Argo for the workflow-controller. About 35 CPU seconds.
 """
 
+import base64
 import json
 import os
 import subprocess
@@ -52,6 +53,8 @@ KINDS = {"workflows": "Workflow", "workflowtemplates": "WorkflowTemplate"}
 CONTROLLER = "argo-workflows-workflow-controller"
 STAGES = ("factory_storage", "factory_registry", "factory_projects", "factory_argo")
 SPACES = ("registry", "software", "argo", "bringup-check")
+PULLED = "an artefact was pushed from one node and pulled on 1 node, and each node ran a pushed image as {}"
+IMAGE = f"{{}}:{PORT}/bringup-check/artefact:image"
 
 
 @dataclass(frozen=True)
@@ -134,10 +137,12 @@ def test_a_pod_pushes_to_a_real_registry_and_pulls_what_it_pushed(made: FactoryN
     made.run(*_all("factory_registry", ("apply", "control")))
     assert "registry:2.8 is ready, its volume is bound" in made.passes("factory_registry", "control")
     service_names.lead(made.cluster.plane, "registry", "registry")
+    # kube-proxy would lead localhost to the pod too
+    made.cluster.node.reach_registry(f"localhost:{PORT}", f'[host."http://{box.ADDRESS}:{PORT}"]\n')
     made.run(*_all("factory_registry", ("functional", "judge")))
-    assert made.passes("factory_registry", "functional") == "an artefact was pushed from one node and pulled on 1 node"
+    assert made.passes("factory_registry", "functional") == PULLED.format(IMAGE.format("localhost"))
     kept = made.cluster.node.folder / "registry/docker/registry/v2"
-    assert (kept / "repositories/bringup-check/artefact/_manifests/tags").is_dir()
+    assert (kept / "repositories/bringup-check/artefact/_manifests/tags/image").is_dir()
 
 
 def test_a_registry_with_tls_and_a_login_takes_pushes_of_its_user_alone(made: FactoryNode, tmp_path: Path) -> None:
@@ -145,8 +150,8 @@ def test_a_registry_with_tls_and_a_login_takes_pushes_of_its_user_alone(made: Fa
     begun = _begun(made.cluster, tmp_path / "run", SPEC | {"registry": _with_login(tmp_path)}, **_secrets(tmp_path))
     begun.run(*_all("factory_registry", ("secrets", "apply", "control")))
     service_names.lead(made.cluster.plane, "registry", "registry")
-    begun.run(*_all("factory_registry", ("functional", "judge")))
-    assert begun.passes("factory_registry", "functional") == "an artefact was pushed from one node and pulled on 1 node"
+    _refuse_and_trust(made, begun, tmp_path)
+    assert begun.passes("factory_registry", "functional") == PULLED.format(IMAGE.format(box.ADDRESS))
 
     image = BuilderImage(archive="image.tar", name="builders/pause", tag="1")
     archive, target = images.pack(images.PAUSE, tmp_path / image.archive), registry_push.endpoint(begun.spec, tmp_path, {})
@@ -160,6 +165,21 @@ def test_a_registry_with_tls_and_a_login_takes_pushes_of_its_user_alone(made: Fa
     # RKE2 makes such a file of registries.yaml
     (hosts / "hosts.toml").write_text(f'[host."https://{name}"]\nca = "{tmp_path / CERTIFICATE}"\n')
     made.cluster.node.pull(f"{name}/builders/pause:1", "--hosts-dir", str(hosts.parent), "--user", f"factory:{PASSWORD}")
+
+
+def _refuse_and_trust(made: FactoryNode, begun: FactoryNode, folder: Path) -> None:
+    """Run the check while the node does not know the registry's CA, which its pods would not notice; then with CA and login."""
+    name = f"{box.ADDRESS}:{PORT}"
+    begun.run("factory_registry.functional")
+    refused = begun.verdict("factory_registry", "functional")
+    assert refused.status is Status.FAIL, refused
+    assert f"cannot pull {IMAGE.format(box.ADDRESS)}" in refused.reason
+    assert "x509" in refused.reason
+    login = base64.b64encode(f"factory:{PASSWORD}".encode()).decode()
+    # RKE2 has the login in containerd's own configuration, which needs a restart
+    host = f'[host."https://{name}"]\nca = "{folder / CERTIFICATE}"\n'
+    made.cluster.node.reach_registry(name, f'{host}[host."https://{name}".header]\nAuthorization = "Basic {login}"\n')
+    begun.run(*_all("factory_registry", ("functional", "judge")))
 
 
 def _with_login(folder: Path) -> dict[str, object]:

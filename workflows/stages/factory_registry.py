@@ -1,4 +1,4 @@
-"""Stage factory_registry: the registry of a factory on a volume, proven by an artefact that one pod pushes and each node pulls."""
+"""Stage factory_registry: the registry of a factory on a volume, proven by what one pod pushes and each node pulls."""
 
 from __future__ import annotations
 
@@ -19,6 +19,8 @@ from workflows.stages.stage import Change, Object, Rule, Stage, Step, task
 ID: Final = "factory_registry"
 CONTROL, FUNCTIONAL = f"{ID}/control", f"{ID}/functional"
 NAME, CLAIM, PORT, CHECK = "registry", "registry-data", 5000, "registry"
+REPOSITORY, TAG = "bringup-check/artefact", "image"
+"""Repository of what the check pushes, and the tag of its image, which each check moves."""
 DEADLINE, CHECK_SECONDS, PULL_SECONDS = 900, 600, 180
 TLS, LOGIN = "tls", "login"
 """First parts of the names of the registry's Secrets, and the names of the folders in which its pod has them."""
@@ -187,27 +189,39 @@ def _access(registry: RegistrySection) -> list[Object]:
     return variables
 
 
+def check_image(registry: RegistrySection) -> str:
+    """Return the name by which nodes pull the check's image, as they pull builder images."""
+    host = registry.tls.name if registry.tls else "localhost"
+    return f"{host}:{registry.node_port}/{REPOSITORY}:{TAG}"
+
+
 def _functional(site: FactorySite) -> Step:
-    """Return the task whose pods push an artefact from one node and pull it on every node."""
+    """Return the task whose pods push from one node, pull on every node, and then run what the node itself has pulled."""
     settings = {
         "REGISTRY_HOST": f"{NAME}.{REGISTRY_SPACE}.svc",
         "REGISTRY_PORT": str(PORT),
-        "REPOSITORY": "bringup-check/artefact",
+        "REPOSITORY": REPOSITORY,
+        "IMAGE_TAG": TAG,
         "WAIT_SECONDS": str(PULL_SECONDS),
     }
     # the Job's uid is the same in all its pods and new in each check
     nonce = {"name": "NONCE", "valueFrom": {"fieldRef": {"fieldPath": "metadata.labels['batch.kubernetes.io/controller-uid']"}}}
     plain = ({"name": key, "value": value} for key, value in settings.items())
     env = [manifest_objects.node_name(), nonce, *plain, *_access(site.factory.registry)]
-    script = manifest_objects.script("registry_push_pull.sh")
-    pod = {"containers": [manifest_objects.container(site.factory.check_image, script, env=env)]}
+    script = manifest_objects.packed_script("registry_push_pull.sh")
+    image = check_image(site.factory.registry)
+    pod = {
+        "initContainers": [manifest_objects.container(site.factory.check_image, script, env=env)],
+        # the kubelet pulls it once the init container has pushed; nodes may have an older one under this tag
+        "containers": [{"name": "pulled", "image": image, "imagePullPolicy": "Always"}],
+    }
     return manifest_objects.check_step(
         ID,
         FUNCTIONAL,
         CHECK,
         [manifest_objects.per_node_job(ID, CHECK, pod, seconds=CHECK_SECONDS)],
         deadline=CHECK_SECONDS + 60,
-        expectations={},
+        expectations={"image": image},
         waits_for=("control",),
         passed=(),
         select="all",

@@ -39,16 +39,34 @@ class ControlExpectation(Struct, frozen=True, kw_only=True, omit_defaults=True, 
     node_port: int
 
 
+class NodePull(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """An image of the registry that a node pulled for a pod of the check, and ran.
+
+    `image_id` is what the kubelet reports of its container (`NAME@DIGEST`), empty before there is one. `exit_code` is -1 until the
+    container has ended.
+    """
+
+    pod: CheckPod
+    image_id: str = ""
+    exit_code: int = -1
+
+
 class FunctionalObservation(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Observation of gate factory_registry/functional: the pods of check `registry`.
 
-    Each reports `wanted` (what the artefact holds), `pushed` (digest of the manifest, if it pushes), `pulled` and `error`.
+    Each reports `wanted` (what the artefact holds), `pushed` and `image` (digests of the artefact's and the image's manifest, if it
+    pushes), `pulled` and `error`. `pulls` are the same pods by their main container, whose image the registry has.
     """
 
     pods: tuple[CheckPod, ...] = ()
+    pulls: tuple[NodePull, ...] = ()
 
 
 class FunctionalExpectation(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """Expectation of the gate factory_registry/functional: one pod pushed the artefact, and each of `nodes` pulled it."""
+    """Expectation of the gate factory_registry/functional: one pod pushed, and each of `nodes` pulled the artefact and `image`.
+
+    `image` is the name by which nodes pull.
+    """
 
     nodes: tuple[str, ...] = ()
+    image: str

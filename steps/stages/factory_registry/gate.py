@@ -1,6 +1,8 @@
-"""Gates of factory_registry: the registry runs on its volume, and an artefact pushed from one node is pulled on every node."""
+"""Gates of factory_registry: the registry runs on its volume, and every node pulls what was pushed from one of them."""
 
 from collections.abc import Iterator
+
+import msgspec
 
 from steps.contract.checks import CheckPod
 from steps.contract.host_ranges import fold
@@ -11,6 +13,7 @@ from steps.stages.factory_registry.contract import (
     ControlObservation,
     FunctionalExpectation,
     FunctionalObservation,
+    NodePull,
     RegistryClaim,
 )
 from steps.stages.shared import gate_charts, gate_checks
@@ -19,6 +22,12 @@ from steps.stages.shared.finding import Finding, fail, unknown
 CONTROL = "factory_registry/control"
 FUNCTIONAL = "factory_registry/functional"
 SPACE = "registry"
+_PULL_ERRORS = frozenset({"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "RegistryUnavailable", "ErrImageNeverPull"})
+"""Reasons of containers whose image the node could not pull; kubelets try again, yet seldom with another end."""
+_PULL_STEP = (
+    "try `crictl pull` on these nodes; compare /etc/rancher/rke2/registries.yaml with registry.tls and registry.login, and see if "
+    "a firewall or kube-proxy blocks the node port"
+)
 QUOTE = 200
 """Most characters of a pod's error in a sentence."""
 
@@ -28,18 +37,19 @@ def control(seen: ControlObservation, want: ControlExpectation) -> Verdict:
     finding = _volume(seen.claim, want.claim) or _workload(seen, want) or _service(seen, want)
     if finding is not None:
         return finding.verdict(CONTROL)
-    return passed(CONTROL, f"{want.image} is ready, its volume is bound, and port {want.node_port} of every node leads to it")
+    return passed(CONTROL, f"{want.image} is ready, its volume is bound, and its Service has port {want.node_port} of the nodes")
 
 
 def functional(seen: FunctionalObservation, want: FunctionalExpectation) -> Verdict:
-    """Check that one pod pushed the artefact and that each node pulled exactly what was pushed."""
+    """Check that one pod pushed, a pod on each node pulled the artefact, and each node itself pulled and ran the image."""
     if not want.nodes:
         step = "prepare at least one machine of the factory"
         return unknown(FailureClass.INPUT, "no node takes part in the check", "a node", step).verdict(FUNCTIONAL)
     finding = next(_problems(seen, want), None)
     if finding is not None:
         return finding.verdict(FUNCTIONAL)
-    return passed(FUNCTIONAL, f"an artefact was pushed from one node and pulled on {count(len(want.nodes), 'node')}")
+    pulled = f"an artefact was pushed from one node and pulled on {count(len(want.nodes), 'node')}"
+    return passed(FUNCTIONAL, f"{pulled}, and each node ran a pushed image as {want.image}")
 
 
 def _volume(claim: RegistryClaim | None, name: str) -> Finding | None:
@@ -92,11 +102,51 @@ def _problems(seen: FunctionalObservation, want: FunctionalExpectation) -> Itera
         yield fail(FailureClass.RUNTIME, f"{fold(bad)} {state}", "what was pushed", step, final=True)
     if finding := gate_checks.first_silent(want.nodes, seen.pods, "a pulled artefact"):
         yield finding
-    if not any(pod.index == 0 for pod in pushed):
+    first = next((pod for pod in pushed if pod.index == 0), None)
+    if first is not None and (finding := _node_pulls(seen, want, str(first.report.get("image", "")))):
+        yield finding
+    if first is None:
         step = "see which pod of the check has index 0"
         yield unknown(FailureClass.RUNTIME, "no pod reported a push", "a push from one node", step)
     if problem := gate_checks.wrong_indexes(reports.values(), len(want.nodes)):
         yield problem
+
+
+def _node_pulls(seen: FunctionalObservation, want: FunctionalExpectation, digest: str) -> Finding | None:
+    """Return the finding on the nodes that did not pull the image with this digest of its manifest, or did not run it."""
+    if not digest:
+        return unknown(
+            FailureClass.RUNTIME, "no pod reported the image that it pushed", "its digest", "read the log of the check's pods"
+        )
+    # a Job replaces an evicted pod: what a node has pulled still counts
+    pulls = {pull.pod.node: pull for pull in sorted(seen.pulls, key=lambda pull: pull.exit_code)}
+    states = ((node, _node_pull(pulls.get(node), want.image, digest)) for node in want.nodes)
+    findings = {node: finding for node, finding in states if finding is not None}
+    if not findings:
+        return None
+    # a node that failed tells more than one that is not done
+    worst = next((finding for finding in findings.values() if finding.final), next(iter(findings.values())))
+    alike = [node for node, finding in findings.items() if finding.final == worst.final]
+    return msgspec.structs.replace(worst, seen=f"{fold(sorted(alike))} {worst.seen}")
+
+
+def _node_pull(pull: NodePull | None, image: str, digest: str) -> Finding | None:
+    expected = f"{image} pulled and run as for any pod"
+    if pull is None:
+        return unknown(FailureClass.RUNTIME, "has no container of the pushed image", expected, "read the log of the check's pods")
+    wait, ended = gate_checks.why(pull.pod), pull.exit_code >= 0
+    if pull.image_id and not pull.image_id.endswith(f"@{digest}"):
+        step = "see registries.yaml of RKE2 on these nodes: a mirror or a cache that answers for the registry has an older image"
+        return fail(FailureClass.COMPARISON, f"pulled {pull.image_id}", digest, step, final=True)
+    if ended and pull.exit_code == 0 and pull.image_id:
+        return None
+    if not ended and pull.pod.reason in _PULL_ERRORS:
+        seen, step = f"cannot pull {image}: {wait.text}", wait.next_step or _PULL_STEP
+        return fail(wait.failure_class, seen, expected, step, final=True)
+    if ended or pull.pod.ended:
+        step = wait.next_step or "see the log of containerd on these nodes"
+        return fail(wait.failure_class, f"did not run {image}: {wait.text}".rstrip(": "), expected, step, final=True)
+    return unknown(FailureClass.RUNTIME, f"has not run {image} yet {wait.text}".rstrip(), expected, wait.next_step or _PULL_STEP)
 
 
 def _pulled(pod: CheckPod) -> str:

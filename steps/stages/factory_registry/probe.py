@@ -1,10 +1,19 @@
 """Reads the registry's Deployment, volume claim and Service, and the pods of the check that pushes and pulls."""
 
+import msgspec
 from msgspec import Struct
 
-from steps.stages.factory_registry.contract import ControlObservation, FunctionalObservation, RegistryClaim, RegistryPort
+from steps.contract.checks import CHECK_LABEL, CHECK_NAMESPACE, CheckPod
+from steps.stages.factory_registry.contract import (
+    ControlObservation,
+    FunctionalObservation,
+    NodePull,
+    RegistryClaim,
+    RegistryPort,
+)
 from steps.stages.shared import probe_checks, probe_workloads
 from steps.stages.shared.kube_reader import KubeReader, Scope
+from steps.stages.shared.probe_containers import ContainerStatus
 
 SPACE, NAME, CLAIM, CHECK = "registry", "registry", "registry-data", "registry"
 
@@ -39,6 +48,24 @@ class _RegistryVolumeClaim(Struct, frozen=True):
     status: _RegistryClaimStatus = _RegistryClaimStatus()
 
 
+class _PulledContainer(ContainerStatus, frozen=True, rename="camel"):
+    """State of the container whose image the node pulled from the registry."""
+
+    image_id: str = msgspec.field(default="", name="imageID")
+
+
+class _PullingPodStatus(Struct, frozen=True, rename="camel"):
+    init_container_statuses: tuple[ContainerStatus, ...] = ()
+    container_statuses: tuple[_PulledContainer, ...] = ()
+
+
+class _PullingPod(Struct, frozen=True):
+    """A pod of the check as the API returns it."""
+
+    metadata: probe_workloads.ObjectMeta = probe_workloads.ObjectMeta()
+    status: _PullingPodStatus = _PullingPodStatus()
+
+
 def control(kube: KubeReader, _scope: Scope) -> ControlObservation:
     """Return Deployment, claim and Service ports of the registry, and why its pods are not ready."""
     workloads = probe_workloads.read(kube, SPACE, lambda raw: raw.metadata.name == NAME, ("Deployment",))
@@ -53,8 +80,23 @@ def control(kube: KubeReader, _scope: Scope) -> ControlObservation:
 
 
 def functional(kube: KubeReader, _scope: Scope) -> FunctionalObservation:
-    """Return the pods of check `registry` with their reports."""
-    return FunctionalObservation(pods=probe_checks.read(kube, CHECK))
+    """Return the pods of check `registry` with the reports of their init containers, and the image that each node pulled.
+
+    The main container is the pulled image itself, which reports nothing: what it waits for is that of the node's pull.
+    """
+    path = f"/api/v1/namespaces/{CHECK_NAMESPACE}/pods"
+    states = {raw.metadata.name: raw.status for raw in kube.list(path, _PullingPod, labels=f"{CHECK_LABEL}={CHECK}") or ()}
+    known = [(pod, states.get(pod.name, _PullingPodStatus())) for pod in probe_checks.read(kube, CHECK)]
+    return FunctionalObservation(
+        pods=tuple(msgspec.structs.replace(pod, report=probe_checks.report(state.init_container_statuses)) for pod, state in known),
+        pulls=tuple(_pull_of(pod, state) for pod, state in known if state.init_container_statuses),
+    )
+
+
+def _pull_of(pod: CheckPod, state: _PullingPodStatus) -> NodePull:
+    container = next(iter(state.container_statuses), _PulledContainer())
+    ended = container.state.terminated
+    return NodePull(pod=pod, image_id=container.image_id, exit_code=ended.exit_code if ended else -1)
 
 
 def _claim(kube: KubeReader) -> RegistryClaim | None:

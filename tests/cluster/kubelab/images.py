@@ -16,7 +16,7 @@ MANIFEST = "application/vnd.oci.image.manifest.v1+json"
 CONFIG = "application/vnd.oci.image.config.v1+json"
 TOOLS = (
     "sh sleep cat echo wget ls env mkdir cp base64 grep sed cut tr id true false date test touch head tail tee printf "
-    "nc ssl_client sha256sum sync mv find rm"
+    "nc ssl_client sha256sum sync mv find rm chmod mktemp tar uname wc"
 )
 _PATH = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 

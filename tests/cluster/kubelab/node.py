@@ -49,6 +49,11 @@ class Node:
         """Let containerd pull an image from a registry, as for a pod."""
         self._ctr("images", "pull", *options, image)
 
+    def reach_registry(self, name: str, hosts: str) -> None:
+        """Tell containerd how it reaches a registry for pods, as RKE2 does by registries.yaml; it reads that at each pull."""
+        (folder := self._registries / name).mkdir(parents=True, exist_ok=True)
+        (folder / "hosts.toml").write_text(hosts)
+
     def images(self) -> list[str]:
         """Names of the images that pods can use."""
         return self._listed("images", "ls", "-q")
@@ -91,6 +96,10 @@ class Node:
     @property
     def _socket(self) -> str:
         return "/run/containerd/containerd.sock"
+
+    @property
+    def _registries(self) -> Path:
+        return self.folder / "registries"
 
     def _service_address(self) -> None:
         """Redirect the Service address of the API server, the only one that pods need, as kube-proxy would."""
@@ -143,6 +152,8 @@ state = "/run/containerd"
   [plugins."io.containerd.grpc.v1.cri".cni]
     bin_dir = "/usr/lib/cni"
     conf_dir = "{self.folder}/net.d"
+  [plugins."io.containerd.grpc.v1.cri".registry]
+    config_path = "{self._registries}"
   [plugins."io.containerd.grpc.v1.cri".containerd]
     snapshotter = "overlayfs"
     [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc]

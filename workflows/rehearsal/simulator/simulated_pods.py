@@ -99,13 +99,16 @@ class LongRunning(Struct, frozen=True, kw_only=True):
 class Exit(Struct, frozen=True, kw_only=True):
     """The behaviour of a pod whose program ends with `code` after `seconds` virtual seconds.
 
-    `message` is the termination message (a dict becomes JSON), `log` the container's output. `effect` runs once at the end, before
-    the pod shows it, and makes every change in the cluster that the program makes. The delay scale applies to `seconds`, yet the
-    program runs for `least` virtual seconds at any scale: a program that holds a device holds it for some time.
+    `message` is the termination message (a dict becomes JSON), `log` the container's output. `before` is the termination message of
+    its init containers, `image_id` the image that the node has pulled. `effect` runs once at the end, before the pod shows it, and
+    makes every change in the cluster that the program makes. The delay scale applies to `seconds`, yet the program runs for `least`
+    virtual seconds at any scale: a program that holds a device holds it for some time.
     """
 
     code: int = 0
     message: str | dict[str, Any] = ""
+    before: str | dict[str, Any] = ""
+    image_id: str = ""
     log: str = ""
     seconds: float = 3.0
     least: float = 0.0
@@ -118,16 +121,21 @@ class Exit(Struct, frozen=True, kw_only=True):
     @property
     def text(self) -> str:
         """The termination message as the kubelet stores it, cut to `MAX_MESSAGE` bytes."""
-        text = self.message if isinstance(self.message, str) else msgspec.json.encode(self.message).decode()
-        return text.encode()[:MAX_MESSAGE].decode(errors="ignore")
+        return _stored(self.message)
+
+
+def _stored(message: str | dict[str, Any]) -> str:
+    """Return a termination message as the kubelet stores it."""
+    text = message if isinstance(message, str) else msgspec.json.encode(message).decode()
+    return text.encode()[:MAX_MESSAGE].decode(errors="ignore")
 
 
 class BlockedStart(Struct, frozen=True, kw_only=True):
     """The behaviour of a pod that stays Pending: a container waits with `reason` (`ImagePullBackOff`, `CreateContainerError`, …).
 
     `init` names the init container that does not end; with an empty `reason` that one runs for ever. `event` is the Warning event
-    (`Reason: message`) that the kubelet writes about the pod. The program is asked again when the pod's node changes, or when hosts
-    or faults change.
+    (`Reason: message`) that the kubelet writes about the pod, `before` the termination message of init containers. The program is
+    asked again when the pod's node changes, or when hosts or faults change.
     """
 
     reason: str = ""
@@ -135,6 +143,7 @@ class BlockedStart(Struct, frozen=True, kw_only=True):
     init: str = ""
     log: str = ""
     event: str = ""
+    before: str | dict[str, Any] = ""
 
 
 def without_sandbox(cause: str) -> BlockedStart:
@@ -239,7 +248,10 @@ def running(pod: Obj, at: str, *, ready: bool = True) -> Obj:
 def ended(pod: Obj, end: Exit, started: str, at: str) -> Obj:
     """Return the status of a pod whose program ended for good at `at`: phase Succeeded or Failed, with the message."""
     phase = "Succeeded" if end.code == 0 else "Failed"
-    return _status(pod, phase, at, terminated(end, started, at), ready=False, restarts=restarts(pod))
+    status = _status(pod, phase, at, terminated(end, started, at), ready=False, restarts=restarts(pod), before=end.before)
+    if end.image_id:
+        status["containerStatuses"] = [entry | {"imageID": end.image_id} for entry in status["containerStatuses"]]
+    return status
 
 
 def crashed(pod: Obj, end: Exit, started: str, at: str) -> Obj:
@@ -256,7 +268,7 @@ def pending_status(pod: Obj, why: BlockedStart, at: str) -> Obj:
     """Return the status of a Pending pod, one of whose containers waits as `why` says."""
     waits: Obj = {"waiting": {"reason": why.reason, "message": why.message}} if why.reason else {"running": {"startedAt": at}}
     if not why.init:
-        return _status(pod, "Pending", at, waits, ready=False)
+        return _status(pod, "Pending", at, waits, ready=False, before=why.before)
     status = _status(pod, "Pending", at, {"waiting": {"reason": "PodInitializing"}}, ready=False)
     done = True
     for entry in status.get("initContainerStatuses", ()):
@@ -295,7 +307,7 @@ def started_at(pod: Obj) -> str:
     return ""
 
 
-def _status(pod: Obj, phase: str, at: str, state: Obj, *, ready: bool, restarts: int = 0) -> Obj:
+def _status(pod: Obj, phase: str, at: str, state: Obj, *, ready: bool, restarts: int = 0, before: str | dict[str, Any] = "") -> Obj:
     spec = pod["spec"]
     status: Obj = {
         "phase": phase,
@@ -303,7 +315,8 @@ def _status(pod: Obj, phase: str, at: str, state: Obj, *, ready: bool, restarts:
         "containerStatuses": [_container(entry, dict(state), ready, restarts) for entry in spec["containers"]],
     }
     if spec.get("initContainers"):
-        completed = {"terminated": {"exitCode": 0, "reason": "Completed", "startedAt": at, "finishedAt": at}}
+        completed: Obj = {"terminated": {"exitCode": 0, "reason": "Completed", "startedAt": at, "finishedAt": at}}
+        completed["terminated"] |= {"message": _stored(before)} if before else {}
         status["initContainerStatuses"] = [_container(entry, completed, True, 0) for entry in spec["initContainers"]]
     flag = "True" if ready else "False"
     reason = {} if ready else {"reason": "PodCompleted" if phase == "Succeeded" else "ContainersNotReady"}
