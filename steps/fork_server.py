@@ -17,6 +17,7 @@ import msgspec
 
 from steps.__main__ import argument_parser, main
 from steps.contract.fork_request import LARGEST, ForkRequest
+from steps.report import html
 from steps.stages.shared import causes
 
 PACKAGES = ("steps.verbs", "steps.runtime", "steps.stages")
@@ -48,6 +49,7 @@ def _import_steps() -> None:
         importlib.import_module(name)
     _prepare_decoders(msgspec.Struct)
     _prepare_patterns()
+    html.page()  # each run writes a report, and most of its time would go into compiling the template
 
 
 def _prepare_decoders(parent: type[msgspec.Struct]) -> None:

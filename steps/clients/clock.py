@@ -36,14 +36,17 @@ class SimulatedClock:
     def __init__(self, url: str, token: str, pin: str = "") -> None:
         self._http = simulator_pool(token, pin)
         self._url = url.rstrip("/")
+        self._after_pause: float | None = None
 
     def now(self) -> float:
-        """Return simulated seconds since the epoch."""
-        return self._call("GET", "/clock", None)
+        """Return simulated seconds since the epoch. The first call after a pause returns the time at the pause's end."""
+        time_then, self._after_pause = self._after_pause, None
+        return self._call("GET", "/clock", None) if time_then is None else time_then
 
     def pause(self, seconds: float, deadline: float) -> None:
         """Advance simulated time, and return once the simulated cluster has reacted to everything due by then."""
-        self._call("POST", "/clock/sleep", {"seconds": seconds, "deadline": deadline})
+        # most callers look at the clock at once, and the answer has the time already
+        self._after_pause = self._call("POST", "/clock/sleep", {"seconds": seconds, "deadline": deadline})
 
     def _call(self, method: str, path: str, body: dict[str, float] | None) -> float:
         data = None if body is None else json.dumps(body).encode()

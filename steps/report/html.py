@@ -1,5 +1,6 @@
 """Renders a report as one self-contained HTML file, printable, without scripts or references to anything outside."""
 
+import functools
 from importlib import resources
 
 import jinja2
@@ -11,18 +12,17 @@ from steps.report import drawings, model, pictures, product_parts
 from steps.report.drawings import span
 from steps.report.timeline import stamp
 
+_FOLDER = resources.files("steps.report")
 _TONES = ("pass", "fail", "inconclusive")
 
 
 def html(report: model.Report) -> str:
     """Return the report as an HTML page. Values from outside are escaped."""
-    environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    folder = resources.files("steps.report")
     odd = drawings.odd_nodes(report)
-    return environment.from_string(folder.joinpath("report.html.j2").read_text()).render(
+    return page().render(
         r=report,
-        style=markupsafe.Markup(folder.joinpath("report.css").read_text()),
-        product=_product(environment, report),
+        style=markupsafe.Markup(_FOLDER.joinpath("report.css").read_text()),
+        product=_product(report),
         gates=_node_gates(report),
         by_name={node.name: node for node in report.nodes},
         racks=drawings.racks(report.nodes, odd),
@@ -43,14 +43,25 @@ def html(report: model.Report) -> str:
     )
 
 
-def _product(environment: jinja2.Environment, report: model.Report) -> markupsafe.Markup:
+@functools.cache
+def page() -> jinja2.Template:
+    """Return the compiled template of a report's page. Compiling takes 0.1 s, most of the time of a small report."""
+    return _compiled(_FOLDER.joinpath("report.html.j2").read_text())
+
+
+def _compiled(text: str) -> jinja2.Template:
+    environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    return environment.from_string(text)
+
+
+def _product(report: model.Report) -> markupsafe.Markup:
     """Return the HTML of the part that the run's product writes itself; the product's own template has escaped the values."""
     if report.product is None:
         return markupsafe.Markup("")
     parts = product_parts.reports_of(dict.fromkeys(attempt.stage for attempt in report.attempts))
     values = {"span": span, "mb": lambda size: f"{size / 1e6:.1f} MB"}
     shown = ((part, details) for part in parts if (details := getattr(report, part.SECTION)) is not None)
-    pages = (environment.from_string(part.template()).render(values, details=details) for part, details in shown)
+    pages = (_compiled(part.template()).render(values, details=details) for part, details in shown)
     return markupsafe.Markup("".join(pages))
 
 

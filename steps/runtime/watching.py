@@ -14,8 +14,8 @@ from steps.contract.verdict import FailureClass, Status, Verdict, inconclusive
 from steps.errors import Temporary
 from steps.stages.shared import causes
 
-Look = Callable[[], tuple[Any, Verdict]]
-"""A function that makes one observation and returns it with the gate's verdict."""
+Look = Callable[[float], tuple[Any, Verdict]]
+"""A function that makes one observation and returns it with the gate's verdict. It takes the time at which it is called."""
 
 
 class Watched(Struct, frozen=True, kw_only=True):
@@ -31,12 +31,12 @@ def watch_until_decided(look: Look, clock: Clock, deadline_seconds: float, stabl
 
     The observation at the deadline decides. A pass there that has not held for `stable_seconds` is turned into inconclusive.
     """
-    start = clock.now()
+    start = began = clock.now()
     deadline, pause = start + deadline_seconds, timeouts.POLL_FIRST
     pass_since = fail_since = -1.0
     reasons: list[str] = []
     while True:
-        observation, verdict = _look(look, clock.now() >= deadline)
+        observation, verdict = _look(look, began, began >= deadline)
         now = clock.now()
         if not verdict.is_pass and (not reasons or reasons[-1] != verdict.reason):
             reasons.append(verdict.reason)
@@ -49,7 +49,7 @@ def watch_until_decided(look: Look, clock: Clock, deadline_seconds: float, stabl
             ended = _at_end(verdict, stable, now - start)
             return Watched(observation=observation, verdict=_with_history(ended, reasons), waited=now - start)
         clock.pause(_next_pause(pause, verdict, now, pass_since, stable_seconds), deadline)
-        pause = min(pause * timeouts.POLL_FACTOR, timeouts.POLL_MAX)
+        pause, began = min(pause * timeouts.POLL_FACTOR, timeouts.POLL_MAX), clock.now()
 
 
 def finalise(verdict: Verdict, lost: Set[str]) -> Verdict:
@@ -63,10 +63,10 @@ def finalise(verdict: Verdict, lost: Set[str]) -> Verdict:
     return msgspec.structs.replace(verdict, final=True) if over else verdict
 
 
-def _look(look: Look, last: bool) -> tuple[Any, Verdict]:
+def _look(look: Look, began: float, last: bool) -> tuple[Any, Verdict]:
     """Observe once. An API server that does not answer counts as an inconclusive verdict, but is raised in the `last` look."""
     try:
-        return look()
+        return look(began)
     # not the end: the GPU Operator's toolkit restarts containerd, and on RKE2 the API server with it (NVIDIA/gpu-operator#992)
     except Temporary as error:
         if last:

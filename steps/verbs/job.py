@@ -141,9 +141,8 @@ def _measure(context: Context, arguments: Arguments, objects: list[dict[str, Any
         trip = RoundTrip(context, arguments.round_trip, context.task.arguments, nodes[-1])
         scope_arguments = scope_arguments | {OUTPUT: as_output(trip.run())}
 
-    def look() -> tuple[Any, Verdict]:
+    def look(now: float) -> tuple[Any, Verdict]:
         nonlocal before
-        now = context.clock.now()
         seen = probe(context.kube, Scope(nodes=nodes, arguments=scope_arguments, now=now, since=since))
         before = seen = watching.keep_check_pods(seen, before)
         return seen, gate.decide(seen, want)

@@ -40,9 +40,9 @@ def run(context: Context) -> ExitCode:
     commit, trusted = delivery_inputs.delivered_commit(context), trust.trusted_digests(context)
     latest: Any = None
 
-    def look() -> tuple[Any, Verdict]:
+    def look(now: float) -> tuple[Any, Verdict]:
         nonlocal latest
-        scope = Scope(nodes=nodes, arguments=context.task.arguments, now=context.clock.now(), commit=commit, trusted=trusted)
+        scope = Scope(nodes=nodes, arguments=context.task.arguments, now=now, commit=commit, trusted=trusted)
         # an install Job's log is deleted with its pod, so that of an earlier observation is kept
         latest = seen = watching.keep_install_logs(probe(context.kube, scope), latest)
         verdict = watching.finalise(gate.decide(seen, want), lost)

@@ -1,5 +1,6 @@
 """Reads the MPI operator and the output of the NCCL and DCGM checks, packed in reports or in the pods' logs."""
 
+import functools
 import math
 from typing import Any
 
@@ -7,6 +8,9 @@ import msgspec
 
 from steps.contract import plain_text
 from steps.contract.checks import CHECK_NAMESPACE, CheckPod
+from steps.contract.dcgm import DcgmRun
+from steps.contract.nccl import NcclLog
+from steps.contract.node_health import NodeFacts, NodeSpeed
 from steps.readers import fio_report, stream_table
 from steps.stages.shared import probe_charts, probe_checks, probe_workloads, reader_mpi
 from steps.stages.shared.kube_reader import KubeReader, Scope
@@ -36,6 +40,8 @@ JOB = "nccl-all-reduce"
 LOG_LINES = 400_000
 """Lines read of a launcher's log: that of 10,000 nodes has 50,000, since `nccl_inter.sh` writes repeated lines once."""
 POD_LINES = 20_000
+MOST_KEPT = 2048
+"""Most outputs of pods that are kept as read: a probe looks again every few seconds, and an output does not change any more."""
 
 
 def control(kube: KubeReader, scope: Scope) -> ControlObservation:
@@ -140,29 +146,35 @@ def _install(kube: KubeReader, name: str) -> Install | None:
 
 
 def _nccl_pod(kube: KubeReader, pod: CheckPod) -> NcclPod:
-    inside, fabric = reader_node.nccl_outputs(_output(kube, pod))
+    log, fabric_log = _nccl_logs(_output(kube, pod))
     return NcclPod(
         pod=_without_output(pod),
-        log=reader_nccl.read(inside) if inside else None,
+        log=log,
         exits=_exits(pod.report),
-        fabric_log=reader_nccl.read(fabric) if fabric else None,
+        fabric_log=fabric_log,
         fabric_exits=_exits(pod.report, "fabric_exits"),
     )
 
 
+@functools.lru_cache(MOST_KEPT)
+def _nccl_logs(text: str) -> tuple[NcclLog | None, NcclLog | None]:
+    inside, fabric = reader_node.nccl_outputs(text)
+    return reader_nccl.read(inside) if inside else None, reader_nccl.read(fabric) if fabric else None
+
+
 def _dcgm_pod(kube: KubeReader, pod: CheckPod) -> DcgmPod:
-    text = _output(kube, pod)
+    run, error, facts, speed = _dcgm_output(_output(kube, pod))
+    code = next(iter(_exits(pod.report)), None)
+    return DcgmPod(pod=_without_output(pod), run=run, code=code, error=error, facts=facts, speed=speed)
+
+
+@functools.lru_cache(MOST_KEPT)
+def _dcgm_output(text: str) -> tuple[DcgmRun | None, str, NodeFacts | None, NodeSpeed | None]:
     outputs = reader_node.programs(text)
     own = outputs["dcgm"].text if "dcgm" in outputs else text
     run = reader_dcgm.read(own) if own else None
-    return DcgmPod(
-        pod=_without_output(pod),
-        run=run,
-        code=next(iter(_exits(pod.report)), None),
-        error="" if run or not own else own.strip()[-300:],
-        facts=reader_node.facts(outputs),
-        speed=reader_node.speed(outputs),
-    )
+    error = "" if run or not own else own.strip()[-300:]
+    return run, error, reader_node.facts(outputs), reader_node.speed(outputs)
 
 
 def _output(kube: KubeReader, pod: CheckPod) -> str:

@@ -28,12 +28,12 @@ BROKEN = failed("g/control", FailureClass.HEALTH, seen="broken", expected="whole
 ILL = failed("g/control", FailureClass.HEALTH, seen="ill", expected="well", next_step="wait")
 
 
-def script(*verdicts: Verdict | Temporary) -> Callable[[], tuple[None, Verdict]]:
+def script(*verdicts: Verdict | Temporary) -> Callable[[float], tuple[None, Verdict]]:
     """Looks that give these verdicts in turn, the last one for ever."""
     rest: Iterator[Verdict | Temporary] = iter(verdicts)
     last: list[Verdict | Temporary] = []
 
-    def look() -> tuple[None, Verdict]:
+    def look(_: float) -> tuple[None, Verdict]:
         last[:] = [next(rest, last[0] if last else BUSY)]
         if isinstance(last[0], Temporary):
             raise last[0]

@@ -107,8 +107,8 @@ def _wait(user: User, kube: Kube, task: Task) -> Verdict:
 
     arguments = task.arguments | (_output(user, kube, task) if {"command", "round_trip"} & task.arguments.keys() else {})
 
-    def look() -> tuple[Any, Verdict]:
-        seen = probe(kube, Scope(nodes=NODES, arguments=arguments, now=user.world.now, since=since))
+    def look(now: float) -> tuple[Any, Verdict]:
+        seen = probe(kube, Scope(nodes=NODES, arguments=arguments, now=now, since=since))
         return seen, gate.decide(seen, want)
 
     stable = float(task.arguments.get("stable_seconds", 0))

@@ -71,6 +71,8 @@ def test_the_steps_clock_client_understands_it(client: Client) -> None:
     clock = SimulatedClock(client.url, client.token)
     clock.pause(15.0, START + 1200)
     assert clock.now() == START + 15
+    client.call("POST", "/clock/sleep", {"seconds": 5})
+    assert clock.now() == START + 20
     clock._http.clear()  # its connection, which only the end of its process would close
 
 
