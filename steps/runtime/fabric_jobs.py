@@ -4,7 +4,8 @@ Everything that a round creates carries one label, by which it is removed: after
 whose earlier attempt was killed.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import math
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -16,7 +17,7 @@ from steps.contract.checks import CHECK_LABEL, CHECK_NAMESPACE, CheckPod
 from steps.contract.host_ranges import fold
 from steps.errors import Temporary
 from steps.localise.contract import MOST_MEETINGS, FabricTest, Outcome
-from steps.runtime import target
+from steps.runtime import check_manifests, target
 from steps.runtime.context import Context
 from steps.stages.shared import probe_checks
 from steps.stages.validation import gate_fabric, reader_nccl
@@ -35,7 +36,7 @@ class FabricTemplates(Struct, frozen=True, kw_only=True):
     """Templates of a localisation's objects.
 
     `common` is created once. `pair` is the Job in which two nodes or more meet; its markers are replaced: `@name`, `@count`,
-    `@count_text`, `@seconds`, `@nodes` (a list), `@node_names` (a text), and `@rails` (numbers as text, empty for all).
+    `@count_text`, `@seconds`, `@nodes` (a list), and `@rails` (numbers as text, empty for all).
     """
 
     check: str
@@ -46,7 +47,8 @@ class FabricTemplates(Struct, frozen=True, kw_only=True):
 class _PlannedJob(Struct, frozen=True):
     """An object to create, with the tests that it serves; several tests of rails between the same nodes share one.
 
-    A test of a group has two of them: an indexed Job in which each node meets others, and a `collective`, the MPIJob over all.
+    A test of a group has indexed Jobs in which each node meets others, and a `collective`, the MPIJob over all. Each of those Jobs
+    has a part of a large group: its pods carry the names of all its nodes.
     """
 
     name: str
@@ -118,14 +120,21 @@ class FabricJobs:
             key = (frozenset(test.nodes), "rail") if test.kind == "rail" else (test.id,)
             jobs.setdefault(key, []).append(test)
         for members in jobs.values():
-            for collective in (False, True) if members[0].kind == "group" else (False,):
-                self._count += 1
-                yield _PlannedJob(f"{self._templates.check}-{self._count}", tuple(members), collective)
+            if members[0].kind != "group":
+                yield self._named(tuple(members))
+                continue
+            yield from (self._named((part,)) for part in parts(members[0]))
+            yield self._named(tuple(members), collective=True)
+
+    def _named(self, tests: tuple[FabricTest, ...], *, collective: bool = False) -> _PlannedJob:
+        self._count += 1
+        return _PlannedJob(f"{self._templates.check}-{self._count}", tests, collective)
 
     def _run_wave(self, wave: Sequence[_PlannedJob]) -> list[FabricReading]:
         for job in wave:
             template = self._group if job.collective else self._templates.pair
-            self._context.kube.create(fill(template, _markers(job)))
+            others = check_manifests.other_nodes(self._context.kube, job.nodes)
+            self._context.kube.create(check_manifests.fill(template, _markers(job), others))
         pods = self._ended_pods(wave)
         by_job: dict[str, list[CheckPod]] = {}
         for pod in pods:
@@ -163,6 +172,13 @@ class FabricJobs:
             yield gate_fabric.read_group(test, reader_nccl.read(text) if text else None, workers, want=whole)
 
 
+def parts(test: FabricTest) -> Iterator[FabricTest]:
+    """Yield a test of a group in parts of at most `LISTED` nodes, each with nodes of all leaves, because a group follows these."""
+    parts = math.ceil(len(test.nodes) / check_manifests.LISTED)
+    for part in range(parts):
+        yield msgspec.structs.replace(test, nodes=test.nodes[part::parts])
+
+
 def _job_of(pod: str, check: str) -> str:
     """Return the name of a pod's Job, `CHECK-NUMBER`, with which the names of its pods begin."""
     return f"{check}-{pod.removeprefix(f'{check}-').partition('-')[0]}"
@@ -176,7 +192,7 @@ def group_template(objects: Iterable[dict[str, Any]], check: str) -> dict[str, A
     """
     job = next(manifest for manifest in objects if manifest["kind"] == "MPIJob")
     old, name = str(job["metadata"]["labels"][CHECK_LABEL]), str(job["metadata"]["name"])
-    renamed = fill(job, {old: check, name: "@name"})
+    renamed = check_manifests.fill(job, {old: check, name: "@name"})
     launcher = renamed["spec"]["mpiReplicaSpecs"]["Launcher"]["template"]["spec"]["containers"][0]
     values = {entry["name"]: entry.get("value") for entry in launcher["env"]}
     fixed = {"RUNS": "1", "FIRST": values.get("LAST"), "PROGRAMS": ""}
@@ -187,15 +203,6 @@ def group_template(objects: Iterable[dict[str, Any]], check: str) -> dict[str, A
     return dict(renamed)
 
 
-def fill(value: Any, markers: Mapping[str, Any]) -> Any:
-    """Return a template with every text that is a marker replaced by its value."""
-    if isinstance(value, dict):
-        return {key: fill(item, markers) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [fill(item, markers) for item in value]
-    return markers.get(value, value) if isinstance(value, str) else value
-
-
 def _markers(job: _PlannedJob) -> dict[str, Any]:
     count, rails = len(job.nodes), [str(test.rail) for test in job.tests if test.rail is not None]
     return {
@@ -203,8 +210,7 @@ def _markers(job: _PlannedJob) -> dict[str, Any]:
         "@count": count,
         "@count_text": str(count),
         "@seconds": int(_seconds(job)),
-        "@nodes": list(job.nodes),
-        "@node_names": " ".join(job.nodes),
+        check_manifests.NODES: list(job.nodes),
         "@rails": " ".join(rails),
     }
 

@@ -14,7 +14,7 @@ from steps.contract.evidence import Diagnosis, Evidence
 from steps.contract.exit import ExitCode
 from steps.contract.verdict import FailureClass, Status, Verdict, failed, passed
 from steps.errors import NotUnderstood, Refused, StepError, Temporary, Unreachable
-from steps.runtime import gating, reuse, target, watching
+from steps.runtime import check_manifests, gating, reuse, target, watching
 from steps.runtime.context import Context
 from steps.runtime.diagnose import diagnose, diagnose_refusal
 from steps.runtime.drain_round_trip import DrainPlan, RoundTrip, as_output
@@ -25,8 +25,6 @@ _NAMED = 5
 OUTPUT = "output"
 """Name of the argument by which a probe gets the output of the check's command."""
 _STDERR = 2000
-LISTED = 500
-"""Largest number of nodes whose names a pod carries (about 5 kB). For more nodes, pods list the nodes to avoid instead."""
 _HANGS = "see with `kubectl get -o yaml` what holds it: a finalizer, or a node that is away"
 _REFUSALS = {
     404: (FailureClass.DEPENDENCY, "install what serves this kind first: a CRD or a namespace is missing"),
@@ -59,7 +57,8 @@ class Arguments(Struct, frozen=True, kw_only=True):
     """Arguments of verb job, which runs a functional check.
 
     `command` runs in a pod of the platform, and its output goes to the probe; `round_trip` drains and resumes one node. `objects`
-    are created in order with their markers replaced (see `fill`); their pods carry the label `bringup/check` with one of `checks`.
+    are created in order with their markers replaced (see `check_manifests`); their pods carry the label `bringup/check` with one
+    of `checks`.
     Only nodes that passed the stage's `after` tasks take part, and at least `least` of them are needed.
     """
 
@@ -98,8 +97,8 @@ def run(context: Context) -> ExitCode:
     if earlier is not None and not reason:
         _record_reused(context, arguments, earlier, nodes)
         return ExitCode.OK
-    others = _others(context, nodes)
-    objects = [fill(manifest, nodes, others) for manifest in arguments.objects]
+    others = check_manifests.other_nodes(context.kube, nodes)
+    objects = [check_manifests.on_nodes(manifest, nodes, others) for manifest in arguments.objects]
     if remaining := _removed(context, arguments, objects):
         raise Temporary(f"left of an earlier attempt after {timeouts.JOB_DELETE:.0f} s: {remaining}", hint=_HANGS)
     try:
@@ -175,32 +174,6 @@ def _noted(measured: _Measured, note: str) -> _Measured:
 
 def _record(context: Context, measured: _Measured) -> None:
     context.record(measured.verdict, observation=measured.observation, diagnosis=measured.diagnosis)
-
-
-def fill(value: Any, nodes: tuple[str, ...], others: tuple[str, ...] | None = None) -> Any:
-    """Return a manifest with its markers replaced.
-
-    `"@count"` becomes the number of nodes, `"@count_text"` the number as text (for environment variables), `"@nodes"` the list of
-    their names. If `others`, all other nodes of the cluster, are fewer than `nodes`, a node selection lists the nodes to avoid
-    instead: every pod carries the list, and 10,000 names in 10,000 pods are a gigabyte.
-    """
-    if isinstance(value, dict):
-        # every pod carries the list, so the shorter of both lists is used
-        if value.get("values") == "@nodes" and value.get("operator") == "In" and others is not None and len(others) < len(nodes):
-            return {**value, "operator": "NotIn" if others else "Exists", "values": list(others)}
-        return {key: fill(item, nodes, others) for key, item in value.items()}
-    if isinstance(value, list):
-        return [fill(item, nodes, others) for item in value]
-    markers = {"@count": len(nodes), "@count_text": str(len(nodes)), "@nodes": list(nodes)}
-    return markers.get(value, value) if isinstance(value, str) else value
-
-
-def _others(context: Context, nodes: tuple[str, ...]) -> tuple[str, ...] | None:
-    """Return the nodes of the cluster that are not under test; None if the tested nodes are few enough to be listed by name."""
-    if len(nodes) <= LISTED:
-        return None
-    there = context.kube.list("/api/v1/nodes", target.IdentifiedObject) or ()
-    return tuple(sorted({node.metadata.name for node in there} - set(nodes)))
 
 
 def _nodes_under_test(context: Context, arguments: Arguments) -> tuple[str, ...]:

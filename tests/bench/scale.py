@@ -136,7 +136,7 @@ def followed(figures: Figures, folder: Path, shards: int) -> None:
 
 def check_pods(figures: Figures) -> None:
     """Measure the size of all pods of one per-node check: each pod lists the names of the nodes that it may, or may not, run on."""
-    from steps.verbs import job
+    from steps.runtime import check_manifests
     from workflows.stages import manifest_objects
 
     pod = {"containers": [manifest_objects.container("docker.io/library/busybox:1.37.0", manifest_objects.script("dns_ring.sh"))]}
@@ -144,7 +144,7 @@ def check_pods(figures: Figures) -> None:
     for nodes, failed in ((100, 1), (1000, 10), (10_000, 100), (10_000, 500)):
         names = tuple(f"gpu{number:05d}" for number in range(nodes))
         others = (*(f"sv{number}" for number in range(3)), *names[:failed])
-        one = job.fill(manifest, names[failed:], others if nodes > job.LISTED else None)
+        one = check_manifests.on_nodes(manifest, names[failed:], others if nodes > check_manifests.LISTED else None)
         size = len(_json(one["spec"]["template"]))
         what = f"check on {nodes} nodes, {failed} left out"
         figures.note(what, f"{size} bytes a pod")

@@ -247,7 +247,7 @@ def _pair_job(site: Site) -> Object:
     """Return the template of the Job in which pairs of its nodes measure all rails in both directions."""
     spec, fabric = site.spec, site.spec.fabric
     ids = (*fabric.device_ids, VIRTUAL_FUNCTION) if fabric.mode == "sriov" else fabric.device_ids
-    settings = {"COUNT": "@count_text", "JOB": "@name", "SERVICE": FABRIC_CHECK, "TEST_NODES": "@node_names", "TESTED": "@rails"}
+    settings = {"COUNT": "@count_text", "JOB": "@name", "SERVICE": FABRIC_CHECK, "TESTED": "@rails"}
     settings |= {"STEPS": str(MOST_MEETINGS), "DEVICE_IDS": " ".join(ids), "LINK": _LINK[fabric.kind], "MEMORY": "cuda"}
     settings |= {"RAILS": " ".join(fabric.rails)} if fabric.rails else {}
     settings |= {} if fabric.attachments_are_allocated else {"NUMBERS": "name"}

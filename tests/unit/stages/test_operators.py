@@ -12,8 +12,7 @@ from steps.contract.canonical import canonical
 from steps.contract.charts import value_digests
 from steps.contract.delivery import Publication
 from steps.contract.task import Task, Verb, encode
-from steps.runtime import gating
-from steps.verbs import job
+from steps.runtime import check_manifests, gating
 from workflows import catalog, spec
 from workflows.stages import ORDER as STAGE_ORDER
 from workflows.stages import base_services, gpu_operator, manifest_objects, network_operator, os_prep
@@ -153,7 +152,7 @@ def test_check_jobs_run_once_on_every_node_under_test() -> None:
     nodes = ("gpu001", "gpu002", "gpu003")
     for stage, name in (("gpu_operator", "cuda-smoke"), ("network_operator", "ib-write-bw")):
         arguments = step(stage, "functional").task.arguments
-        filled = job.fill(arguments["objects"][-1], nodes)
+        filled = check_manifests.on_nodes(arguments["objects"][-1], nodes)
         pod = filled["spec"]["template"]
         assert filled["metadata"]["name"] == name
         assert (filled["spec"]["completions"], filled["spec"]["parallelism"]) == (3, 3)
@@ -165,7 +164,7 @@ def test_check_jobs_run_once_on_every_node_under_test() -> None:
 
 def test_ring_pods_are_told_how_many_they_are() -> None:
     arguments = step("network_operator", "functional").task.arguments
-    container = job.fill(arguments["objects"][-1], ("a", "b"))["spec"]["template"]["spec"]["containers"][0]
+    container = check_manifests.on_nodes(arguments["objects"][-1], ("a", "b"))["spec"]["template"]["spec"]["containers"][0]
     assert {"name": "COUNT", "value": "2"} in container["env"]
     assert container["command"][:2] == ["/bin/sh", "-c"]
     assert len(container["command"]) == 3
@@ -174,7 +173,8 @@ def test_ring_pods_are_told_how_many_they_are() -> None:
 def placement(nodes: tuple[str, ...], others: tuple[str, ...] | None) -> dict[str, object]:
     """By what the pods of a check on these nodes are placed."""
     arguments = step("network_operator", "functional").task.arguments
-    affinity = job.fill(arguments["objects"][-1], nodes, others)["spec"]["template"]["spec"]["affinity"]["nodeAffinity"]
+    filled = check_manifests.on_nodes(arguments["objects"][-1], nodes, others)
+    affinity = filled["spec"]["template"]["spec"]["affinity"]["nodeAffinity"]
     (term,) = affinity["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
     found: dict[str, object] = term["matchExpressions"][0]
     return found

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from steps.clients.kube.client import Kube
-from steps.verbs import job
+from steps.runtime import check_manifests
 from tests.unit.stages.test_operators import STAGES, VARIANTS, built
 from workflows.rehearsal.apiserver import serve_in_thread
 
@@ -53,7 +53,7 @@ def kube(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kube]:
 def test_objects_are_accepted(kube: Kube, stage: str, variant: str) -> None:
     made = [manifest for step in built(stage, variant).steps for manifest in step.task.arguments.get("objects", ())]
     for manifest in made:
-        kube.apply(job.fill(manifest, ("gpu001", "gpu002")))
+        kube.apply(check_manifests.on_nodes(manifest, ("gpu001", "gpu002")))
     for manifest in made:
         if manifest["kind"] != "Namespace":
             kube.delete(kube.path(manifest))

@@ -15,8 +15,9 @@ import yaml
 
 from steps.contract.nccl import NcclWant
 from steps.contract.task import Verb, encode
+from steps.localise.contract import FabricTest
 from steps.readers import fio_report, stream_table
-from steps.runtime import gating
+from steps.runtime import check_manifests, fabric_jobs, gating
 from steps.runtime.fabric_jobs import group_template
 from steps.stages.shared import probe_checks
 from steps.stages.validation import gate_nccl, probe, reader_nccl, reader_nccl_programs
@@ -111,7 +112,7 @@ def test_workers_start_as_a_gang(over: dict[str, Any], name: str | None, kinds: 
     assert ("podgroups" in may) == ("PodGroup" in kinds)
     if "PodGroup" in kinds:
         assert objects[1]["metadata"]["name"] == workers["metadata"]["annotations"]["scheduling.k8s.io/group-name"]
-        assert job.fill(objects[1], ("gpu001", "gpu002"))["spec"]["minMember"] == 2
+        assert check_manifests.on_nodes(objects[1], ("gpu001", "gpu002"))["spec"]["minMember"] == 2
         group = group_template(objects, "fabric")["spec"]["mpiReplicaSpecs"]["Worker"]["template"]
         assert "schedulerName" not in group["spec"]
         assert not group["metadata"].get("annotations")
@@ -218,7 +219,7 @@ def published() -> Any:
 @pytest.mark.skipif(not CRD.is_dir(), reason="published CRDs are not here ($BRINGUP_TEST_DATA)")
 @pytest.mark.parametrize("over", [{}, NO_SLURM, DRA, SRIOV | NO_SLURM])
 def test_mpi_job_fits_the_published_schema(over: dict[str, Any]) -> None:
-    filled = job.fill(mpi_job(**over), ("gpu001", "gpu002"))
+    filled = check_manifests.on_nodes(mpi_job(**over), ("gpu001", "gpu002"))
     published().validate(filled)
     assert filled["spec"]["mpiReplicaSpecs"]["Worker"]["replicas"] == 2
 
@@ -236,8 +237,17 @@ def _closed(schema: Any) -> Any:
     return {"anyOf": [{"type": "integer"}, {"type": "string"}]} if schema.get("x-kubernetes-int-or-string") else closed
 
 
+def test_a_large_group_meets_in_parts_that_have_all_leaves() -> None:
+    """Pods of a group's Job carry the names of all its nodes: with 10,000 names each, 10,000 pods would be a gigabyte."""
+    nodes = tuple(f"gpu{number:05d}" for number in range(1200))
+    parts = [*fabric_jobs.parts(FabricTest(id="1.0", kind="group", nodes=nodes))]
+    assert sorted(node for part in parts for node in part.nodes) == sorted(nodes)
+    assert [(part.id, len(part.nodes)) for part in parts] == [("1.0", 400)] * 3
+    assert all({nodes.index(node) // 16 for node in part.nodes} == set(range(75)) for part in parts)
+
+
 def test_workers_stand_on_exactly_the_nodes_under_test() -> None:
-    worker = job.fill(mpi_job(), ("gpu001", "gpu002"))["spec"]["mpiReplicaSpecs"]["Worker"]["template"]["spec"]
+    worker = check_manifests.on_nodes(mpi_job(), ("gpu001", "gpu002"))["spec"]["mpiReplicaSpecs"]["Worker"]["template"]["spec"]
     term = worker["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"][0]
     assert term["matchExpressions"][0]["values"] == ["gpu001", "gpu002"]
     apart = worker["affinity"]["podAntiAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"][0]

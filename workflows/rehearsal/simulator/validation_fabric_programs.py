@@ -108,11 +108,17 @@ def fabric(world: World, pod: Obj, node: str) -> Behaviour:
     if ROLE in pod["metadata"]["labels"]:
         return nccl_inter(world, pod, node)  # the MPIJob of a group is played as the one over all nodes
     settings = environment(pod)
-    nodes = settings.get("TEST_NODES", "").split()
+    nodes = _selected(pod)
     others = _met(nodes, node, int(settings.get("STEPS") or len(nodes)))
     tested = settings.get("TESTED", "").split()
     rails = [*_fabric_rails(world, node, others or {node: 0}, tested)] if node in nodes else []
     return Exit(message={"node": node, "rails": rails, "error": ""}, seconds=15 + 7 * len(others))
+
+
+def _selected(pod: Obj) -> list[str]:
+    """Return the machines of a pod's Job, which its pods may run on."""
+    terms = pod["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
+    return list(terms[0]["matchExpressions"][0]["values"])
 
 
 def _met(nodes: Sequence[str], node: str, steps: int) -> dict[str, int]:

@@ -18,7 +18,7 @@ from steps.contract.gres_conf import GresConf
 from steps.contract.pod_script import PodScript
 from steps.contract.task import Task, Verb
 from steps.contract.verdict import Verdict
-from steps.runtime import gating, gres_settlement, job_removal, pod_scripts, watching
+from steps.runtime import check_manifests, gating, gres_settlement, job_removal, pod_scripts, watching
 from steps.runtime.drain_round_trip import DrainPlan, RoundTrip, as_output
 from steps.runtime.job_removal import ReplacedJobs
 from steps.stages.shared.kube_reader import Scope
@@ -93,7 +93,7 @@ def _make(user: User, kube: Kube, task: Task) -> None:
             pod_scripts.run(DirectTask(kube, VirtualClock(user)), msgspec.convert(script, PodScript))
     if jobs := task.arguments.get("replaced_jobs"):
         job_removal.remove(DirectTask(kube, VirtualClock(user)), msgspec.convert(jobs, ReplacedJobs))
-    for manifest in job.fill(task.arguments.get("objects", []), NODES):
+    for manifest in check_manifests.on_nodes(task.arguments.get("objects", []), NODES):
         kube.apply(manifest)
     labels = task.arguments.get("node_labels") or {}
     for name in NODES if labels else ():

@@ -13,13 +13,12 @@ import yaml
 from steps.clients.kube.client import Kube
 from steps.contract.task import Task, Verb
 from steps.contract.verdict import Status, Verdict
-from steps.runtime import gating
+from steps.runtime import check_manifests, gating
 from steps.stages.base_services import probe as base_services
 from steps.stages.gpu_operator import probe as gpu_operator
 from steps.stages.network_operator import probe as network_operator
 from steps.stages.shared import probe_charts
 from steps.stages.shared.kube_reader import Scope
-from steps.verbs import job
 from tests.unit.rehearsal.simulator.harness import Make, User, hosts
 from workflows import catalog, spec
 from workflows import stages as order
@@ -92,7 +91,7 @@ class Runner:
             self.user.simulator.advance(20, deadline)
 
     def check(self, task: Task) -> Verdict:
-        made = [job.fill(manifest, self.nodes) for manifest in task.arguments["objects"]]
+        made = [check_manifests.on_nodes(manifest, self.nodes) for manifest in task.arguments["objects"]]
         for manifest in made:
             self.kube.apply(manifest)
         verdict = self.wait(task)
