@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import heapq
 import time
 from collections.abc import Callable, Iterator
@@ -64,7 +65,12 @@ class VirtualClock:
 
 def stamp(seconds: float) -> str:
     """Return seconds since the epoch as a Kubernetes timestamp in UTC, cut to whole seconds."""
-    return datetime.fromtimestamp(int(seconds), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return _of_second(int(seconds))
+
+
+@functools.lru_cache(maxsize=64)
+def _of_second(second: int) -> str:
+    return datetime.fromtimestamp(second, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def parse_stamp(text: str) -> float:
