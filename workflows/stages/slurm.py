@@ -309,6 +309,9 @@ def _control_expectations(site: Site, releases: tuple[PlannedRelease, ...]) -> O
         "nodes_desired": len(members),
         "spare": len(members) - site.spec.quorum.share(STAGE).needed(len(members)),
     }
+    cluster = next(release for release in releases if release.id in CLUSTER)
+    if site.spec.slurm.kind == "sunk" and value_at(cluster.values, "syncer.enabled"):
+        expectations["syncer"] = True
     if site.spec.slurm.kind == "slinky":
         parts = ["Controller", "RestApi"]
         parts += ["LoginSet"] if site.spec.slurm.login.replicas else []

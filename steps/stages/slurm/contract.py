@@ -64,10 +64,22 @@ class SlurmPod(Struct, frozen=True, kw_only=True, omit_defaults=True):
     trouble: Trouble | None = None
 
 
+class SyncerLog(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The last minute of the log of SUNK's syncer, which copies Slurm's states to Kubernetes: its newest lines about errors.
+
+    `is_known` is False if the log cannot be read.
+    """
+
+    pod: str
+    is_known: bool = False
+    errors: tuple[str, ...] = ()
+
+
 class ControlObservation(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Observation of gate slurm/control: charts, Slinky's custom resources with their workloads, and NodeSets of Slinky or SUNK.
 
-    Of the pods that run slurmd, only those that Slurm cannot use are in it. `served`: the API serves NodeSets.
+    Of the pods that run slurmd, only those that Slurm cannot use are in it. `served`: the API serves NodeSets. `syncers` are the
+    ready pods of SUNK's syncer.
     """
 
     releases: tuple[ReleaseState, ...] = ()
@@ -77,6 +89,7 @@ class ControlObservation(Struct, frozen=True, kw_only=True, omit_defaults=True):
     workloads: tuple[Workload, ...] = ()
     nodesets: tuple[NodeSet, ...] = ()
     troubled: tuple[SlurmPod, ...] = ()
+    syncers: tuple[SyncerLog, ...] = ()
 
 
 class ControlExpectation(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -84,7 +97,7 @@ class ControlExpectation(Struct, frozen=True, kw_only=True, omit_defaults=True, 
 
     `parts` are kinds that must exist (Controller, RestApi, LoginSet, Accounting) with `workloads` ready workloads. NodeSets must
     want `nodes_desired` pods together, or up to `spare` fewer, because a cordoned node is not wanted. As many must be ready and
-    usable by Slurm. With `nodes_desired` 0, NodeSets are not checked.
+    usable by Slurm. With `nodes_desired` 0, NodeSets are not checked. `syncer`: SUNK's syncer must run, and log no error any more.
     """
 
     releases: tuple[Release, ...] = ()
@@ -93,6 +106,7 @@ class ControlExpectation(Struct, frozen=True, kw_only=True, omit_defaults=True, 
     workloads: int = 0
     nodes_desired: int = 0
     spare: int = 0
+    syncer: bool = False
 
 
 class GpuMonitorCondition(Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -42,9 +42,9 @@ def charts(seen: ChartsObservation, want: ChartsExpectation) -> Verdict:
 
 
 def control(seen: ControlObservation, want: ControlExpectation) -> Verdict:
-    """Check charts, Slinky's resources with their workloads, rolled-out NodeSets, and that Slurm can use enough nodes."""
+    """Check charts, Slinky's resources and workloads, SUNK's syncer, rolled-out NodeSets, and that Slurm can use enough nodes."""
     problem = gate_charts.problem(seen.releases, want.releases, seen.root_app, want.root_app)
-    problem = problem or _parts(seen, want) or _nodesets(seen, want)
+    problem = problem or _parts(seen, want) or gate_health.syncer(seen, want) or _nodesets(seen, want)
     if problem is not None:
         return problem.verdict(CONTROL)
     total = sum(nodeset.desired for nodeset in seen.nodesets)

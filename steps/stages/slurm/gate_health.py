@@ -1,14 +1,36 @@
-"""Judges what the monitors around Slurm say: GCM's conditions of nodes.
+"""Judges what tells Kubernetes about Slurm: the log of SUNK's syncer, and GCM's conditions of nodes.
 
 GCM checks GPUs and writes one condition a check; True is a problem. See `steps/docs/facts/slurm.md`, SUNK.
 """
 
 from steps.contract.verdict import FailureClass
 from steps.stages.shared.finding import Finding, fail, unknown
-from steps.stages.slurm.contract import NodesObservation
+from steps.stages.slurm.contract import ControlExpectation, ControlObservation, NodesObservation
 
 _SOFTWARE = ("GcmProcZombieProblem",)
 """Conditions whose cause is no hardware."""
+
+
+def syncer(seen: ControlObservation, want: ControlExpectation) -> Finding | None:
+    """Return the finding on SUNK's syncer: it runs, its log can be read, and it met no error in the last minute; None if all hold.
+
+    What it copies is proven later: states by gate slurm/drain, numbers by the metrics in gate slurm/scheduling.
+    """
+    if not want.syncer:
+        return None
+    if not seen.syncers:
+        step = "look at Deployment slurm-syncer, without which Kubernetes shows no state of any Slurm node"
+        return unknown(FailureClass.HEALTH, "no pod of SUNK's syncer is ready", "one", step)
+    dark = next((entry for entry in seen.syncers if not entry.is_known), None)
+    if dark is not None:
+        step = "see that the kubelet of its node answers: SUNK's lock may have evicted the node's network"
+        return unknown(FailureClass.HEALTH, f"the log of {dark.pod} cannot be read", "a log", step)
+    wrong = next((entry for entry in seen.syncers if entry.errors), None)
+    if wrong is None:
+        return None
+    state = f"SUNK's syncer {wrong.pod} is ready, and its log of the last minute has: {wrong.errors[-1]}"
+    step = "read its log: it needs slurmrestd, a valid token, and rights on pods and nodes"
+    return unknown(FailureClass.HEALTH, state, "no error", step)
 
 
 def types(seen: NodesObservation) -> list[str]:

@@ -17,7 +17,7 @@ from steps.stages.shared import probe_charts, probe_checks, probe_workloads
 from steps.stages.shared.kube_reader import KubeReader, Scope
 from steps.stages.shared.probe_workloads import Condition, Conditioned
 from steps.stages.shared.slurm_states import takes_jobs
-from steps.stages.slurm import probe_placement, reader, reader_jobs, reader_slurm_errors
+from steps.stages.slurm import probe_placement, probe_syncer, reader, reader_jobs, reader_slurm_errors
 from steps.stages.slurm.contract import (
     ControlObservation,
     DrainObservation,
@@ -113,6 +113,7 @@ def control(kube: KubeReader, scope: Scope) -> ControlObservation:
         parts=tuple(_part(kind, raw) for kind, raws in raw_parts.items() for raw in raws or ()),
         workloads=probe_workloads.read(kube, space, _of_a_part, kinds=("Deployment", "StatefulSet")),
         nodesets=nodesets or (),
+        syncers=probe_syncer.read(kube, space) if sunk else (),
         troubled=tuple(pod for pod in pods if _is_troubled(pod))[:MOST_TROUBLED],
     )
 

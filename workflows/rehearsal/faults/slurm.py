@@ -130,6 +130,16 @@ FAULTS = (
         source="https://github.com/coreweave/sunk-anywhere",
     ),
     Fault(
+        name="sunk_syncer_refused",
+        gate="slurm/control",
+        summary="slurmrestd refuses the token of SUNK's syncer, so Kubernetes never hears again what Slurm's nodes do.",
+        caught_by="The syncer's log of the last minute has errors.",
+        cause="failed to list nodes.*401 Unauthorized",
+        false_green="Deployment slurm-syncer is ready, and the NodeSets count all pods as ready.",
+        needs="slurm.kind=sunk",
+        source="https://github.com/coreweave/sunk-anywhere",
+    ),
+    Fault(
         name="sunk_gpus_not_requested",
         gate="slurm/nodes",
         summary="The slurmd pods of SUNK's NodeSet request no GPUs, so no job ever sees one.",

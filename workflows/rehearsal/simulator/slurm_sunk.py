@@ -59,6 +59,8 @@ READ = "simulated/topology"
 CONDITIONS = ("SlurmCordon", "SlurmDrain", "SlurmRunning", "SlurmNotResponding")
 """Pod conditions by which SUNK shows the state of a Slurm node; none of them True means idle."""
 LOWER = "gres/gpu count reported lower than configured (0 < {count})"
+REFUSED = 'level=error msg="failed to list nodes" error="GET /slurm/v0.0.43/nodes: 401 Unauthorized"\n'
+SYNC_SECONDS = 20.0
 MONITORED = {"sunk": ("operator", "scheduler", "syncer"), "slurm": ("login.loginController", "login.directoryCache")}
 """Parts of each chart that have monitors, which are on by default."""
 
@@ -197,6 +199,8 @@ class Sunk:
         if not world.served(NODE_SETS) or not has_ready_pod(world, NAMESPACE, "sunk-operator"):
             return
         create_foreign_pods(world)
+        if world.fault("sunk_syncer_refused"):
+            world.clock.schedule("sunk/syncer/log", SYNC_SECONDS, functools.partial(_complain, world))
         write_monitor_conditions(world)
         if world.fault("sunk_lock_not_tolerated"):
             spec = workload_spec("log-agent", {}, "simulated/log-agent", {})
@@ -210,6 +214,15 @@ class Sunk:
             for pod in _pods(world, node_set):
                 _register(world, pod)
             world.later(f"sunk/{at.namespace}/{at.name}/status", 5, 10, functools.partial(_status, world, at))
+
+
+def _complain(world: World) -> None:
+    """Write into the syncer's log that slurmrestd refuses it, as it does in each of its rounds."""
+    for pod in world.objects(PODS):
+        if pod["metadata"].get("labels", {}).get("app.kubernetes.io/name") == "sunk-syncer" and simulated_pods.ready(pod):
+            world.log(pod, pod["spec"]["containers"][0]["name"], REFUSED)
+    # no scaled delay: with delays of zero it would write for ever
+    world.clock.schedule("sunk/syncer/log", SYNC_SECONDS, functools.partial(_complain, world))
 
 
 def _feasible(world: World, node_set: Obj) -> list[str]:
@@ -246,6 +259,8 @@ def _register(world: World, pod: Obj) -> None:
     space = pod["metadata"]["namespace"]
     controller = world.find(STATEFUL_SETS, "slurm-controller", space) or {}
     answers = bool(controller.get("status", {}).get("readyReplicas")) and has_ready_pod(world, space, "slurm-syncer")
+    if world.fault("sunk_syncer_refused"):
+        return
     if not answers or not simulated_pods.ready(pod):
         return
     if _slurm_conditions(pod) and world.fault("slurm_states_stale"):
@@ -325,13 +340,14 @@ def slurmd(world: World, pod: Obj, node: str) -> Behaviour:
 
 
 blocked_by("slurmctld_crashes", "app.kubernetes.io/component", "controller", "back-off 5m0s restarting failed container=slurmctld")
-blocked_by(
-    "sunk_syncer_down",
-    "app.kubernetes.io/name",
-    "sunk-syncer",
-    'secret "slurm-syncer-token" not found',
-    reason="CreateContainerConfigError",
-)
+
+
+@pod_program("app.kubernetes.io/name", "sunk-syncer")
+def syncer(world: World, _pod: Obj, _node: str) -> Behaviour:
+    """Play a pod of the syncer; its log is written by the operator's role, as it works all the time."""
+    if world.fault("sunk_syncer_down"):
+        return BlockedStart(reason="CreateContainerConfigError", message='secret "slurm-syncer-token" not found')
+    return LongRunning(log="level=info msg=synchronised error=<nil>\n")
 
 
 @container_command("gres")
