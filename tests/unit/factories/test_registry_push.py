@@ -127,6 +127,7 @@ def test_an_image_is_pushed_once(registry: PushedRegistry, tmp_path: Path) -> No
     pushed = registry_push.push(registry.at, path, IMAGE)
     assert (pushed.digest, pushed.uploaded) == (entry["digest"], 2)
     assert hashlib.sha256(registry.manifests["0.23"]).hexdigest() == entry["digest"].removeprefix("sha256:")
+    assert registry_push.archive_digest(path) == pushed.digest
     again = registry_push.push(registry.at, path, IMAGE)
     assert again.sentence == f"builders/spack:0.23 is in the registry already: {entry['digest']}"
 

@@ -111,11 +111,15 @@ def test_objects_of_the_spec_that_somebody_changed_are_seen(whole: FactorySpec, 
 
 
 class ListedRegistry(ThreadingHTTPServer):
-    """Stand-in for a registry that answers GET from a table: path with query → status, body and Link header."""
+    """Stand-in for a registry that answers from tables.
+
+    `answers` maps the path and query of a GET to status, body and Link header, `digests` the path of a HEAD to status and digest.
+    """
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _ListRequests)
         self.answers: dict[str, tuple[int, Any, str]] = {}
+        self.digests: dict[str, tuple[int, str]] = {}
 
     @property
     def at(self) -> RegistryEndpoint:
@@ -128,6 +132,11 @@ class _ListRequests(BaseHTTPRequestHandler):
 
     def log_message(self, *_: object) -> None:
         """Print nothing."""
+
+    def do_HEAD(self) -> None:
+        self.send_response(self.server.digests.get(self.path, (404, ""))[0])
+        self.send_header("Docker-Content-Digest", self.server.digests.get(self.path, (404, ""))[1])
+        self.end_headers()
 
     def do_GET(self) -> None:
         status, body, link = self.server.answers.get(self.path, (404, {}, ""))
@@ -162,6 +171,15 @@ def test_images_that_the_spec_does_not_push_are_listed(registry: ListedRegistry)
     }
     pushed = BuilderImage(archive="builder.tar", name="builders/spack", tag="0.23")
     assert registry_listing.unplanned_images(registry.at, [pushed]) == ("builders/spack:mine", "team/app:1")
+
+
+def test_images_whose_tags_somebody_moved_are_listed(registry: ListedRegistry) -> None:
+    registry.digests = {"/v2/builders/spack/manifests/1": (200, "sha256:a"), "/v2/builders/eb/manifests/2": (200, "sha256:b")}
+    pushed = {"builders/spack:1": "sha256:a", "builders/eb:2": "sha256:a", "builders/gone:3": "sha256:a"}
+    assert registry_listing.overwritten_images(registry.at, pushed) == ("builders/eb:2",)
+    registry.digests["/v2/builders/gone/manifests/3"] = (503, "")
+    with pytest.raises(NotListed, match="answered 503"):
+        registry_listing.overwritten_images(registry.at, pushed)
 
 
 @pytest.mark.parametrize(
@@ -203,7 +221,7 @@ def test_what_the_site_restores_is_not_lost(factory_file: Path, built: Kube, reg
     assert contents.uncompared == ()
     assert contents.sentences == (
         "only in the cluster: secrets software/other; it is not saved, and not built again",
-        "only in the registry: team/app:1; it is not built again",
+        "only in the registry: team/app:1 as it is now; it is not built again",
     )
 
 

@@ -19,6 +19,8 @@ from workflows.app.run_options import StartOptions
 from workflows.app.runs.screen import Screen
 from workflows.spec import FactorySpec
 
+UNFINISHED = "the rebuild failed, so nobody knows what was lost; bringup factory up goes on with it"
+
 
 class DrillReport(Struct, frozen=True, kw_only=True):
     """Report of a drill: sentences about what worked without the factory, what did not, and what was lost; times in UTC seconds.
@@ -73,6 +75,7 @@ def drill(screen: Screen, prepared: PreparedRebuild, options: StartOptions) -> i
     contents = factory_rebuild.contents_of(prepared)
     before = holdings(spec, trial, contents)
     if code := factory_rebuild.rebuild(screen, prepared, options, contents):
+        _conclude(screen, spec, msgspec.structs.replace(tried, broken=(UNFINISHED,), uncompared=before.uncompared))
         return code
     after = holdings(spec, production_cut.look(spec, folder))
     report = _report(spec, began, trial, rebuilt=True, lost=tuple(losses(before, after)), uncompared=before.uncompared)
@@ -156,6 +159,7 @@ def _conclude(screen: Screen, spec: FactorySpec, report: DrillReport) -> int:
     if report.passed:
         screen.lines([f"drill of factory {spec.name}: production works without it, and {after}"])
     else:
-        screen.lines([f"drill of factory {spec.name} failed: {'see what was lost' if report.rebuilt else 'nothing was removed'}"])
+        removed = "its rebuild did not end" if UNFINISHED in report.broken else "nothing was removed"
+        screen.lines([f"drill of factory {spec.name} failed: {'see what was lost' if report.rebuilt else removed}"])
     screen.lines([f"report {file}"])
     return ExitCode.OK if report.passed else ExitCode.GATE_FAILED

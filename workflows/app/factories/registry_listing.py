@@ -5,14 +5,14 @@ https://distribution.github.io/distribution/spec/api/#listing-repositories.
 """
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from urllib.parse import urljoin, urlsplit
 
 import msgspec
 import urllib3
 from msgspec import Struct
 
-from workflows.app.factories.registry_push import RegistryEndpoint
+from workflows.app.factories.registry_push import INDEX, MANIFEST, RegistryEndpoint
 from workflows.spec.factory_spec import BuilderImage
 
 PAGE, MOST_NAMES = 500, 20_000
@@ -42,6 +42,27 @@ def unplanned_images(target: RegistryEndpoint, images: Iterable[BuilderImage]) -
     """Return the tagged images, NAME:TAG, in a registry that no entry of the spec pushes. Raises NotListed."""
     planned = {f"{image.name}:{image.tag}" for image in images}
     return tuple(sorted(reference for reference in references(target) if reference not in planned))
+
+
+def overwritten_images(target: RegistryEndpoint, digests: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the images, NAME:TAG → digest of what the spec pushes, whose tags lead to something else. Raises NotListed."""
+    try:
+        with target.connect() as http:
+            return tuple(
+                reference for reference, digest in digests.items() if _digest(http, target.url, reference) not in ("", digest)
+            )
+    except urllib3.exceptions.HTTPError as error:
+        raise NotListed(f"{target.url} does not answer: {error}") from error
+
+
+def _digest(http: urllib3.PoolManager, registry: str, reference: str) -> str:
+    """Return the digest that a tag leads to; empty if there is no such tag."""
+    name, _, tag = reference.partition(":")
+    headers = {**http.headers, "Accept": f"{INDEX}, {MANIFEST}"}
+    answer = http.request("HEAD", f"{registry}/v2/{name}/manifests/{tag}", headers=headers, timeout=_SECONDS)
+    if answer.status not in (200, 404):
+        raise NotListed(f"{registry} answered {answer.status} to HEAD of {reference}")
+    return answer.headers.get("Docker-Content-Digest", "unknown") if answer.status == 200 else ""
 
 
 def references(target: RegistryEndpoint) -> Iterator[str]:

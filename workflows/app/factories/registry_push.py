@@ -170,6 +170,38 @@ def push(target: RegistryEndpoint, archive: Path, image: BuilderImage) -> Pushed
     return PushedImage(reference=f"{image.name}:{image.tag}", digest=digest, uploaded=upload.count)
 
 
+def archive_digest(archive: Path) -> str:
+    """Return the digest of the only image in an OCI archive. Raises NotPushed."""
+    try:
+        with tarfile.open(archive) as opened:
+            return _only_image(opened)[0]
+    except (OSError, tarfile.TarError, KeyError, TypeError, ValueError) as error:
+        raise NotPushed(f"{archive} is no OCI archive that can be pushed: {error}") from error
+
+
+def _only_image(archive: tarfile.TarFile) -> tuple[str, str]:
+    """Return the digest and the media type of the only image in an archive. Raises NotPushed, and errors of a broken archive."""
+    manifests = _document(archive, "index.json")["manifests"]
+    if len(manifests) != 1:
+        raise NotPushed(f"the archive's index has {len(manifests)} images, and one is expected")
+    return _checked(manifests[0]["digest"]), str(manifests[0].get("mediaType", MANIFEST))
+
+
+def _document(archive: tarfile.TarFile, name: str) -> dict[str, Any]:
+    with _member(archive, name) as stream:
+        document = json.loads(stream.read(LARGEST_DOCUMENT))
+    if not isinstance(document, dict):
+        raise NotPushed(f"{name} of the archive is no JSON object")
+    return document
+
+
+def _member(archive: tarfile.TarFile, name: str) -> IO[bytes]:
+    stream = archive.extractfile(archive.getmember(name))
+    if stream is None:
+        raise NotPushed(f"{name} of the archive is no file")
+    return stream
+
+
 class _Upload:
     """An upload of one archive to one repository; `count` is the number of blobs that were sent."""
 
@@ -179,24 +211,20 @@ class _Upload:
 
     def tagged(self, tag: str) -> str:
         """Upload the archive's only image, point the tag at it, and return its digest."""
-        manifests = self._document("index.json")["manifests"]
-        if len(manifests) != 1:
-            raise NotPushed(f"the archive's index has {len(manifests)} images, and one is expected")
-        (entry,) = manifests
-        digest = _checked(entry["digest"])
-        self._manifest(digest, str(entry.get("mediaType", MANIFEST)), tag)
+        digest, kind = _only_image(self._archive)
+        self._manifest(digest, kind, tag)
         return digest
 
     def _manifest(self, digest: str, kind: str, reference: str) -> None:
         """Upload what a manifest or an index refers to, then the document itself under a tag or its digest."""
-        document = self._document(f"blobs/{digest.replace(':', '/')}")
+        document = _document(self._archive, f"blobs/{digest.replace(':', '/')}")
         if kind == INDEX:
             for entry in document["manifests"][:MOST_BLOBS]:
                 self._manifest(_checked(entry["digest"]), MANIFEST, entry["digest"])
         else:
             for entry in [document["config"], *document["layers"]][:MOST_BLOBS]:
                 self._blob(_checked(entry["digest"]))
-        with self._member(f"blobs/{digest.replace(':', '/')}") as stream:
+        with _member(self._archive, f"blobs/{digest.replace(':', '/')}") as stream:
             data = stream.read(LARGEST_DOCUMENT)
         answer = self._http.request("PUT", f"{self._base}/manifests/{reference}", body=data, headers=self._headers(kind))
         _require(answer, 201, f"manifest {reference}")
@@ -213,26 +241,13 @@ class _Upload:
         target = f"{place}{'&' if urlsplit(place).query else '?'}{urlencode({'digest': digest})}"
         name = f"blobs/{digest.replace(':', '/')}"
         headers = self._headers("application/octet-stream") | {"Content-Length": str(self._archive.getmember(name).size)}
-        with self._member(name) as stream:
+        with _member(self._archive, name) as stream:
             _require(self._http.request("PUT", target, body=stream, headers=headers), 201, f"blob {digest}")
         self.count += 1
 
     def _headers(self, kind: str) -> dict[str, str]:
         """Return the headers of a request with a body: urllib3 sends the pool's own with requests alone that name none."""
         return {**self._http.headers, "Content-Type": kind}
-
-    def _document(self, name: str) -> dict[str, Any]:
-        with self._member(name) as stream:
-            document = json.loads(stream.read(LARGEST_DOCUMENT))
-        if not isinstance(document, dict):
-            raise NotPushed(f"{name} of the archive is no JSON object")
-        return document
-
-    def _member(self, name: str) -> IO[bytes]:
-        stream = self._archive.extractfile(self._archive.getmember(name))
-        if stream is None:
-            raise NotPushed(f"{name} of the archive is no file")
-        return stream
 
 
 def _checked(digest: object) -> str:

@@ -10,7 +10,7 @@ from steps.contract import plain_text
 from steps.errors import StepError
 from workflows.app.factories import factory_pipeline, registry_listing, registry_push, unplanned_objects
 from workflows.app.factories.registry_listing import NotListed
-from workflows.app.factories.registry_push import RegistryEndpoint
+from workflows.app.factories.registry_push import NotPushed, RegistryEndpoint
 from workflows.app.factories.unplanned_objects import UnplannedObject
 from workflows.engines.run_secrets import SecretMissing
 from workflows.spec import FactorySpec
@@ -32,7 +32,10 @@ class UnplannedContents:
     def sentences(self) -> tuple[str, ...]:
         """Return what a rebuild loses, a line each."""
         lines = [item.sentence for item in self.objects[:MOST_NAMED]]
-        lines += [f"only in the registry: {plain_text.line(image)}; it is not built again" for image in self.images[:MOST_NAMED]]
+        lines += [
+            f"only in the registry: {plain_text.line(image)} as it is now; it is not built again"
+            for image in self.images[:MOST_NAMED]
+        ]
         for more, what in ((len(self.objects) - MOST_NAMED, "more object"), (len(self.images) - MOST_NAMED, "more image")):
             lines += [f"only in the factory: {plain_text.count(more, what)}"] if more > 0 else []
         return tuple(lines)
@@ -59,7 +62,10 @@ def read(path: Path, spec: FactorySpec, kubeconfig: Path | None, registry: Regis
         target = registry or registry_push.endpoint(spec, path.parent, os.environ)
         listed = registry_listing.unplanned_images(target, spec.registry.images)
         images = tuple(image for image in listed if not _is_restored(spec, f"images/{image}"))
-    except (NotListed, SecretMissing) as error:
+        archives = {f"{image.name}:{image.tag}": path.parent / image.archive for image in spec.registry.images}
+        digests = {reference: registry_push.archive_digest(archive) for reference, archive in archives.items()}
+        images += registry_listing.overwritten_images(target, digests)
+    except (NotListed, NotPushed, SecretMissing) as error:
         uncompared.append(f"images of the registry: {plain_text.line(str(error))[:_MESSAGE]}")
     return UnplannedContents(objects=objects, images=images, uncompared=tuple(uncompared))
 

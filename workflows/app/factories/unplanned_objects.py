@@ -5,7 +5,7 @@ projects and in `default` are compared one by one; a namespace that is no part o
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -160,7 +160,7 @@ def _resources(kube: Kube, path: str) -> Iterator[_ServedResource]:
 
 
 def _unplanned(
-    resource: _ServedResource, item: Object, planned: Mapping[tuple[str, str, str], Object], releases: Iterable[str]
+    resource: _ServedResource, item: Object, planned: Mapping[tuple[str, str, str], Object], releases: Container[object]
 ) -> UnplannedObject | None:
     """Return an object of a project if a rebuild does not bring it back as it is; None for all others."""
     meta = item.get("metadata") or {}

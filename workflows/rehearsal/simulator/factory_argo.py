@@ -47,7 +47,7 @@ def install(world: World, release: ChartRelease) -> None:
     text = yaml.safe_dump(config, sort_keys=False)
     release.put(CONFIG_MAPS, {"metadata": {"name": CONFIG_MAP}, "data": {"config": text}})
     tag = release.value("images.tag", "") or "v4.1.0"
-    spec = {"replicas": 1} | workload_spec(CONTROLLER, {}, f"quay.io/argoproj/workflow-controller:{tag}", {})
+    spec: Obj = {"replicas": 1} | workload_spec(CONTROLLER, {}, f"quay.io/argoproj/workflow-controller:{tag}", {})
     (container,) = spec["template"]["spec"]["containers"]
     # as in the chart's templates/controller/workflow-controller-deployment.yaml
     container |= {"name": "controller", "args": ["--workflow-workers", str(release.value("controller.workflowWorkers", 32))]}
