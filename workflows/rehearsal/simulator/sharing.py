@@ -218,8 +218,8 @@ def _admit(world: World, policy: Obj | None, pod: Obj) -> None:
     wanted = annotations_of(node).get(DONE, "whole")
     config = parse_shares(_config(world, policy, wanted.removeprefix("shares:"))) if wanted.startswith("shares:") else None
     # the device plugin sees one container at a time
-    asked = (amounts for container in pod["spec"]["containers"] for amounts in container_requests(container).items())
-    requested = {name: amount for name, amount in asked if name in (GPU, SHARED) and amount > 1}
+    wanted_units = (amounts for container in pod["spec"]["containers"] for amounts in container_requests(container).items())
+    requested = {name: amount for name, amount in wanted_units if name in (GPU, SHARED) and amount > 1}
     if config is not None and config.refuse_two and requested:
         message = REFUSAL.format(next(iter(requested)))
         status = {"phase": "Failed", "reason": "UnexpectedAdmissionError", "message": message, "startTime": world.stamp()}
