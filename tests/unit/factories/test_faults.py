@@ -5,19 +5,22 @@ from pathlib import Path
 
 import pytest
 
+from steps.clients.kube.client import Kube
 from tests.unit.rehearsal import asking
 from tests.unit.rehearsal.fault_sweep import missed
 from tests.unit.rehearsal.stage_bench import Planner, StageOutcome, stage_bench
+from workflows.app.factories import unplanned_objects
 from workflows.rehearsal.faults import fault_registry
 from workflows.spec import FactorySpec
 from workflows.stages import FACTORY_ORDER, FACTORY_STAGES
 
+Outcomes = dict[str, StageOutcome]
 FAULTS = [fault for fault in fault_registry.faults() if fault.stage in FACTORY_STAGES]
 
 
 @pytest.fixture(scope="module")
-def swept(planner: Planner, tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, StageOutcome], list[str]]:
-    """The outcomes of faults and of healthy stages, run twice; and what steps asked for without a right."""
+def swept(planner: Planner, whole: FactorySpec, tmp_path_factory: pytest.TempPathFactory) -> tuple[Outcomes, list[str], list[str]]:
+    """The outcomes of faults and of healthy stages, run twice; what steps asked for without a right; what a rebuild would lose."""
     folder, outcomes = tmp_path_factory.mktemp("factory-sweep"), {}
     with stage_bench(planner, folder) as bench:
         for stage in FACTORY_ORDER:
@@ -30,8 +33,10 @@ def swept(planner: Planner, tmp_path_factory: pytest.TempPathFactory) -> tuple[d
         for stage in FACTORY_ORDER:
             outcomes[f"second {stage}"] = bench.run(stage)
         rows = asking.asked(folder / "cluster/kubeconfig")
+        kube = Kube.from_file(folder / "cluster/kubeconfig")
+        unplanned = [item.sentence for item in unplanned_objects.compare(whole, planner([])[0], kube).objects]
     _require_unchanged(folder)
-    return outcomes, asking.refused(rows, planner([])[1].target_rbac)
+    return outcomes, asking.refused(rows, planner([])[1].target_rbac), unplanned
 
 
 def _require_unchanged(folder: Path) -> None:
@@ -44,7 +49,7 @@ def _require_unchanged(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
-def test_the_named_gate_catches_it(fault: fault_registry.Fault, swept: tuple[dict[str, StageOutcome], list[str]]) -> None:
+def test_the_named_gate_catches_it(fault: fault_registry.Fault, swept: tuple[Outcomes, list[str], list[str]]) -> None:
     outcome = swept[0][fault.name]
     assert not missed(fault, outcome)
     assert outcome.exit_code == 65
@@ -52,13 +57,17 @@ def test_the_named_gate_catches_it(fault: fault_registry.Fault, swept: tuple[dic
 
 @pytest.mark.parametrize("stage", FACTORY_ORDER)
 @pytest.mark.parametrize("time", ["first", "second"])
-def test_a_healthy_stage_passes(stage: str, time: str, swept: tuple[dict[str, StageOutcome], list[str]]) -> None:
+def test_a_healthy_stage_passes(stage: str, time: str, swept: tuple[Outcomes, list[str], list[str]]) -> None:
     outcome = swept[0][f"{time} {stage}"]
     assert outcome.exit_code == 0, outcome.verdict
 
 
-def test_steps_ask_for_nothing_that_their_roles_deny(swept: tuple[dict[str, StageOutcome], list[str]]) -> None:
+def test_steps_ask_for_nothing_that_their_roles_deny(swept: tuple[Outcomes, list[str], list[str]]) -> None:
     assert swept[1] == []
+
+
+def test_what_the_stages_build_is_what_the_spec_brings(swept: tuple[Outcomes, list[str], list[str]]) -> None:
+    assert swept[2] == []
 
 
 def test_all_faults_fit_the_whole_factory(whole: FactorySpec) -> None:
