@@ -13,8 +13,8 @@ from steps.contract.checks import CheckPod
 from steps.contract.measurements import Measurement
 from steps.contract.plain_text import count
 from steps.contract.verdict import FailureClass, NodeVerdict, Status
-from steps.stages.network_operator import gate_ring_fields as fields
 from steps.stages.network_operator import gate_secondary_networks
+from steps.stages.network_operator import reader_ring_reports as fields
 from steps.stages.network_operator.contract import FunctionalExpectation, FunctionalObservation
 from steps.stages.shared import gate_checks
 from steps.stages.shared.finding import Finding, fail, node_verdict, unknown

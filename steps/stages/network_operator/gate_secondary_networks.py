@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from steps.contract.checks import CheckPod
 from steps.contract.verdict import FailureClass
-from steps.stages.network_operator import gate_ring_fields as fields
+from steps.stages.network_operator import reader_ring_reports as fields
 from steps.stages.network_operator.contract import FunctionalExpectation, FunctionalObservation
 from steps.stages.shared.finding import Finding, fail, unknown
 
@@ -20,7 +20,7 @@ _RAIL_STEP = "ip link show on the node; set fabric.mtu, so that stage os_prep se
 
 
 class FabricAddresses(Struct, frozen=True, kw_only=True):
-    """Who has which address and MTU in the fabric.
+    """Addresses and MTUs in the fabric, with their owners.
 
     `owners` maps each secondary address and GID to the nodes whose pods of the check have it, `ports` each IPv4 address of a RoCE
     port to its nodes, `holders` each address to others that have it too, as words. `surveyed`: pods beside those of the check were

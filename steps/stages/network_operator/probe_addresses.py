@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from msgspec import Struct
 
 from steps.contract.checks import CHECK_LABEL, CHECK_NAMESPACE
-from steps.stages.network_operator import gate_ring_fields as fields
+from steps.stages.network_operator import reader_ring_reports as fields
 from steps.stages.network_operator.contract import NETWORK_STATUS, AddressHolder
 from steps.stages.shared import probe_workloads
 from steps.stages.shared.kube_reader import KubeReader
