@@ -24,6 +24,7 @@ BASES = {
     "# part of cluster.yaml": ROOT / "workflows/spec/starter.yaml",
     "# part of image.yaml": Path(examples.__file__).parent / "images/image.yaml",
     "# part of factory.yaml": Path(examples.__file__).parent / "factories/factory.yaml",
+    "# part of stack.yaml": Path(examples.__file__).parent / "stacks/stack.yaml",
 }
 """First line of a snippet → the whole spec that it is laid over."""
 RELEASED = "apiVersion: argoproj.io/v1alpha1\nkind: WorkflowTemplate\nmetadata: {name: a}\nspec: {entrypoint: a, templates: []}\n"
