@@ -37,7 +37,15 @@ BAD = PackageBuilt(
 )
 LEFT = PackageBuilt(hash="d" * 32, title="netcdf@4.9", outcome=BuildOutcome.NOT_STARTED, needs="c" * 32)
 GOOD = StackTestResult(name="zlib/1.3", kind=StackTestKind.LOAD, outcome=StackTestOutcome.PASS, seconds=0.2)
-WRONG = StackTestResult(name="hello", kind=StackTestKind.COMMAND, outcome=StackTestOutcome.FAIL, seconds=1.5, output="2 ranks <ok>")
+FIGURE = StackTestResult(name="triad", kind=StackTestKind.COMMAND, outcome=StackTestOutcome.PASS, seconds=0.5, value=151.25)
+WRONG = StackTestResult(
+    name="hello",
+    kind=StackTestKind.COMMAND,
+    outcome=StackTestOutcome.FAIL,
+    seconds=1.5,
+    output="2 ranks <ok>",
+    incident="One <ok> was wrong.",
+)
 PACKAGES = tuple(InstalledPackage(hash=letter * 32, folder="x", module="x", archive="x") for letter in "abe")
 TREE = TreeObservation(stack="s", key="sha256:k", digest="sha256:t", packages=PACKAGES, files=40, size=98_300_000)
 PUBLISHED = PublishedStack(
@@ -77,7 +85,7 @@ def failed_run() -> list[Evidence]:
         record("stack_build", "package", BatchBuilt(stack="s", batch=0, packages=(ZLIB,)), 0, passed("stack_build/batch", "good")),
         record("stack_build", "package", BatchBuilt(stack="s", batch=1, packages=(BAD,)), 1, bad),
         record("stack_build", "package", BatchBuilt(stack="s", batch=2, packages=(LEFT,)), 2, bad),
-        record("stack_test", "test", StackTested(stack="s", results=(WRONG, GOOD)), 0, bad),
+        record("stack_test", "test", StackTested(stack="s", results=(WRONG, GOOD, FIGURE)), 0, bad),
     ]
 
 
@@ -127,6 +135,8 @@ def test_the_page_has_it_escaped() -> None:
         "not built because of it: netcdf@4.9",
         "needs hdf5@1.14",
         "2 ranks &lt;ok&gt;",
+        "tested because: One &lt;ok&gt; was wrong.",
+        "(figure 151.25)",
     ):
         assert text in page, text
     assert "<ok>" not in page
