@@ -92,7 +92,7 @@ def test_the_spec_of_a_cluster_is_refused_in_one_sentence(machine: Any) -> None:
 def test_a_drill_needs_its_section_a_person_and_its_platform(machine: Any, spec: Path) -> None:
     none = machine.call("factory", "drill", spec, "--yes")
     assert (none.code, "no section drill" in none.err, "bringup explain drill" in none.err) == (64, True, True), none.text
-    spec.write_text(spec.read_text() + "drill: {platform: platform.yaml, hosts: [login01]}\n")
+    spec.write_text(spec.read_text() + "drill: {platform: platform.yaml, hosts: [login01], commands: ['true']}\n")
     assert "add --yes" in machine.call("factory", "drill", spec, "--cut-only").err
     for options in (("--cut-only",), ()):
         missing = machine.call("factory", "drill", spec, "--yes", *options)
