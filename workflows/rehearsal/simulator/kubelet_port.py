@@ -116,6 +116,8 @@ class QuietHandler(BaseHTTPRequestHandler):
     """A handler that prints no line for each request, because there are too many; the answers hold the errors."""
 
     content_type = "text/plain"
+    wbufsize = -1
+    """Buffered until a request is answered, so that headers and body leave, and wake the client, together."""
 
     def log_message(self, format: str, *args: Any) -> None:
         """Print nothing, where the base class prints a line for each request."""
