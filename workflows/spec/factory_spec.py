@@ -361,7 +361,8 @@ class Drill(Section):
     )
     commands: Annotated[tuple[Text, ...], Listed, Field(max_length=50)] = Field(
         default=(),
-        description="Lines for a login shell that must work then: they load modules and run programs.",
+        description="Lines for a login shell that must work then: they load modules and run programs. A drill has these or "
+        "boot scripts.",
         examples=[["module load gcc/14 && gcc --version"]],
     )
     user: Annotated[str, StringConstraints(pattern=r"^[a-z_][a-z0-9_-]{0,31}$")] = Field(

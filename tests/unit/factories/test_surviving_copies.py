@@ -18,7 +18,9 @@ HOUR, OLD = 3600.0, 1_700_000_000.0
 def problems(path: Path, marker: str | None = None) -> list[str]:
     """Return what is wrong with a copy, without its path."""
     copy = SurvivingCopy(what="stacks", path=str(path), within=timedelta(hours=24), marker=marker)
-    return [why.replace(str(path), "PATH") for why, fix in surviving_copies.problems(copy, time.time()) if fix]
+    reasons = list(surviving_copies.problems(copy, time.time()))
+    assert all(("does not say" in why) == (fix == surviving_copies.UNMARKED) for why, fix in reasons)
+    return [why.replace(str(path), "PATH") for why, _ in reasons]
 
 
 @pytest.fixture(scope="module")

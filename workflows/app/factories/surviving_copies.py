@@ -23,32 +23,41 @@ MOST_FILES = 200_000
 """Most files of a copy that are looked at, so that a check of a large folder ends."""
 _ANY = ".any"
 """Name of no product, with which a root is looked at to see which products it has."""
+_SILENT = "does not say if it is complete"
+UNMARKED = "let the job that copies write a file at its end, and name it in rebuild.copies[].marker"
+"""Advice about a copy that does not say if it is complete."""
 _KINDS = (stack_kind.stack_kind(), image_kind())
 
 
 def problems(copy: SurvivingCopy, clock_seconds: float) -> Iterator[tuple[str, str]]:
     """Yield what is wrong with a copy, each with what to do; `clock_seconds` is the time now in UTC seconds."""
-    path, name, renew = Path(copy.path), f"the copy of {copy.what} at {copy.path}", f"renew the copy of {copy.what} at {copy.path}"
+    name, renew = f"the copy of {copy.what} at {copy.path}", f"renew the copy of {copy.what} at {copy.path}"
+    try:
+        problem = _problem(copy, Path(copy.path), name, clock_seconds)
+    except OSError as error:
+        problem = f"{name} cannot be read: {error.strerror or error}"
+    if problem:
+        yield problem, UNMARKED if problem.endswith(_SILENT) else renew
+
+
+def _problem(copy: SurvivingCopy, path: Path, name: str, clock_seconds: float) -> str:
+    """Return what is wrong with a copy; empty if nothing is. Raises OSError."""
     if not path.exists():
-        yield f"there is no copy of {copy.what} at {copy.path}", renew
-        return
+        return f"there is no copy of {copy.what} at {copy.path}"
     try:
         trees = _trees(path) if path.is_dir() else []
         broken = next((why for root, tree in trees for why in _incomplete(root, tree)), "")
     except StepError as error:
         trees, broken = [], str(error)
-    written = _written(copy, path, [tree for _, tree in trees])
     if broken:
-        yield f"{name} is not complete: {broken}", renew
-    elif not _has_data(path, copy.marker or ""):
-        yield f"{name} is empty", renew
-    elif written is None and copy.marker:
-        yield f"{name} has no file {copy.marker}, which is written once it is complete", renew
-    elif written is None:
-        fix = "let the job that copies write a file at its end, and name it in rebuild.copies[].marker"
-        yield f"{name} does not say if it is complete", fix
-    elif (age := clock_seconds - written) > (most := copy.within.total_seconds()):
-        yield f"{name} is {age / 3600:.1f} h old, and may be {most / 3600:.1f} h", renew
+        return f"{name} is not complete: {broken}"
+    if not _has_data(path, copy.marker or ""):
+        return f"{name} is empty"
+    written = _written(copy, path, [tree for _, tree in trees])
+    if written is None:
+        return f"{name} has no file {copy.marker}, which is written once it is complete" if copy.marker else f"{name} {_SILENT}"
+    age, most = clock_seconds - written, copy.within.total_seconds()
+    return f"{name} is {age / 3600:.1f} h old, and may be {most / 3600:.1f} h" if age > most else ""
 
 
 def _written(copy: SurvivingCopy, path: Path, trees: list[ReleaseTree]) -> float | None:
