@@ -218,9 +218,16 @@ def test_a_command_is_judged_by_what_it_prints(
 @pytest.mark.parametrize("name", ["mpi_ranks", "gcc_compiles", "perl_modules"])
 def test_shipped_tests_pass_with_the_programs_of_the_machine(good: TreeSite, name: str) -> None:
     smoke = next(test for test in smoke_tests.shipped() if test.name == name)
-    case = StackTestCase(name=name, command=("/bin/sh", "-e", "-c", smoke.script), modules=("GCC/12",), expect=smoke.expect)
+    case = StackTestCase(name=name, command=smoke.command("/usr"), modules=("GCC/12",), expect=smoke.expect)
     result = module_tests.run_command(good, (), case, print)
     assert result.outcome is PASS, result
+
+
+def test_shipped_tests_do_not_test_programs_of_the_system(good: TreeSite) -> None:
+    smoke = next(test for test in smoke_tests.shipped() if test.name == "perl_modules")
+    case = StackTestCase(name="perl", command=smoke.command(place("app")), modules=("GCC/12",), expect=smoke.expect)
+    result = module_tests.run_command(good, (), case, print)
+    assert (result.outcome, result.output.split(",")[0]) == (FAIL, "perl is /usr/bin/perl"), result
 
 
 def test_module_files_may_be_tcl(good: TreeSite) -> None:

@@ -14,6 +14,16 @@ from steps.softwarestack.contract.output_patterns import OutputReference
 from steps.softwarestack.contract.stack_input import StackInput, StackPackage, StackTestCase
 
 _SHELL: Final = ("/bin/sh", "-e", "-c")
+_OWN_PROGRAMS: Final = """root=$1
+shift
+for program; do
+  case $(command -v "$program") in
+    "$root"/*) ;;
+    *) echo "$program is $(command -v "$program" || echo nowhere), and none of $root"; exit 1 ;;
+  esac
+done
+"""
+"""Beginning of each script: with a module that does not set PATH, it would test programs of the operating system."""
 _EASYBUILD: Final = "easybuild"
 _SECONDS: Final = 120
 """Time limit of a shipped test: each needs some seconds."""
@@ -21,18 +31,27 @@ _SECONDS: Final = 120
 
 @dataclass(frozen=True, kw_only=True)
 class SmokeTest:
-    """A shipped test: names of packages with *, the script that tests one of them, and what its output must have."""
+    """A shipped test: names of packages with *, the script that tests one of them, and what its output must have.
+
+    `programs` are names that the module of the package must lead to the package's own programs.
+    """
 
     name: str
     packages: tuple[str, ...]
     script: str
     incident: str
+    programs: tuple[str, ...] = ()
     expect: str = ""
     reference: OutputReference | None = None
 
     def is_for(self, package: StackPackage) -> bool:
         """Return True if the test is about a package; EasyBuild and Spack write its name in their own ways."""
-        return any(fnmatch.fnmatchcase(package.name.lower(), pattern) for pattern in self.packages)
+        names = (package.name.lower(), package.title.lower())
+        return any(fnmatch.fnmatchcase(name, pattern) for name in names for pattern in self.packages)
+
+    def command(self, root: str) -> tuple[str, ...]:
+        """Return the command that tests the package in a folder."""
+        return (*_SHELL, _OWN_PROGRAMS + self.script, self.name, root, *self.programs)
 
 
 @functools.cache
@@ -54,7 +73,11 @@ def cases(stack: StackInput) -> tuple[StackTestCase, ...]:
         if package.module and _is_built(stack, package) and package.name.lower() not in tested
     ]
     titles = Counter(package.title for package, _ in chosen)
-    return tuple(_case(test, package, alone=titles[package.title] == 1) for package, test in chosen if test is not None)
+    return tuple(
+        _case(test, package, stack.package_path(package), alone=titles[package.title] == 1)
+        for package, test in chosen
+        if test is not None
+    )
 
 
 def _is_built(stack: StackInput, package: StackPackage) -> bool:
@@ -68,11 +91,11 @@ def _package_name(module: str) -> str:
     return parts[0] if len(parts) < 3 else parts[-2]
 
 
-def _case(test: SmokeTest, package: StackPackage, *, alone: bool) -> StackTestCase:
+def _case(test: SmokeTest, package: StackPackage, root: str, *, alone: bool) -> StackTestCase:
     title = package.title if alone else f"{package.title}/{package.hash[:7]}"
     return StackTestCase(
         name=f"{test.name} of {title}",
-        command=(*_SHELL, test.script),
+        command=test.command(root),
         modules=(package.module,),
         timeout_seconds=_SECONDS,
         expect=test.expect,
@@ -81,6 +104,8 @@ def _case(test: SmokeTest, package: StackPackage, *, alone: bool) -> StackTestCa
     )
 
 
-def _smoke_test(name: str, packages: Iterable[str], reference: dict[str, str] | None = None, **fields: str) -> SmokeTest:
+def _smoke_test(
+    name: str, packages: Iterable[str], programs: Iterable[str] = (), reference: dict[str, str] | None = None, **fields: str
+) -> SmokeTest:
     figure = OutputReference(**reference) if reference else None  # type: ignore[arg-type]  # data of our own
-    return SmokeTest(name=name, packages=tuple(packages), reference=figure, **fields)
+    return SmokeTest(name=name, packages=tuple(packages), programs=tuple(programs), reference=figure, **fields)

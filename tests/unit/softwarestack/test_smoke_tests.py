@@ -38,6 +38,10 @@ def test_packages_of_both_tools_get_a_test() -> None:
     assert cases(package("OpenMPI"), package("hdf5"), package("zlib")) == ["mpi_ranks of OpenMPI@1.0", "hdf5_files of hdf5@1.0"]
     (case,) = smoke_tests.cases(small_trees.stack(package("HDF5")))
     assert (case.command[:3], case.modules) == (("/bin/sh", "-e", "-c"), ("Core/HDF5/1.0",))
+    assert case.command[4:] == ("hdf5_files", small_trees.place("HDF5"), "h5import", "h5repack", "h5dump")
+    assert cases(package("Python"), package("python", hash=small_trees.hash_of("other"), version="3.11")) == [
+        "python_modules of python@3.11"
+    ]
 
 
 def test_own_tests_sites_and_toolchains_keep_theirs() -> None:
