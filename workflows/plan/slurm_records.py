@@ -114,7 +114,7 @@ def _nodes(spec: ClusterSpec, proofs: _Proofs) -> Iterator[ContractLine]:
         wins = f"SUNK locks a node while jobs run (taint {SUNK_LOCK}), which evicts every pod that does not tolerate it"
     else:
         wins = "pods of slurmd hold all GPUs of their nodes, so that no other pod that requests one is placed there"
-    yield ContractLine("who wins when both claim capacity", wins, "Slurm", proofs.gates("slurm/placement"))
+    yield ContractLine("who wins when both claim capacity", wins, "Slurm", proofs.gates("slurm/placement", "slurm/pods"))
     mapping = "a Slurm node is one pod of slurmd, on one Kubernetes Node"
     yield ContractLine("nodes, pods and machines", mapping, "operator of Slurm", proofs.gates("slurm/nodes", "slurm/control"))
 
@@ -172,7 +172,7 @@ def _scheduling(spec: ClusterSpec, proofs: _Proofs) -> Iterator[ContractLine]:
     source = "SUNK's syncer" if slurm.kind == "sunk" else "Slinky's operator"
     states = f"{source} shows Slurm's states on pods"
     yield ContractLine("observability", states, "operator of Slurm", proofs.part("nodes", "states"))
-    yield ContractLine("metrics", "metrics of Slurm are collected by the site", "site", ())
+    yield ContractLine("metrics", "Slurm serves metrics, and the site collects them", "site", proofs.jobs("metrics"))
 
 
 # ---- where workloads run -------------------------------------------------------------------------------------------------------
@@ -188,6 +188,9 @@ def _placement_rules(spec: ClusterSpec, proofs: _Proofs) -> Iterator[PlacementRu
     shell = f"salloc from {logins} login pods" if logins else "there are no login pods"
     # salloc itself is nowhere tested, a login by SSH and a submission there are
     yield PlacementRule("interactive research", slurm, shell, proofs.jobs("user") if logins else ())
+    if slurm_pods := proofs.gates("slurm/pods"):
+        name = "SUNK's pod scheduler"
+        yield PlacementRule("pods on nodes of Slurm", name, "they name it by schedulerName, and wait in Slurm's queue", slurm_pods)
     services = "rollout, probes, services and autoscaling; on nodes that Slurm does not hold"
     yield PlacementRule("services and inference", "Kubernetes", services, ())
     if spec.scheduler.gang != "none" or spec.scheduler.quota != "none":

@@ -57,6 +57,8 @@ def build(site: Site) -> Stage | None:
     gates = {"charts": CHARTS, "control": CONTROL, "nodes": NODES, "placement": slurm_checks.PLACEMENT}
     if runs_jobs(site):
         gates |= {"functional": FUNCTIONAL, "scheduling": slurm_checks.SCHEDULING, "drain": slurm_checks.DRAIN}
+    if slurm_checks.schedules_pods(site, cluster):
+        gates["pods"] = slurm_checks.PODS
     crds = [name for release in operator for name in release.crds]
     charts: Object = {"releases": _expected(site, operator), **({"crds": crds} if crds else {})}
     control = _control_expectations(site, releases)
@@ -112,6 +114,8 @@ def _corrected_and_proven(
     steps += [replace(_nodes(site, cluster), after=(steps[-1].name,)), slurm_checks.placement(checks)]
     if runs_jobs(site):
         steps += [_functional(site, cluster), slurm_checks.scheduling(checks), slurm_checks.drain(checks)]
+    if slurm_checks.schedules_pods(site, cluster):
+        steps.append(slurm_checks.pods(checks, steps[-1].name, passed=("nodes", "functional") if runs_jobs(site) else ("nodes",)))
     if site.spec.slurm.kind == "sunk" and slurm_login.has_waiting_pods(site, cluster):
         steps.append(slurm_login.sessions(cluster, steps[-1].name))
     return steps

@@ -1,4 +1,4 @@
-"""Tasks of gates slurm/placement, slurm/scheduling and slurm/drain, and where their checks run.
+"""Tasks of gates slurm/placement, slurm/scheduling, slurm/drain and slurm/pods, and where their checks run.
 
 Facts: `steps/docs/facts/slurm.md`.
 """
@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from steps.contract.host_ranges import fold
+from steps.contract.node_taints import SUNK_LOCK
 from steps.contract.task import Verb
 from workflows.catalog import PlannedRelease
 from workflows.catalog.slurm_values import MARKS, leaves
@@ -19,10 +20,14 @@ from workflows.spec.slurm_section import sharing_check
 from workflows.stages import manifest_objects, rights
 from workflows.stages.stage import Object, Rule, Site, Step, task
 
-SCHEDULING, PLACEMENT, DRAIN = "slurm/scheduling", "slurm/placement", "slurm/drain"
+SCHEDULING, PLACEMENT, DRAIN, PODS = "slurm/scheduling", "slurm/placement", "slurm/drain", "slurm/pods"
 JOBS_CHECK = "slurm-jobs"
 SCHEDULING_SECONDS = 900
-PLACEMENT_SECONDS, DRAIN_SECONDS = 600, 900
+PLACEMENT_SECONDS, DRAIN_SECONDS, PODS_SECONDS = 600, 900, 600
+PODS_CHECK, LOCK_CHECK = "slurm-pods", "slurm-lock"
+SCHEDULED_PODS = 3
+GRACE = 20
+"""Seconds of grace of pods that SUNK's scheduler takes: less than KillWait - 5 s, which is 25 by default."""
 MAY_LEAVE = ("kube-system/rke2-ingress-nginx-controller",)
 """DaemonSets that SUNK's lock may evict from Slurm's nodes: the ingress runs on the others (`ingress_groups` of the spec)."""
 CONTAINER, SYSTEM = "alpine:3.19", "Alpine"
@@ -184,6 +189,55 @@ def drain(check_site: CheckSite) -> Step:
         after=("scheduling",),
         rules=(*login_rules(check_site), *cordon),
     )
+
+
+def schedules_pods(site: Site, cluster: PlannedRelease) -> bool:
+    """Return True if Slurm schedules pods of Kubernetes too: SUNK's chart has a scheduler for them, Slinky's charts have none."""
+    return site.spec.slurm.kind == "sunk" and bool(value_at(cluster.values, "scheduler.enabled"))
+
+
+def pods(check_site: CheckSite, after: str, *, passed: Sequence[str]) -> Step:
+    """Return the task that lets SUNK's scheduler place pods, and runs a pod that tolerates the lock beside one of them.
+
+    It comes after the task `after`, since its pods hold nodes of Slurm; nodes must have passed the tasks `passed`.
+    """
+    scheduler = str(value_at(check_site.cluster.values, "scheduler.name"))
+    # the lock is named for SUNK, and nodes may have taints of their own
+    own: Object = {
+        "tolerations": [{"key": SUNK_LOCK, "operator": "Exists", "effect": "NoExecute"}, {"operator": "Exists"}],
+        "terminationGracePeriodSeconds": GRACE,
+    }
+    near = {"labelSelector": {"matchLabels": {manifest_objects.CHECK_LABEL: PODS_CHECK}}, "topologyKey": manifest_objects.HOSTNAME}
+    affinity = {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [near]}}
+    placed = _pod_job(check_site, PODS_CHECK, {**own, "schedulerName": scheduler}, seconds=30)
+    placed["spec"] |= {"completionMode": "Indexed", "completions": SCHEDULED_PODS, "parallelism": SCHEDULED_PODS}
+    beside = _pod_job(check_site, LOCK_CHECK, {**own, "affinity": affinity}, seconds=15)
+    arguments: Object = {
+        "gate": PODS,
+        "objects": [placed, beside],
+        "checks": [PODS_CHECK, LOCK_CHECK],
+        "namespace": check_site.cluster.namespace,
+        "select": check_site.select,
+        "after": list(passed),
+        **check_site.place,
+    }
+    expectations = {"scheduler": scheduler, "count": SCHEDULED_PODS}
+    return Step(
+        task=task("slurm", "pods", Verb.JOB, deadline=PODS_SECONDS, arguments=arguments, expectations=expectations),
+        after=(after,),
+        rules=job_rules(check_site),
+    )
+
+
+def _pod_job(check_site: CheckSite, check: str, pod: Object, *, seconds: int) -> Object:
+    env = [manifest_objects.node_name(), {"name": "SECONDS_TO_RUN", "value": str(seconds)}]
+    # requests alone: pods with equal limits would get whole CPUs, which drains nodes
+    resources = {"requests": {"cpu": "100m", "memory": "64Mi"}, "limits": {"memory": "128Mi"}}
+    script = manifest_objects.script("slurm_pod.sh")
+    container = manifest_objects.container(check_site.site.spec.check_image, script, env=env, resources=resources)
+    # the pods outlive the gate: a Job whose time is up deletes them, with the reason why they were not placed
+    job = manifest_objects.single_job("slurm", check, {**pod, "containers": [container]}, seconds=PODS_SECONDS + 60)
+    return {**job, "metadata": {**job["metadata"], "namespace": check_site.cluster.namespace}}
 
 
 def planned_images(check_site: CheckSite) -> set[str]:

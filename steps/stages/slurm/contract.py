@@ -395,3 +395,25 @@ class DrainExpectation(Struct, frozen=True, kw_only=True, omit_defaults=True, fo
     """Expectation of the gate slurm/drain: `cordon`: a cordon of the Kubernetes node must reach Slurm, too."""
 
     cordon: bool = True
+
+
+# ---- pods that Slurm schedules ---------------------------------------------------------------------------------------------------
+
+
+class SlurmPodsObservation(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Observation of gate slurm/pods: pods that name SUNK's pod scheduler, and one that tolerates its lock beside them.
+
+    `slurm_nodes` are the Kubernetes nodes with a ready pod of slurmd. `namespace` is that of all these pods.
+    """
+
+    namespace: str = CHECK_NAMESPACE
+    scheduled: tuple[CheckPod, ...] = ()
+    beside: tuple[CheckPod, ...] = ()
+    slurm_nodes: tuple[str, ...] = ()
+
+
+class SlurmPodsExpectation(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """Expectation of the gate slurm/pods: `count` pods of the scheduler of this name end well on nodes of Slurm."""
+
+    scheduler: str = ""
+    count: int = 1

@@ -10,7 +10,7 @@ from steps.contract.verdict import FailureClass, NodeVerdict, Verdict, of_nodes,
 from steps.stages.shared import gate_charts, gate_checks, gate_slurm_states
 from steps.stages.shared.causes import RUNTIME_REASONS
 from steps.stages.shared.finding import Finding, fail, node_verdict, unknown
-from steps.stages.slurm import gate_drain, gate_health, gate_placement, gate_scheduling, gate_srun
+from steps.stages.slurm import gate_drain, gate_health, gate_placement, gate_scheduling, gate_slurm_pods, gate_srun
 from steps.stages.slurm.contract import (
     ControlExpectation,
     ControlObservation,
@@ -26,11 +26,13 @@ from steps.stages.slurm.contract import (
     SchedulingExpectation,
     SchedulingObservation,
     SlurmPod,
+    SlurmPodsExpectation,
+    SlurmPodsObservation,
 )
 
 CHARTS, CONTROL = "slurm/charts", "slurm/control"
 NODES, FUNCTIONAL, SCHEDULING = "slurm/nodes", "slurm/functional", "slurm/scheduling"
-PLACEMENT, DRAIN = "slurm/placement", "slurm/drain"
+PLACEMENT, DRAIN, PODS = "slurm/placement", "slurm/drain", "slurm/pods"
 
 
 def charts(seen: ChartsObservation, want: ChartsExpectation) -> Verdict:
@@ -264,3 +266,8 @@ def scheduling(seen: SchedulingObservation, want: SchedulingExpectation) -> Verd
 def drain(seen: DrainObservation, want: DrainExpectation) -> Verdict:
     """Check that drains and cordons of a node reach the other side, and that the node comes back by both ways."""
     return gate_drain.judge(DRAIN, seen, want)
+
+
+def pods(seen: SlurmPodsObservation, want: SlurmPodsExpectation) -> Verdict:
+    """Check that Slurm schedules pods of Kubernetes that ask for it, and that its lock spares a pod that tolerates it."""
+    return gate_slurm_pods.judge(PODS, seen, want)

@@ -29,11 +29,13 @@ from steps.stages.slurm.contract import (
     PlacementObservation,
     SchedulingObservation,
     SlurmPod,
+    SlurmPodsObservation,
     Srun,
 )
 
 NAMESPACE = "slurm"
 CHECK, JOBS_CHECK = "srun", "slurm-jobs"
+PODS_CHECK, LOCK_CHECK = "slurm-pods", "slurm-lock"
 API = "/apis/slinky.slurm.net/v1beta1"
 SUNK_API = "/apis/sunk.coreweave.com/v1alpha1"
 PARTS = {"Controller": "controllers", "RestApi": "restapis", "LoginSet": "loginsets", "Accounting": "accountings"}
@@ -170,6 +172,17 @@ def scheduling(kube: KubeReader, scope: Scope) -> SchedulingObservation:
 def drain(_kube: KubeReader, scope: Scope) -> DrainObservation:
     """Return what the round trip of the task saw (`steps.runtime.drain_round_trip`)."""
     return msgspec.convert(scope.arguments.get("output", {}), DrainObservation)
+
+
+def pods(kube: KubeReader, scope: Scope) -> SlurmPodsObservation:
+    """Return the pods of SUNK's pod scheduler, the pod beside them, and the nodes that run slurmd."""
+    space = _namespace(scope)
+    return SlurmPodsObservation(
+        namespace=space,
+        scheduled=probe_checks.read(kube, PODS_CHECK, namespace=space),
+        beside=probe_checks.read(kube, LOCK_CHECK, namespace=space),
+        slurm_nodes=tuple(dict.fromkeys(pod.node for pod in _pods(kube, space) if pod.node and pod.ready)),
+    )
 
 
 def read_srun(text: str, exits: Mapping[str, int]) -> Srun:

@@ -113,15 +113,16 @@ def test_sunk_runs_jobs_from_its_login_pod() -> None:
         "functional",
         "scheduling",
         "drain",
+        "pods",
         "sessions",
         "judge",
     ]
-    for step in built.steps[-5:-2]:
+    for step in built.steps[-6:-3]:
         at = step.task.arguments.get("command") or step.task.arguments["round_trip"]
         assert (at["pod"], at["container"]) == ("slurm-login-0", "sshd")
         assert any("pods/exec" in rule.resources and rule.namespaces == ("tenant-slurm",) for rule in step.rules)
         assert not any({"create", "delete"} & set(rule.verbs) for rule in step.rules if "jobs" in rule.resources)
-    assert built.steps[-5].task.expectations == {"gpus": 8, "accounting": True, "kernels": False}
+    assert built.steps[-6].task.expectations == {"gpus": 8, "accounting": True, "kernels": False}
     nodes = next(step.task for step in built.steps if step.name == "nodes")
     assert nodes.expectations == {"gpus": 8, "states": True, "promised": False}
     assert nodes.arguments["slurm_namespace"] == "tenant-slurm"
@@ -145,10 +146,24 @@ def test_only_login_pods_that_a_later_stage_replaces_may_be_old() -> None:
         assert sets_on_delete(built) == names
 
 
-def test_sunk_without_login_pods_runs_no_jobs() -> None:
+def test_sunk_without_login_pods_runs_no_jobs_and_schedules_pods() -> None:
     built = stage.build(site(slurm=SUNK | {"login": {"replicas": 0}}))
     assert built is not None
-    assert built.gates == ("slurm/charts", "slurm/control", "slurm/nodes", "slurm/placement")
+    assert built.gates == ("slurm/charts", "slurm/control", "slurm/nodes", "slurm/placement", "slurm/pods")
+    pods = next(step.task for step in built.steps if step.name == "pods")
+    assert pods.arguments["after"] == ["nodes"]
+
+
+def test_a_pod_for_sunks_scheduler_is_one_that_it_takes() -> None:
+    """By https://github.com/coreweave/sunk-anywhere/blob/main/examples/04-validate-pod-scheduler.yaml."""
+    built = stage.build(site(slurm=SUNK))
+    assert built is not None
+    scheduled, beside = next(step.task for step in built.steps if step.name == "pods").arguments["objects"]
+    spec = scheduled["spec"]["template"]["spec"]
+    assert (spec["schedulerName"], spec["terminationGracePeriodSeconds"]) == ("sunk", 20)
+    assert set(spec["containers"][0]["resources"]["requests"]) == {"cpu", "memory"}
+    assert {job["metadata"]["namespace"] for job in (scheduled, beside)} == {"tenant-slurm"}
+    assert "schedulerName" not in beside["spec"]["template"]["spec"]
 
 
 def test_no_slurm_no_stage() -> None:

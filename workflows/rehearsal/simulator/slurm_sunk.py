@@ -39,6 +39,7 @@ from workflows.rehearsal.simulator.slurm_controller import ControlledNode, Simul
 from workflows.rehearsal.simulator.slurm_foreign_pods import create_foreign_pods
 from workflows.rehearsal.simulator.slurm_gpu_monitor import write_monitor_conditions
 from workflows.rehearsal.simulator.slurm_job_check import CheckRun, SlurmSurroundings
+from workflows.rehearsal.simulator.slurm_pod_scheduler import install_scheduler, schedule_pods
 from workflows.rehearsal.simulator.world import Changes, World
 
 GROUP = "sunk.coreweave.com"
@@ -126,6 +127,7 @@ def install_cluster(release: ChartRelease) -> None:
         body |= {"updateStrategy": {"type": release.value(f"{part}.updateStrategy", "RollingUpdate")}}
         release.put(STATEFUL_SETS, {"metadata": {"name": name}, "spec": body | {"replicas": replicas, "serviceName": name}})
     _make_keys(release, pod)
+    install_scheduler(release, pod)
     for part in ("rest", *(["syncer"] if release.value("syncer.enabled", True) else ())):
         name, labels = f"slurm-{part}", {"app.kubernetes.io/name": f"sunk-{part}"}
         body = {"replicas": 1} | workload_spec(name, labels, f"simulated/{part}", pod)
@@ -213,6 +215,7 @@ class Sunk:
             at = ref(node_set)
             for pod in _pods(world, node_set):
                 _register(world, pod)
+            schedule_pods(world, at.namespace, [node.host for node in nodes_of(world, at.namespace) if node.state == "idle"])
             world.later(f"sunk/{at.namespace}/{at.name}/status", 5, 10, functools.partial(_status, world, at))
 
 

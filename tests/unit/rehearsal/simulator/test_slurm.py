@@ -80,7 +80,8 @@ def test_a_healthy_cluster_passes_every_gate_of_sunk(make: Make, rule: str) -> N
     verdicts = run(cluster(make), sunk(partition=TRAIN | {"oversubscribe": rule}))
     assert [name in verdicts["scheduling"].reason for name in ("shared", "exclusive", "epilog")] == [rule == "FORCE:2", False, True]
     assert {name: verdict.reason for name, verdict in verdicts.items() if not verdict.is_pass} == {}
-    assert set(verdicts) == {"charts", "control", "nodes", "placement", "functional", "scheduling", "drain"}
+    assert set(verdicts) == {"charts", "control", "nodes", "placement", "functional", "scheduling", "drain", "pods"}
+    assert "3 pods of scheduler sunk ran on gpu" in verdicts["pods"].reason
 
 
 def test_a_healthy_cluster_passes_every_gate(make: Make) -> None:
