@@ -10,11 +10,13 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from workflows.spec.cluster_spec import ClusterSpec, advertised, allocatable, has_gpu_cluster
+from workflows.spec.cluster_spec import ClusterSpec, advertised, allocatable, has_gpu_cluster, max_pods
 from workflows.spec.machines import Machine
 
 MOST_PODS = 64
 """Pods that fill a node at most; with more units each pod takes several, because a kubelet runs 110 pods by default."""
+OTHER_PODS = 40
+"""Pods of the platform on a node at most. A check pod that waited for one of their places would prove nothing about units."""
 MOST_UNITS = 256
 """Units of a node up to which pods can fill it: each needs a container of its own, and all must run at the same time."""
 MOST_NAMES = 100
@@ -68,13 +70,13 @@ def usual_count(counts: dict[str, int]) -> int:
     return max(often, key=lambda units: (often[units], units))
 
 
-def node_fill(counts: dict[str, int]) -> NodeFill:
+def node_fill(spec: ClusterSpec, counts: dict[str, int]) -> NodeFill:
     """Return the pods that fill one of the machines with the usual number of units.
 
     All pods are equally large, because a scheduler that placed a smaller one first would leave a larger one waiting for it.
     """
-    units = usual_count(counts)
-    each = next(size for size in range(1, units + 1) if units % size == 0 and units // size <= MOST_PODS)
+    units, most = usual_count(counts), max(min(MOST_PODS, max_pods(spec) - OTHER_PODS), 1)
+    each = next(size for size in range(1, units + 1) if units % size == 0 and units // size <= most)
     usual = [name for name, count in counts.items() if count == units]
     others = [name for name, count in counts.items() if count != units]
     few = len(others) <= MOST_NAMES

@@ -43,8 +43,8 @@ The MIG manager waits five minutes for each application's pods to end, and may r
 OTHER_NODES_SECONDS = 600
 LIMIT_SECONDS = 30
 """Seconds for which each pod of check `sharing-limit` holds its unit."""
-SLOW_SECONDS = 120
-"""Seconds for which they hold several units each: kubelets start the containers of a pod one after the other."""
+SLOW_SECONDS, FEW_UNITS = 120, 16
+"""Seconds for which they hold their units if they have more than these: kubelets need longer to start dozens of containers."""
 HOLD_SECONDS = 60
 """Seconds for which the check's pods hold their device, long enough for the second pod to start beside the first."""
 CHECK_SECONDS = 600
@@ -90,7 +90,7 @@ def _checks(site: Site, after: tuple[str, ...]) -> list[tuple[Step, str]]:
         return []
     checks = [(_functional(site, after, counts), FUNCTIONAL)]
     if unit_checks.fill_obstacle(site.spec, counts) is None:
-        checks.append((_limit(site, unit_checks.node_fill(counts)), LIMIT))
+        checks.append((_limit(site, unit_checks.node_fill(site.spec, counts)), LIMIT))
     return checks
 
 
@@ -313,7 +313,7 @@ def _limit(site: Site, fill: unit_checks.NodeFill) -> Step:
         "topologyKey": manifest_objects.HOSTNAME,
     }
     affinity = _node_affinity(fill) | {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [beside]}}
-    seconds = LIMIT_SECONDS if fill.each == 1 else SLOW_SECONDS
+    seconds = LIMIT_SECONDS if fill.pods * fill.each <= FEW_UNITS else SLOW_SECONDS
     pod = {"affinity": affinity, **_with_device(spec, LIMIT_CHECK, _container(spec, LIMIT_CHECK, seconds))}
     # device plugins that share GPUs refuse several units in one container, not in one pod
     holder = manifest_objects.container(spec.validation.image, f"sleep {seconds}", resources=pod["containers"][0]["resources"])

@@ -89,9 +89,17 @@ def test_many_shares_are_filled_by_pods_with_several_containers(replicas: int, p
         assert made["limit"].task.expectations["units"] == 8 * replicas
 
 
+def test_a_kubelet_that_runs_few_pods_gets_larger_ones() -> None:
+    shares = {"mode": "time_slicing", "replicas": 4}
+    rke2 = {"registration_address": "10.10.0.10", "kubelet_args": {"max-pods": "64"}}
+    described = cluster(sharing=shares, rke2=rke2, **FREE)
+    job = jobs(steps(described)["limit"])["sharing-limit"]
+    assert (job["completions"], len(job["template"]["spec"]["containers"])) == (17, 2)
+
+
 def test_a_large_minority_of_other_machines_is_not_listed() -> None:
     counts = {f"a{number}": 8 for number in range(500)} | {f"b{number}": 4 for number in range(400)}
-    fill = unit_checks.node_fill(counts)
+    fill = unit_checks.node_fill(cluster(**FREE), counts)
     assert (fill.pods, fill.each, fill.avoided) == (8, 1, ())
     assert len(fill.allowed) == 100
     assert set(fill.allowed) < {name for name, units in counts.items() if units == 8}
