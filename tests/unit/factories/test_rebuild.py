@@ -147,6 +147,7 @@ def test_a_command_that_only_asks_for_power_is_waited_for() -> None:
     [
         ({"factory04": "old+"}, "factory04 runs the system that it ran before"),
         ({"factory04": "old"}, "factory04 runs the system that it ran before"),
+        ({"factory04": "+"}, "factory04 hides its boot id"),
         ({"factory04": "new+"}, "factory04 has booted, and has the data of RKE2"),
         ({"factory04": ""}, "factory04 does not answer: Connection refused"),
     ],

@@ -60,6 +60,10 @@ def test_a_node_of_rke2_is_known_by_its_data(tmp_path: Path, path: str) -> None:
     assert observed(tmp_path)["rke2"]
 
 
+def test_a_boot_id_may_be_hidden(tmp_path: Path) -> None:
+    assert loaded("host_processes").observe(str(tmp_path), LOGIN, str(tmp_path))["boot"] == ""
+
+
 def test_a_node_of_rke2_is_known_by_its_process(tmp_path: Path) -> None:
     process(tmp_path, 7, "rke2", 0)
     assert observed(tmp_path)["rke2"]

@@ -69,7 +69,9 @@ def _reason(outcome: HostOutcome | None, before: Mapping[str, str]) -> str:
     seen = foreign_processes.observed(outcome) if outcome else None
     if outcome is None or seen is None:
         return f"does not answer: {plain_text.line(outcome.message if outcome else '') or 'no reason given'}"
-    if not seen.boot or seen.boot == before.get(outcome.host):
+    if not seen.boot:
+        return "hides its boot id, so nobody knows if it was reinstalled"
+    if seen.boot == before.get(outcome.host):
         return "runs the system that it ran before (its boot id is unchanged)"
     return "has booted, and has the data of RKE2 that it had before" if seen.rke2 else ""
 
