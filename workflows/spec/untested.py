@@ -9,7 +9,7 @@ from workflows.spec import unit_checks
 from workflows.spec.acceptance_levels import FULL, LEVELS
 from workflows.spec.cluster_spec import ClusterSpec
 from workflows.spec.gpu_pools import GpuPool, gpu_pools, group_path, joins_gpus, quota_pool, shares_by_mig, whole_pools
-from workflows.spec.slurm_section import Partition, sharing_check
+from workflows.spec.slurm_section import Partition, Slurm, sharing_check
 
 NCCL_INTRA, NCCL_INTER, DCGM, PORTS, GANG, SRUN, CUDA_IN_JOBS = (
     "NCCL inside nodes",
@@ -25,6 +25,7 @@ ADAPTERS, COLLECTIVES = "NCCL over the adapters alone", "all_gather and alltoall
 BENCHMARKS, TRAINING = "benchmarks of storage and memory", "training on two nodes"
 PAIRS, FILLED = "two pods with a GPU each", "one GPU pod more than a node has room for"
 SHARED_JOBS, TREE = "jobs that share a node, or have it alone", "Slurm's topology"
+USER_LOGIN = "login and job of a plain user"
 """Names of the tests, as reports print them; `on GROUP, …` follows if a test runs on other groups."""
 
 
@@ -52,6 +53,7 @@ class UntestedPart:
             CUDA_IN_JOBS: "slurm",
             SHARED_JOBS: "slurm",
             TREE: "slurm",
+            USER_LOGIN: "slurm",
         }
         # names of tests contain " on " themselves
         return next((by_test[test] for test in by_test if self.test == test or self.test.startswith(f"{test} on ")), "validation")
@@ -72,6 +74,7 @@ def untested(spec: ClusterSpec) -> Iterator[UntestedPart]:
         yield from _of_sunk(spec)
     if "slurm" in stages:
         yield from _of_sharing(spec.slurm.partitions)
+        yield from _of_logins(spec.slurm)
 
 
 def _of_sharing(partitions: Sequence[Partition]) -> Iterator[UntestedPart]:
@@ -81,6 +84,17 @@ def _of_sharing(partitions: Sequence[Partition]) -> Iterator[UntestedPart]:
         yield UntestedPart(SHARED_JOBS, "slurm.partitions", "the check has no test for partitions with FORCE:1")
     else:
         yield UntestedPart(SHARED_JOBS, "slurm.partitions", "some partitions share nodes by force, and the check uses one of all")
+
+
+def _of_logins(slurm: Slurm) -> Iterator[UntestedPart]:
+    """Yield the login of the test user where the check cannot log in as that user."""
+    if not slurm.login.test_user:
+        return
+    if slurm.kind == "slinky":
+        reason = "Slinky's chart carries SSH keys of root alone: users and their keys come from the site's directory"
+        yield UntestedPart(USER_LOGIN, "slurm.login.test_user", reason)
+    elif not slurm.login.replicas:
+        yield UntestedPart(USER_LOGIN, "slurm.login.replicas", "there is no login pod")
 
 
 def _of_sunk(spec: ClusterSpec) -> Iterator[UntestedPart]:

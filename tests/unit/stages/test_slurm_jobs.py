@@ -12,7 +12,7 @@ import yaml
 
 from steps.stages.slurm import reader_jobs
 from workflows.spec.cluster_spec import ClusterSpec
-from workflows.spec.untested import SHARED_JOBS, untested
+from workflows.spec.untested import SHARED_JOBS, USER_LOGIN, untested
 from workflows.stages import manifest_objects
 
 EXAMPLE = Path(manifest_objects.__file__).parents[1] / "examples" / "h200-16.yaml"
@@ -138,3 +138,18 @@ def test_partitions_that_rule_out_the_check_of_sharing_are_named(rules: tuple[st
     raw = yaml.load(EXAMPLE.read_text(), Loader=yaml.CSafeLoader) | {"slurm": {"kind": "slinky", "partitions": partitions}}
     spec = ClusterSpec.model_validate(raw)
     assert len([part for part in untested(spec) if part.test == SHARED_JOBS]) == told
+
+
+SUNK = {"kind": "sunk", "repo": "https://charts.example.org/sunk", "version": "7.3.0"}
+
+
+@pytest.mark.parametrize(
+    ("slurm", "replicas", "paths"),
+    [({"kind": "slinky"}, 1, ["slurm.login.test_user"]), (SUNK, 1, []), (SUNK, 0, ["slurm.login.replicas"])],
+    ids=["slinky", "sunk", "sunk without login pods"],
+)
+def test_a_test_user_who_cannot_log_in_is_named(slurm: dict[str, str], replicas: int, paths: list[str]) -> None:
+    login = {"test_user": "alice", "replicas": replicas}
+    raw = yaml.load(EXAMPLE.read_text(), Loader=yaml.CSafeLoader) | {"slurm": slurm | {"login": login}}
+    spec = ClusterSpec.model_validate(raw)
+    assert [part.path for part in untested(spec) if part.test == USER_LOGIN] == paths
