@@ -55,7 +55,7 @@ def _boot(proc: str) -> str:
     try:
         return _read(proc, "sys/kernel/random", "boot_id").strip()
     except OSError:
-        return ""  # a container may hide it, and who works there is told all the same
+        return ""  # a container may hide it; who works there is reported all the same
 
 
 def _read(proc: str, pid: str, name: str) -> str:

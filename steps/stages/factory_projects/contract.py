@@ -65,8 +65,13 @@ class Question(NamedTuple):
 def questions(projects: Mapping[str, Iterable[str]], users: Mapping[str, Iterable[str]]) -> Iterator[Question]:
     """Yield the questions about developers: about their own project, another, and kube-system.
 
-    `projects` maps each project to its groups, `users` to the people whom the spec names.
+    `projects` maps each project to its groups, `users` to the people whom the spec names. No question comes twice, as it would
+    about developers of two projects.
     """
+    yield from dict.fromkeys(_questions(projects, users))
+
+
+def _questions(projects: Mapping[str, Iterable[str]], users: Mapping[str, Iterable[str]]) -> Iterator[Question]:
     names = sorted(projects)
     for project in names:
         other = next((name for name in names if name != project), "default")
