@@ -138,12 +138,18 @@ _READS = (
 )
 
 
+def _own(site: Site, release: PlannedRelease) -> Object:
+    """Return what the probe needs to tell other operators and device plugins from this platform's."""
+    return {"release": release.release_name, "resource": site.spec.fabric.resource_key}
+
+
 def _configure(site: Site, release: PlannedRelease) -> Step:
     arguments = {
         "objects": [dict(item) for item in release.objects],
         "gate": CONTROL,
         "select": "gpu",
         "gate_expectations": _control_expectations(site, release),
+        **_own(site, release),
     }
     return Step(
         task=task(STAGE, "configure", Verb.APPLY, deadline=300, arguments=arguments),
@@ -153,7 +159,7 @@ def _configure(site: Site, release: PlannedRelease) -> Step:
 
 
 def _control(site: Site, release: PlannedRelease) -> Step:
-    arguments = {"gate": CONTROL, "select": "gpu", "stable_seconds": 20, "namespaces": [release.namespace]}
+    arguments = {"gate": CONTROL, "select": "gpu", "stable_seconds": 20, "namespaces": [release.namespace], **_own(site, release)}
     expectations = _control_expectations(site, release)
     return Step(
         task=task(STAGE, "control", Verb.WAIT, deadline=CONTROL_SECONDS, arguments=arguments, expectations=expectations),

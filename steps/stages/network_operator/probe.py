@@ -23,6 +23,7 @@ from steps.stages.shared.probe_workloads import is_nfd_worker, named_daemon_sets
 
 NAMESPACE = "nvidia-network-operator"
 CHECK = "ib-write-bw"
+RELEASE = "network-operator"
 
 NIC_LABEL = "feature.node.kubernetes.io/pci-15b3.present"
 MOFED_WAIT = "network.nvidia.com/operator.mofed.wait"
@@ -87,7 +88,11 @@ def charts(kube: KubeReader, scope: Scope) -> ChartsObservation:
 
 
 def control(kube: KubeReader, scope: Scope) -> ControlObservation:
-    """Return NicClusterPolicies, secondary networks, address pools, the operator's workloads, and all NFD and Multus DaemonSets."""
+    """Return NicClusterPolicies, secondary networks, address pools, the operator's workloads, and all NFD and Multus DaemonSets.
+
+    The arguments `release` and `resource` tell what this platform itself has: its Helm release and its RDMA resource.
+    """
+    release, resource = str(scope.arguments.get("release", RELEASE)), str(scope.arguments.get("resource", ""))
     operands = probe_workloads.read(kube, NAMESPACE, lambda _: True, ("DaemonSet", "Deployment"))
     settled = all(entry.settled() or entry.desired == 0 for entry in operands)
     return ControlObservation(
@@ -99,7 +104,7 @@ def control(kube: KubeReader, scope: Scope) -> ControlObservation:
         trouble=() if settled else probe_workloads.troubles(probe_workloads.pods(kube, NAMESPACE)),
         nfd=named_daemon_sets(kube, is_nfd_worker),
         multus=named_daemon_sets(kube, probe_nic_parts.is_multus),  # in all namespaces: RKE2 brings its own in kube-system
-        others=probe_nic_parts.others(kube, NAMESPACE),
+        others=probe_nic_parts.others(kube, NAMESPACE, release, resource.rpartition("/")[2]),
     )
 
 

@@ -1,12 +1,16 @@
 """Finds Multus, Network Operators and device plugins for NICs in a cluster, whoever installed them and whatever they are called.
 
-They are known by their images. Sources: https://github.com/k8snetworkplumbingwg/multus-cni, https://docs.rke2.io/networking/multus_sriov,
+They are known by their images. A device plugin from a mirror that renamed it is known by mounting the kubelet's folder of device
+plugins, with a word for such devices in its names, arguments or environment. Sources:
+https://github.com/k8snetworkplumbingwg/multus-cni, https://docs.rke2.io/networking/multus_sriov,
 https://github.com/Mellanox/network-operator, https://github.com/Mellanox/k8s-rdma-shared-dev-plugin,
 https://github.com/k8snetworkplumbingwg/sriov-network-device-plugin
 """
 
 import re
 from collections.abc import Iterator
+
+from msgspec import Struct
 
 from steps.stages.network_operator.contract import OtherInstance
 from steps.stages.shared import probe_charts
@@ -19,8 +23,77 @@ _MULTUS_NAMES = ("kube-multus-ds", "rke2-multus", "multus")
 _OPERATOR = re.compile(r"(?:^|/)network-operator(?=[:@]|$)")
 _DEVICE_PLUGIN = re.compile(r"(?:^|/)(?:[\w.]+-)*(?:rdma-shared-de?v(?:ice)?-plugin|sriov-network-device-plugin)(?=[:@]|$)")
 
+_PLUGINS_FOLDER = re.compile(r"/device-plugins/?$")
+_NIC_WORD = re.compile(r"(?:^|[^a-z])(?:rdma|sriov|infiniband|roce|hca|mlx)", re.IGNORECASE)
+_GPU_PLUGIN = re.compile(r"(?:gpu|nvidia)[\w.-]*device-plugin|(?:^|/)k8s-device-plugin", re.IGNORECASE)
+"""Images of device plugins for GPUs, whose arguments may speak of RDMA."""
 _OWN_NAMES = ("network-operator-sriov-device-plugin", "sriov-device-plugin", "rdma-shared-dp-ds")
 """Names of the DaemonSets that the operator's controllers make, also where nothing tells their owner."""
+_OWN_KINDS = ("NicClusterPolicy", "SriovOperatorConfig", "SriovNetworkNodePolicy")
+"""Kinds whose controllers make device plugins for the operator."""
+
+
+class _NicEnvEntry(Struct, frozen=True):
+    name: str = ""
+    value: str | None = ""
+
+
+class _NicContainer(Struct, frozen=True):
+    name: str = ""
+    image: str = ""
+    command: tuple[str, ...] = ()
+    args: tuple[str, ...] = ()
+    env: tuple[_NicEnvEntry, ...] = ()
+
+
+class _NicFolder(Struct, frozen=True):
+    path: str = ""
+
+
+class _NicConfig(Struct, frozen=True):
+    name: str = ""
+
+
+class _NicVolume(Struct, frozen=True, rename="camel"):
+    name: str = ""
+    host_path: _NicFolder | None = None
+    config_map: _NicConfig | None = None
+
+
+class _NicPodSpec(Struct, frozen=True):
+    containers: tuple[_NicContainer, ...] = ()
+    volumes: tuple[_NicVolume, ...] = ()
+
+    @property
+    def registers(self) -> bool:
+        """Return True if the pod mounts the folder in which device plugins register with the kubelet."""
+        return any(volume.host_path and _PLUGINS_FOLDER.search(volume.host_path.path) for volume in self.volumes)
+
+    def words(self) -> Iterator[str]:
+        """Yield each name, argument and variable of the pod."""
+        for container in self.containers:
+            yield from (container.name, container.image, *container.command, *container.args)
+            yield from (f"{entry.name}={entry.value}" for entry in container.env)
+        for volume in self.volumes:
+            yield from (volume.name, volume.config_map.name if volume.config_map else "")
+
+
+class _NicTemplate(Struct, frozen=True):
+    spec: _NicPodSpec = _NicPodSpec()
+
+
+class _NicSpec(Struct, frozen=True):
+    """Spec of a Deployment or DaemonSet; the last has no `replicas`."""
+
+    replicas: int = 1
+    template: _NicTemplate = _NicTemplate()
+
+
+class _NicWorkload(Struct, frozen=True):
+    """A workload, read for what its pods run."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: _NicSpec = _NicSpec()
 
 
 def is_multus(raw: Raw) -> bool:
@@ -33,23 +106,52 @@ def is_multus(raw: Raw) -> bool:
     return named or any(_MULTUS.search(entry.image) for entry in raw.spec.template.spec.containers)
 
 
-def others(kube: KubeReader, namespace: str) -> tuple[OtherInstance, ...]:
-    """Return Network Operators and device plugins for NICs that the Network Operator of `namespace` did not bring, sorted by name.
+def others(kube: KubeReader, namespace: str, release: str, resource: str = "") -> tuple[OtherInstance, ...]:
+    """Return Network Operators and device plugins for NICs that this platform's release did not bring, sorted by part and name.
 
-    What runs in its namespace is its own if a controller or a chart brought it, or by its name. Workloads scaled to 0 run nothing.
+    What runs in the operator's namespace is its own only if its chart is `release`, or if a controller of the operator made it.
+    `resource` is the RDMA resource of the plan, which another plugin may name. Workloads scaled to 0 run nothing.
     """
-    return tuple(sorted(_others(kube, namespace), key=lambda entry: (entry.part, entry.name)))
+    entries = (*_operators(kube, namespace, release), *_device_plugins(kube, namespace, release, resource))
+    return tuple(sorted(entries, key=lambda entry: (entry.part, entry.name)))
 
 
-def _others(kube: KubeReader, namespace: str) -> Iterator[OtherInstance]:
-    kinds = (("deployments", _OPERATOR, "Network Operator"), ("daemonsets", _DEVICE_PLUGIN, "device plugin for NICs"))
-    for resource, pattern, part in kinds:
-        for raw in kube.list(f"/apis/apps/v1/{resource}", Raw) or ():
-            image = next((entry.image for entry in raw.spec.template.spec.containers if pattern.search(entry.image)), "")
-            owner = _owner(raw.metadata)
-            own = raw.metadata.namespace == namespace and bool(owner or raw.metadata.name in _OWN_NAMES)
-            if image and raw.spec.replicas and not own:
-                yield OtherInstance(part=part, name=f"{raw.metadata.namespace}/{raw.metadata.name}", image=image, owner=owner)
+def _operators(kube: KubeReader, namespace: str, release: str) -> Iterator[OtherInstance]:
+    for raw in kube.list("/apis/apps/v1/deployments", _NicWorkload) or ():
+        image = next((entry.image for entry in raw.spec.template.spec.containers if _OPERATOR.search(entry.image)), "")
+        own = raw.metadata.namespace == namespace and _owner(raw.metadata) == f"release {release}"
+        if image and raw.spec.replicas and not own:
+            yield _instance("Network Operator", raw.metadata, image)
+
+
+def _device_plugins(kube: KubeReader, namespace: str, release: str, resource: str) -> Iterator[OtherInstance]:
+    for raw in kube.list("/apis/apps/v1/daemonsets", _NicWorkload) or ():
+        image = _plugin_image(raw, resource)
+        if image and not (raw.metadata.namespace == namespace and _is_of_operator(raw.metadata, release)):
+            yield _instance("device plugin for NICs", raw.metadata, image)
+
+
+def _plugin_image(raw: _NicWorkload, resource: str) -> str:
+    """Return the image of a device plugin for NICs; empty if the workload is none."""
+    pod = raw.spec.template.spec
+    if known := next((entry.image for entry in pod.containers if _DEVICE_PLUGIN.search(entry.image)), ""):
+        return known
+    images = [entry.image for entry in pod.containers if not _GPU_PLUGIN.search(entry.image)]
+    if not pod.registers or not images:
+        return ""
+    words = (raw.metadata.name, *pod.words())
+    return images[0] if any(_NIC_WORD.search(word) or (resource and resource in word) for word in words) else ""
+
+
+def _is_of_operator(meta: ObjectMeta, release: str) -> bool:
+    owner = _owner(meta)
+    if not owner:
+        return meta.name in _OWN_NAMES
+    return owner == f"release {release}" or owner.partition(" ")[0] in _OWN_KINDS
+
+
+def _instance(part: str, meta: ObjectMeta, image: str) -> OtherInstance:
+    return OtherInstance(part=part, name=f"{meta.namespace}/{meta.name}", image=image, owner=_owner(meta))
 
 
 def _owner(meta: ObjectMeta) -> str:

@@ -65,7 +65,7 @@ def test_what_the_platform_brought_is_no_other_instance() -> None:
             workload("openshift-network-operator/network-operator", "quay.io/openshift/origin-cluster-network-operator:1"),
         ],
     )
-    assert probe_nic_parts.others(kube, NAMESPACE) == ()
+    assert probe_nic_parts.others(kube, NAMESPACE, "network-operator", "rdma_shared_device_a") == ()
 
 
 def test_others_are_found_in_any_namespace_and_under_any_name() -> None:
@@ -76,9 +76,42 @@ def test_others_are_found_in_any_namespace_and_under_any_name() -> None:
         ],
         deployments=[workload("mellanox/controller", "nvcr.io/nvidia/cloud-native/network-operator:v25.7.0")],
     )
-    found = [(entry.part, entry.name) for entry in probe_nic_parts.others(kube, NAMESPACE)]
+    found = [
+        (entry.part, entry.name) for entry in probe_nic_parts.others(kube, NAMESPACE, "network-operator", "rdma_shared_device_a")
+    ]
     assert found == [
         ("Network Operator", "mellanox/controller"),
         ("device plugin for NICs", "kube-system/vf-resources"),
         ("device plugin for NICs", f"{NAMESPACE}/by-hand"),
+    ]
+
+
+def test_another_release_in_the_operators_namespace_is_not_the_platforms() -> None:
+    """Another chart brought them; of two plugins from a mirror only mounts and words tell."""
+
+    def owned(release: str) -> dict[str, Any]:
+        return {"annotations": {"meta.helm.sh/release-name": release}}
+
+    def registering(place: str, image: str, **volume: Any) -> dict[str, Any]:
+        plugin = workload(place, image)
+        folder = {"name": "plugins", "hostPath": {"path": "/var/lib/kubelet/device-plugins"}}
+        plugin["spec"]["template"]["spec"]["volumes"] = [folder, volume] if volume else [folder]
+        return plugin
+
+    kube = Lists(
+        daemonsets=[
+            workload(f"{NAMESPACE}/rdma2", "mellanox/k8s-rdma-shared-dev-plugin:v1.5.2", **owned("rdma2")),
+            registering("site/agent", "mirror/site/dp:1", name="config", configMap={"name": "rdma-devices"}),
+            registering("site/rdma-dp", "mirror/site/dp:1"),
+            registering("site/fpga", "mirror/site/fpga-plugin:1"),
+            registering("gpu-operator/plugin", "nvcr.io/nvidia/k8s-device-plugin:v1", name="rdma"),
+        ],
+        deployments=[workload(f"{NAMESPACE}/second", "nvcr.io/nvidia/cloud-native/network-operator:v25.7.0", **owned("second"))],
+    )
+    entries = probe_nic_parts.others(kube, NAMESPACE, "network-operator", "rdma_shared_device_a")
+    assert [(entry.name, entry.owner) for entry in entries] == [
+        (f"{NAMESPACE}/second", "release second"),
+        (f"{NAMESPACE}/rdma2", "release rdma2"),
+        ("site/agent", ""),
+        ("site/rdma-dp", ""),
     ]
