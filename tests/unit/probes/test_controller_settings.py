@@ -94,7 +94,7 @@ def test_the_last_argument_and_variable_hold(args: tuple[str, ...]) -> None:
         CONFIG.replace("workflowRestrictions:", "other: |"),
         "a: {b",
         "!!python/object/apply:os.system [id]",
-        "[" * 5000,
+        "[" * 1000,
         "- templateReferencing: Strict",
     ],
     ids=["elsewhere", "in_a_text", "broken", "tagged", "deep", "no_mapping"],
