@@ -61,7 +61,8 @@ CONDITIONS = ("SlurmCordon", "SlurmDrain", "SlurmRunning", "SlurmNotResponding")
 """Pod conditions by which SUNK shows the state of a Slurm node; none of them True means idle."""
 LOWER = "gres/gpu count reported lower than configured (0 < {count})"
 REFUSED = 'level=error msg="failed to list nodes" error="GET /slurm/v0.0.43/nodes: 401 Unauthorized"\n'
-SYNC_SECONDS = 20.0
+SYNC_SECONDS = 300.0
+"""Virtual seconds between two such lines of the syncer: few, as each of them is a request."""
 MONITORED = {"sunk": ("operator", "scheduler", "syncer"), "slurm": ("login.loginController", "login.directoryCache")}
 """Parts of each chart that have monitors, which are on by default."""
 
@@ -207,7 +208,9 @@ class Sunk:
         if world.fault("sunk_lock_not_tolerated"):
             spec = workload_spec("log-agent", {}, "simulated/log-agent", {})
             world.ensure(DAEMON_SETS, {"metadata": {"name": "log-agent", "namespace": "default"}, "spec": spec})
-        every = changed.everything or changed.concern(NODE_SETS, DEPLOYMENTS)
+        # a deleted pod comes back even if the NodeSet counts as many ready ones as before, since another has become ready
+        lost = any(world.find(PODS, at) is None for at in changed.refs(PODS))
+        every = changed.everything or lost or changed.concern(NODE_SETS, DEPLOYMENTS)
         names = [node["metadata"]["name"] for node in world.objects(NODES)] if every else [at.name for at in changed.refs(NODES)]
         for node_set in list(world.objects(NODE_SETS)):
             for name in names:
@@ -220,7 +223,7 @@ class Sunk:
 
 
 def _complain(world: World) -> None:
-    """Write into the syncer's log that slurmrestd refuses it, as it does in each of its rounds."""
+    """Write again into the syncer's log that slurmrestd refuses it."""
     for pod in world.objects(PODS):
         if pod["metadata"].get("labels", {}).get("app.kubernetes.io/name") == "sunk-syncer" and simulated_pods.ready(pod):
             world.log(pod, pod["spec"]["containers"][0]["name"], REFUSED)
@@ -350,7 +353,7 @@ def syncer(world: World, _pod: Obj, _node: str) -> Behaviour:
     """Play a pod of the syncer; its log is written by the operator's role, as it works all the time."""
     if world.fault("sunk_syncer_down"):
         return BlockedStart(reason="CreateContainerConfigError", message='secret "slurm-syncer-token" not found')
-    return LongRunning(log="level=info msg=synchronised error=<nil>\n")
+    return LongRunning(log=REFUSED if world.fault("sunk_syncer_refused") else "level=info msg=synchronised error=<nil>\n")
 
 
 @container_command("gres")
