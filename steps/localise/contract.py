@@ -49,7 +49,7 @@ class Policy(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     - `expected`: expected number of bad nodes, for the first guess of probabilities.
     - `kinds`: parts that may be faulty. Serial mode takes `("node",)` alone, and assumes that every failure is a node's own: no
       command uses it.
-    - `most_rounds`, `most_tests`: the localisation ends unfinished after so many.
+    - `most_rounds`, `most_tests`: rounds and tests after which the localisation ends unfinished.
     """
 
     mode: Mode = "idle"

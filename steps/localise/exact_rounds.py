@@ -21,19 +21,19 @@ from steps.localise.trials import IndexedFabric, members, passing_nodes, trials
 LARGEST = 16
 """Largest fabric whose sets of faults are compared."""
 MOST_ROUNDS = 40
-"""Results that still contradict each other after so many rounds stay undecided."""
+"""Rounds after which results that still contradict each other stay undecided."""
 LEAST_GAIN = 3e-5
 """A test is worth its time if it tells more than this, in nats."""
 MOST_STATES = 250
-"""So many sets of faults are weighed when tests are chosen."""
+"""Most sets of faults weighed when tests are chosen."""
 MOST_PAIRS = 28
-"""So many pairs are weighed in a round; which ones changes from round to round."""
+"""Most pairs weighed in a round; which ones changes from round to round."""
 LIKELY = 0.05
 """Probability from which a part is a suspect in the purpose of a round, and its nodes are tested first."""
 DOUBTED = 0.2
 """Probability from which a node may be bad and stays out of groups: groups of bad nodes always fail and tell little."""
 MOST_TOLD = 3
-"""So many nodes that fail now and then are named in the reason."""
+"""Most nodes that fail now and then that are named in the reason."""
 Observable = tuple[Kind, int]
 """Kind and mask of nodes of a test; for kind `rail`, all rails of two nodes."""
 
@@ -213,7 +213,7 @@ class ExactLocalisation:
         return self._entropy(list(zip(*(self._codes(test) for test in plan), strict=True)))
 
     def _filled(self, groups: list[Observable], most: int = 2 * MOST_PAIRS, again: bool = False) -> list[Observable]:
-        """Return groups with the pairs and rails of the other nodes that tell most in addition, among so many pairs.
+        """Return groups with the pairs and rails of the other nodes that tell most in addition, among the first `most` pairs.
 
         Pairs that gave no result are tried `again` only if no others tell more: the silent one of the two would keep its partner
         untested.

@@ -6,7 +6,7 @@ Wrong results may come in bursts of one rack and drift with time, so the rate is
 import itertools
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 
 from steps.localise import propagation
@@ -22,13 +22,13 @@ EXACT = 1e-9
 MOST_NOISE = 0.3
 """Highest rate that is assumed: nearer to one half, tests would count for nothing and no number of repeats would do."""
 TESTS_OF_PRIOR, TESTS_OF_BASE = 200.0, 20.0
-"""The policy's rate counts as so many tests against the whole history; the whole history's rate, against a leaf in one round."""
+"""Tests that the policy's rate counts for against the whole history, and the whole history's rate against a leaf in one round."""
 PATH_FAULTS, PAIR_FAULTS, RAIL_FAULTS, SCALE_FAULTS = 0.2, 0.1, 0.5, 0.1
 """Expected faults of each kind in a whole fabric, before any test."""
 REPEATED_PAIRS = 0.002
 """Share of pair faults among pairs that failed and were tested again: many of them are candidates of the search."""
 NAMED_AT_MOST = 8
-"""The bound `alpha` of a run is divided among so many named parts."""
+"""Named parts among which the bound `alpha` of a run is divided."""
 
 
 class Limits:
@@ -114,6 +114,25 @@ class Beliefs:
     def node(self, node: int) -> float:
         """Return the log odds of a node being bad."""
         return self.odds[NODE, node]
+
+    @property
+    def rows(self) -> Iterator[tuple[Trial, tuple[int, ...]]]:
+        """Return the tests with the numbers of the parts that they use."""
+        return zip(self.trials, self._parts, strict=True)
+
+    def number_of(self, variable: Variable) -> int:
+        """Return the number of a variable; -1 if the tests do not weigh it."""
+        return self._numbers.get(variable, -1)
+
+    @cached_property
+    def named_variables(self) -> tuple[Variable, ...]:
+        """Return the variables that the tests name."""
+        return tuple([variable for variable, odds in self.odds.items() if odds >= self.limits.named])
+
+    @cached_property
+    def named_numbers(self) -> frozenset[int]:
+        """Return the numbers of the variables that the tests name."""
+        return frozenset([self._numbers[variable] for variable in self.named_variables])
 
     def is_bad(self, variable: Variable) -> bool:
         """Return True if the tests name the variable."""

@@ -37,15 +37,15 @@ SHARED_NODE = math.log(1e-4)
 SECOND_EDGE = math.log(1e-2)
 """A second bad pair or path among so few nodes is rarer than a second bad node, of which it may be the shadow."""
 CLOSEST = 16
-"""So many parts are tried two at a time in place of one part of the most probable set."""
+"""Parts that are tried two at a time in place of one part of the most probable set."""
 MOST_KEPT = 200_000
-"""So many sets are kept with their expectation, which does not change from round to round."""
+"""Most sets kept with their expectation, which does not change from round to round."""
 MOST_EXCHANGED = 4
 """In sets of more parts, only one is replaced by two others at a time."""
 IMPROVEMENTS = 30
-"""The search for the most probable set ends after so many steps."""
+"""Steps after which the search for the most probable set ends."""
 INTERMITTENT = 0.05
-"""A part that fails now and then is so much rarer than one that always fails."""
+"""Parts that fail now and then for each one that always fails."""
 SOMETIMES, OFTEN = 0.3, 0.6
 """Shares of its tests that an intermittent part fails. Rare failures are looked for once a part has failed twice."""
 States = dict[tuple[int, ...], float]
@@ -318,7 +318,7 @@ class FaultSets:
         failed = (tests & self.observed).bit_count()
         if failed < self._fewest(index):
             return -math.inf
-        fail, succeed = _gains(self.parts[index].share, self.rate)
+        fail, succeed = gains(self.parts[index].share, self.rate)
         return failed * fail + (tests.bit_count() - failed) * succeed
 
     def _near(self, state: tuple[int, ...], wide: bool) -> Iterator[tuple[int, ...]]:
@@ -391,8 +391,8 @@ class FaultSets:
         return min(likely, default=3) - 1, max(likely, default=3)
 
 
-@lru_cache(maxsize=64)
-def _gains(share: float, rate: float) -> tuple[float, float]:
+@lru_cache(maxsize=4096)
+def gains(share: float, rate: float) -> tuple[float, float]:
     """Return what a failed and a passed test add to the score of a part that fails a share of its tests.
 
     Without the part, a failed test counts as a wrong result and a passed one as a right result.

@@ -89,11 +89,6 @@ def decode(data: bytes) -> History:
     return History(map=layout, policy=packed.policy, rounds=rounds)
 
 
-def slimmed(history: History) -> History:
-    """Return a history as `decode(encode(history))`: without figures, outcomes in the order of tests."""
-    return decode(encode(history))
-
-
 def _shortened(names: Sequence[str]) -> Iterator[tuple[int, str]]:
     before = ""
     for name in names:
@@ -113,7 +108,7 @@ def _lengthened(names: Iterable[tuple[int, str]]) -> Iterator[str]:
 
 
 def _bits(numbers: int) -> int:
-    """Return the bits of one of so many numbers: at least eight, so that the last byte's padding is never taken for a number."""
+    """Return the bits of one of `numbers` numbers: at least eight, so that the last byte's padding is never taken for a number."""
     return max(8, (numbers - 1).bit_length())
 
 

@@ -26,7 +26,7 @@ PROBABLE = 0.5
 OPTIONS = 4
 """Random partitions into two, three and four groups among which the best is chosen."""
 WEIGHTIEST = 150
-"""So many sets of pairs are weighed when partitions are compared."""
+"""Most sets of pairs weighed when partitions are compared."""
 LEAST_TOLD = 1e-4
 """Groups run if their outcomes tell more than this, in nats."""
 LIKELY_SIZE = 0.02
@@ -178,6 +178,8 @@ class IdleRound:
     def _is_doubted_edge(self, pair: tuple[int, ...], path: tuple[int, int] | None) -> bool:
         if path in self.status.direct_paths or pair in self.status.direct_pairs or (PAIR, *pair) in self.status.by_groups:
             return False
+        if self.status.number % 2 and not self.status.intermittent.doubt.keys().isdisjoint(pair):
+            return False  # other partners tell if the failures are the node's or the pair's
         calm = all(self.beliefs.ratio((NODE, node)) < 0 for node in pair)
         # a repeat that passes ends the doubt about this pair: its prior is far below one wrong result
         return calm and "pair" in self.beliefs.policy.kinds and self.beliefs.own.get(pair, 0.0) > 0
@@ -206,7 +208,8 @@ class IdleRound:
         failing = {
             (node, trial.rail) for trial in self.beliefs.trials if trial.kind == "rail" and trial.failed for node in trial.nodes
         }
-        for node in sorted(self.free - self.status.hopeless):
+        # rails of a node that fails now and then would be neither named nor cleared
+        for node in sorted(self.free - self.status.hopeless - self.status.intermittent.named.keys()):
             bad = node in self.status.bad
             rails = [rail for rail in self._open_rails(node) if bad or (node, rail) in failing]
             if rails and (partner := self._partner(node, rails)) is not None:
@@ -318,7 +321,7 @@ def uncleared(status: PartStatus) -> list[int]:
             ratio = status.beliefs.ratio((NODE, node))
             if ratio > status.limits.cleared:
                 ratio += sum(weight for mask, weight in passes if mask >> node & 1)
-            if ratio > status.limits.cleared:
+            if ratio > status.limits.cleared or node in status.intermittent.doubt:
                 rest.append(node)
     return rest
 

@@ -6,13 +6,14 @@ from functools import cached_property
 
 from steps.localise.contract import FabricTest, History, Round
 from steps.localise.fabric_belief import NODE, PAIR, PATH, RAIL, Beliefs, Variable
+from steps.localise.intermittent_faults import IntermittentFaults
 from steps.localise.residual import SCALE, Hypothesis, Known, Residual
 from steps.localise.trials import IndexedFabric, Trial, trials
 
 MOST_TESTS_OF_A_NODE = 40
-"""A node in doubt after so many tests of its own stays undecided."""
+"""Tests of its own after which a node in doubt stays undecided."""
 SILENT = 3
-"""A node without a single result after so many tests is set aside as silent."""
+"""Tests without a single result after which a node is set aside as silent."""
 
 
 class PartStatus:
@@ -33,8 +34,14 @@ class PartStatus:
 
     @cached_property
     def bad(self) -> frozenset[int]:
-        """Return the nodes that tests of pairs name, whichever part of them is bad."""
-        return frozenset(node for node in range(self.fabric.size) if self.beliefs.is_bad((NODE, node)))
+        """Return the nodes that tests of pairs name, whichever part of them is bad, and those that fail now and then."""
+        lasting = frozenset(node for node in range(self.fabric.size) if self.beliefs.is_bad((NODE, node)))
+        return lasting | self.intermittent.named.keys()
+
+    @cached_property
+    def intermittent(self) -> IntermittentFaults:
+        """Return the nodes that fail now and then."""
+        return IntermittentFaults(self.beliefs)
 
     @cached_property
     def rails(self) -> dict[int, tuple[int, ...]]:
@@ -49,7 +56,7 @@ class PartStatus:
     def doubted(self) -> frozenset[int]:
         """Return the nodes that some test makes suspect, and that further tests may clear or name."""
         failing = {node for trial in self.beliefs.trials if trial.failed and trial.kind != "rail" for node in trial.nodes}
-        open_ones = {node for node in failing if not self.beliefs.is_cleared((NODE, node))}
+        open_ones = {node for node in failing if not self.beliefs.is_cleared((NODE, node))} | self.intermittent.doubt.keys()
         return frozenset(open_ones - self.bad - self.silent)
 
     @cached_property
@@ -91,7 +98,8 @@ class PartStatus:
     def direct_pairs(self) -> frozenset[tuple[int, ...]]:
         """Return the pairs that their own tests name, without those on a named path or with a named node."""
         named = {part[1:] for part in self.beliefs.odds if part[0] == PAIR and self.beliefs.is_bad(part)}
-        return frozenset(pair for pair in named if not self.aside & set(pair) and self.fabric.path(*pair) not in self.direct_paths)
+        own = {pair for pair in named if not self.aside & set(pair) and self.fabric.path(*pair) not in self.direct_paths}
+        return frozenset(pair for pair in own if not self.intermittent.is_likelier(pair))
 
     @cached_property
     def residual(self) -> Residual:
@@ -123,7 +131,9 @@ class PartStatus:
             return part.is_narrow and rest.odds(part) >= self.limits.named
         if part.variable[0] == PATH and not self._is_path(part.variable):
             return False
-        return part.direct > 0 and rest.odds(part) >= self.limits.named
+        if part.direct <= 0 or rest.odds(part) < self.limits.named:
+            return False
+        return part.variable[0] != PAIR or not self.intermittent.is_likelier(part.variable[1:])
 
     def _extended(self, known: Known, proven: Hypothesis) -> Known:
         kind, *rest = proven.variable
@@ -150,7 +160,7 @@ class PartStatus:
     def _uses(self, trial: Trial, variable: Variable) -> bool:
         kind, *rest = variable
         if kind == NODE:
-            return rest[0] in trial.nodes and trial.kind != "rail"
+            return rest[0] in trial.nodes and (trial.kind != "rail" or rest[0] in self.intermittent.named)
         if kind == RAIL:
             return rest[0] in trial.nodes and trial.rail == rest[1]
         if kind == PAIR:

@@ -75,10 +75,11 @@ def _send(belief: list[float], variables: Sequence[int], failed: bool, noise: fl
     exp, log, right = math.exp, math.log, 1 - noise
     cavity = [belief[variable] - old for variable, old in zip(variables, sent, strict=True)]
     good = [1 / (1 + exp(value)) if value < FURTHEST else 0.0 for value in cavity]
-    if len(good) == 3:
-        # most tests, written out: two nodes and the path between them
-        first, second, third = good
-        products = [second * third, first * third, first * second]
+    if len(good) == 4:
+        # most of them, written out: two nodes, the path between them, and their pair
+        first, second, third, fourth = good
+        inner, outer = second * third, first * second
+        products = [inner * fourth, first * third * fourth, outer * fourth, outer * third]
     else:
         products = [math.prod(good[:place] + good[place + 1 :], start=1.0) for place in range(len(good))]
     largest = 0.0

@@ -17,7 +17,7 @@ from steps.localise.fabric_belief import NODE, PAIR, PAIR_FAULTS, PATH, SCALE_FA
 from steps.localise.trials import Trial, members
 
 BEAM = 3000
-"""So many sets of pairs are kept while their hypotheses are halved."""
+"""Most sets of pairs kept while hypotheses are halved."""
 SURE = 0.9
 """Groups alone never make a hypothesis more probable than this: they assume that there is a single fault."""
 SCALE: Variable = (9,)
@@ -63,7 +63,7 @@ class Hypothesis(Struct, frozen=True, kw_only=True):
         return self.upto - self.above <= max(1, self.upto // 8)
 
     def share(self, size: int) -> float:
-        """Return the share of the interval of sizes from which tests of so many nodes would fail."""
+        """Return the share of the interval of sizes from which tests of `size` nodes would fail."""
         inner = min(max(size, self.above), self.upto)
         return math.log(inner / self.above) / math.log(self.upto / self.above)
 

@@ -11,6 +11,8 @@ from steps.localise.propagation import probability
 from steps.localise.residual import SCALE
 from steps.localise.serial_splitting import serial_round, serial_verdict
 
+MOST_IN_REASON = 3
+"""Most nodes that fail now and then that are named in the reason."""
 LIMIT = "limit of rounds or tests reached"
 """Purpose of the empty round that ends a localisation before everything is decided."""
 
@@ -46,7 +48,7 @@ def verdict(history: History) -> FaultDiagnosis:
     rest = status.residual.remaining if status.trials else 1.0
     reason = unfinished(planned)
     if not reason and undecided:
-        reason = f"{len(undecided)} nodes gave too few or contradictory results"
+        reason = _doubt(status) or f"{len(undecided)} nodes gave too few or contradictory results"
     if not reason and rest > history.policy.beta and not status.scale:
         reason = "a fault is left that no further test tells from others"
     return FaultDiagnosis(
@@ -68,6 +70,13 @@ def unfinished(planned: Round) -> str:
     if planned.tests:
         return f"it was cut off before the next round: {planned.purpose}"
     return LIMIT if planned.purpose == LIMIT else ""
+
+
+def _doubt(status: PartStatus) -> str:
+    """Return which nodes fail now and then without being named; empty if there is none."""
+    counts = {status.fabric.names[node]: status.intermittent.failures(node) for node in sorted(status.intermittent.doubt)}
+    texts = [f"{name} fails {fails} of {tests} of its tests" for name, (fails, tests) in counts.items()]
+    return f"{'; '.join(texts[:MOST_IN_REASON])}, and no named part explains it" if texts else ""
 
 
 def begin(layout: FabricMap, policy: Policy | None = None) -> History:
@@ -100,7 +109,7 @@ def _suspects(status: PartStatus) -> Iterator[Suspect]:
     rails = status.fabric.rails
     for node in range(status.fabric.size):
         named = status.rails.get(node, ())
-        if named and len(named) <= rails // 2:
+        if named and len(named) <= rails // 2 and node not in status.intermittent.named:
             for rail in named:
                 yield _suspect(status, (RAIL, node, rail))
         elif node in status.bad or named or (NODE, node) in status.by_groups:
@@ -118,6 +127,8 @@ def _suspect(status: PartStatus, variable: Variable) -> Suspect:
     kind, *parts = variable
     names, leaves = status.fabric.names, status.fabric.leaf_names
     odds = status.by_groups.get(variable, status.beliefs.odds.get(variable, 0.0))
+    if kind == NODE:
+        odds = max(odds, status.intermittent.named.get(parts[0], odds))
     error, evidence = round(1 - probability(odds), 12), status.evidence(variable)
     if kind == NODE:
         if not status.beliefs.is_bad(variable) and variable not in status.by_groups:

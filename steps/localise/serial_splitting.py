@@ -23,7 +23,7 @@ MOST_REPEATS = 40
 LEAST_PRIOR = 1e-9
 """Prior probability of each number of bad nodes beyond those that are expected."""
 FEWEST_TERMS = 3
-"""Sums over numbers of bad nodes have at least so many terms."""
+"""Terms that sums over numbers of bad nodes have at least."""
 
 
 class Splitting:

@@ -122,6 +122,18 @@ class SimulatedFabric:
         return bool(faults.nodes & nodes or rails or edges or scale)
 
 
+class UnsteadyFabric(SimulatedFabric):
+    """A fabric of which one node fails a share of its tests, by chance."""
+
+    def __init__(self, layout: FabricMap, node: str, share: float, chance: random.Random) -> None:
+        super().__init__(layout, InjectedFaults(nodes=frozenset({node})))
+        self.node, self.share, self.chance = node, share, chance
+
+    def is_faulty(self, test: FabricTest) -> bool:
+        """Return True if the node is in a test and fails it."""
+        return self.node in test.nodes and self.chance.random() < self.share
+
+
 def fabric(nodes: int, per_leaf: int, rails: int = 8) -> FabricMap:
     """Return a fabric of so many nodes with so many on a leaf."""
     names = tuple(f"gpu{number:04d}" for number in range(nodes))

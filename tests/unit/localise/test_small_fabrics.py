@@ -9,7 +9,7 @@ import pytest
 
 from steps.localise.contract import FabricMap, FabricTest, FaultDiagnosis, History, Outcome, Policy
 from steps.localise.rounds import begin, next_round, verdict
-from tests.bench.fabric_faults import IndependentNoise, InjectedFaults, SimulatedFabric, localised, named
+from tests.bench.fabric_faults import IndependentNoise, InjectedFaults, SimulatedFabric, UnsteadyFabric, localised, named
 
 KINDS = ("none", "node", "two nodes", "rail", "quiet rail", "pair", "path", "scale")
 NOISES = (0.0, 0.005, 0.02)
@@ -153,24 +153,13 @@ def test_contradictions_end(nodes: int, noise: float) -> None:
     assert diagnosis.rounds <= 40
 
 
-class _Unsteady(SimulatedFabric):
-    """A fabric of which the fourth node fails a share of its tests, by chance."""
-
-    share, chance = 0.0, random.Random()
-
-    def run(self, tests: Sequence[FabricTest]) -> list[Outcome]:
-        bad = self.layout.nodes[3]
-        fails = [bad in test.nodes and self.chance.random() < self.share for test in tests]
-        return [Outcome(test=test.id, result="fail" if fail else "pass") for test, fail in zip(tests, fails, strict=True)]
-
-
 @pytest.mark.parametrize(("share", "seed"), [(0.3, 0), (0.3, 1), (0.5, 0), (0.5, 1), (0.7, 0), (0.7, 1)])
 def test_a_node_that_fails_now_and_then_is_never_cleared(share: float, seed: int) -> None:
     layout = _layout(8, 2, 0)
-    fabric = _Unsteady(layout, InjectedFaults())
-    fabric.share, fabric.chance = share, random.Random(f"{share} {seed}")
+    bad = layout.nodes[3]
+    fabric = UnsteadyFabric(layout, bad, share, random.Random(f"{share} {seed}"))
     history, diagnosis = localised(fabric, Policy(kinds=("node", "pair", "path")))
-    bad, results = layout.nodes[3], [outcome.result for part in history.rounds for outcome in part.outcomes]
+    results = [outcome.result for part in history.rounds for outcome in part.outcomes]
     assert named(diagnosis) <= {("node", bad)}
     assert results.count("fail") < 2 or bad not in diagnosis.cleared
     assert diagnosis.undecided in ((), (bad,))
