@@ -1,4 +1,4 @@
-"""Who has a secondary address of the check's pods: pods that ran beside them, and nodes; not those that got it later."""
+"""Survey of secondary addresses: pods and nodes that had one of the check's pods at that time, not those that got it later."""
 
 import json
 from typing import Any
