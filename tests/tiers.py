@@ -85,11 +85,13 @@ TWO = ("-n", "2", "--dist", "loadfile", "--no-loadscope-reorder")
 """Two processes, each with whole files, in the order in which the files are collected: the longest first."""
 MACHINES = ("--tx", f"2*popen//python={ROOT}/tests/hosts/machine.sh {sys.executable}", *TWO[2:])
 """Two processes on machines of their own: both have hosts of the same names and addresses."""
+SAMPLE = "tests/unit/rehearsal/faults/test_quick.py"
+"""A sample of the sweeps of faults, for the quick tier alone."""
 QUICK = Tier(
     "quick",
     (
         "tests/unit/architecture",
-        "tests/unit/rehearsal/faults/test_quick.py",
+        SAMPLE,
         "tests/conformance",
         "tests/gates",
         "tests/golden",
@@ -98,7 +100,13 @@ QUICK = Tier(
     _nothing,
     TWO,
 )
-FAST = Tier("fast", ("tests/unit", "tests/contract", "tests/golden", "tests/gates", "tests/conformance"), 1500, _nothing, TWO)
+FAST = Tier(
+    "fast",
+    ("tests/unit", "tests/contract", "tests/golden", "tests/gates", "tests/conformance"),
+    1500,
+    _nothing,
+    (*TWO, f"--ignore={SAMPLE}"),  # the sweeps beside it have its stages and faults
+)
 HOSTS = Tier("hosts", ("tests/hosts",), 1000, _hosts, MACHINES, long_arguments=())
 CLUSTER = Tier("cluster", ("tests/cluster",), 800, _cluster, TWO)
 BOOT = Tier("boot", ("tests/boot",), 1400, _boot, TWO)

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+import msgspec
+
 from steps.clients.kube import kubeconfig
 from steps.clients.store import Store
 from steps.contract.delivery import RECORD
@@ -20,6 +22,7 @@ from workflows.plan.model import Plan
 from workflows.rehearsal import approver, earlier_stages
 from workflows.rehearsal.rehearsal_run import RehearsalOptions
 from workflows.rehearsal.simulated_cluster import SimulatedCluster, call_control_api, set_faults, simulated_cluster, write_fleet
+from workflows.rehearsal.simulator.simulation import SimulatorState
 from workflows.render.bundle import Bundle, render
 from workflows.spec import ClusterSpec
 
@@ -29,11 +32,15 @@ RUN = "stand"
 
 @dataclass(frozen=True)
 class Snapshot:
-    """The state of the API server and of the simulator, and the files that stages left for later ones, by path."""
+    """The state of the API server and of the simulator, and the files that stages left for later ones, by path.
+
+    `taken` is when it was taken, in seconds since the epoch by this machine's clock.
+    """
 
     api: bytes
     simulator: bytes
     left: Mapping[str, bytes]
+    taken: float
 
 
 class SnapshotKeeper(Protocol):
@@ -100,7 +107,7 @@ class StageBench:
         """Return the present state of API server and simulator, with the files that stages left."""
         simulator = call_control_api("GET", self._cluster.url + "/state", self._cluster.token)
         left = {str(path.relative_to(self._folder)): path.read_bytes() for path in self._left()}
-        return Snapshot(self._keeper.snapshot(), simulator, left)
+        return Snapshot(self._keeper.snapshot(), simulator, left, time.time())
 
     def restore(self, snapshot: Snapshot, faults: Sequence[str] = ()) -> None:
         """Restore a snapshot of this bench, or of another one in its cluster; from then on these faults are in force.
@@ -116,7 +123,10 @@ class StageBench:
             path.write_bytes(data)
         set_faults(self._cluster, ())
         self._keeper.restore(snapshot.api)
-        call_control_api("PUT", self._cluster.url + "/state", self._cluster.token, snapshot.simulator)
+        state = msgspec.json.decode(snapshot.simulator, type=SimulatorState)
+        # the API server's clock is this machine's and was not set back: objects that it makes must not be newer than pods to come
+        state = msgspec.structs.replace(state, now=state.now + time.time() - snapshot.taken)
+        call_control_api("PUT", self._cluster.url + "/state", self._cluster.token, msgspec.json.encode(state))
         set_faults(self._cluster, faults)
 
     def _left(self) -> list[Path]:
