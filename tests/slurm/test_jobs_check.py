@@ -24,6 +24,7 @@ CHECKS: tuple[JobCheckName, ...] = (
     "epilog",
     "login",
     "user",
+    "pmix",
 )
 """The checks that this cluster can pass; it has no GPUs and no containers."""
 USER, UID = "alice", 2001
@@ -65,6 +66,7 @@ def test_every_kind_of_job_does_its_work(cluster: SlurmCluster) -> None:
     cluster.sacctmgr("add", "user", USER, "Account=staff")
     verdict = judged(cluster, *CHECKS)
     assert verdict.is_pass, verdict.reason
+    assert verdict.reason.endswith(f"{len(CHECKS)} checks: {', '.join(CHECKS)}"), (verdict.reason, verdict.notes)
     assert cluster.run(
         "sh", "-c", f"cat {configuration.SHARED}/{USER}/.ssh/authorized_keys; ls {configuration.SHARED}/{USER}/.ssh"
     ) == ("authorized_keys\n")
