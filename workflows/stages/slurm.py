@@ -54,11 +54,7 @@ def build(site: Site) -> Stage | None:
     operator = tuple(release for release in releases if release.id not in CLUSTER)
     cluster = next(release for release in releases if release.id in CLUSTER)
     slinky = site.spec.slurm.kind == "slinky"
-    gates = {"charts": CHARTS, "control": CONTROL, "nodes": NODES, "placement": slurm_checks.PLACEMENT}
-    if runs_jobs(site):
-        gates |= {"functional": FUNCTIONAL, "scheduling": slurm_checks.SCHEDULING, "drain": slurm_checks.DRAIN}
-    if slurm_checks.schedules_pods(site, cluster):
-        gates["pods"] = slurm_checks.PODS
+    gates = _gates(site, cluster)
     crds = [name for release in operator for name in release.crds]
     charts: Object = {"releases": _expected(site, operator), **({"crds": crds} if crds else {})}
     control = _control_expectations(site, releases)
@@ -100,6 +96,16 @@ def build(site: Site) -> Stage | None:
         rollback=cluster.rollback,
         releases=tuple(release.id for release in releases),
     )
+
+
+def _gates(site: Site, cluster: PlannedRelease) -> dict[str, str]:
+    """Return the stage's gates by task."""
+    gates = {"charts": CHARTS, "control": CONTROL, "nodes": NODES, "placement": slurm_checks.PLACEMENT}
+    if runs_jobs(site):
+        gates |= {"functional": FUNCTIONAL, "scheduling": slurm_checks.SCHEDULING, "drain": slurm_checks.DRAIN}
+    if slurm_checks.schedules_pods(site, cluster):
+        gates["pods"] = slurm_checks.PODS
+    return gates
 
 
 def _corrected_and_proven(
