@@ -4,6 +4,7 @@ Beliefs assume that a bad node fails all of its tests. One that fails a third of
 partner that it happened to fail with. Here all tests of a node are weighed against the noise that the other tests show.
 """
 
+import itertools
 import math
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -60,6 +61,16 @@ class IntermittentFaults:
         return [trial for trial, parts in self.beliefs.rows if self._is_only(parts, trial.pair if trial.pair in doubted else ())]
 
     @cached_property
+    def _of_node(self) -> dict[int, list[Trial]]:
+        """Return the tests of `_open` by node, of nodes that failed often enough to be weighed."""
+        trials: dict[int, list[Trial]] = {node: [] for node in self._candidates()}
+        for trial in self._open:
+            for node in trial.nodes:
+                if node in trials:
+                    trials[node].append(trial)
+        return trials
+
+    @cached_property
     def _failures(self) -> list[Trial]:
         return [trial for trial in self._open if trial.failed]
 
@@ -69,8 +80,8 @@ class IntermittentFaults:
 
     def _odds(self, node: int) -> tuple[float, bool]:
         """Return the log odds of a node that fails now and then, and True if they are enough to name it."""
-        trials = [trial for trial in self._open if node in trial.nodes and self.named.keys().isdisjoint(trial.nodes)]
-        noise = self._noise(trials)
+        trials = [trial for trial in self._of_node[node] if self.named.keys().isdisjoint(trial.nodes)]
+        noise = self._noise(trials if self._open is self._unexplained else self._without_named(trials))
         own = _best(trials, noise, SHARES)
         rounds = {trial.number for trial in trials if trial.failed}
         odds = own + self.prior
@@ -87,25 +98,30 @@ class IntermittentFaults:
         return odds, own >= max(others, default=0.0) + MARGIN
 
     @cached_property
+    def _ids(self) -> frozenset[tuple[int, str]]:
+        return frozenset([(trial.number, trial.id) for trial in self._unexplained])
+
+    @cached_property
     def _wrong_tests(self) -> int:
         return sum(trial.failed for trial in self._unexplained)
 
     @cached_property
     def _tests(self) -> Counter[int]:
-        return Counter(place for trial in self._unexplained for place in trial.places)
+        return Counter(itertools.chain.from_iterable([trial.places for trial in self._unexplained]))
 
     @cached_property
     def _wrong(self) -> Counter[int]:
         return Counter(place for trial in self._unexplained if trial.failed for place in trial.places)
 
+    def _without_named(self, trials: Sequence[Trial]) -> list[Trial]:
+        return [trial for trial in trials if (trial.number, trial.id) in self._ids]
+
     def _noise(self, trials: Sequence[Trial]) -> Callable[[Trial], float]:
         """Return the rate of wrong results of a test as all tests but these show it, by leaf and round."""
-        known = {(trial.number, trial.id) for trial in trials}
-        own = [trial for trial in self._unexplained if (trial.number, trial.id) in known]
-        tests = Counter(place for trial in own for place in trial.places)
-        fails = Counter(place for trial in own if trial.failed for place in trial.places)
-        prior, wrong = self.policy.noise, self._wrong_tests - sum(trial.failed for trial in own)
-        base = (TESTS_OF_PRIOR * prior + wrong) / (TESTS_OF_PRIOR + len(self._unexplained) - len(own))
+        tests = Counter(place for trial in trials for place in trial.places)
+        fails = Counter(place for trial in trials if trial.failed for place in trial.places)
+        prior, wrong = self.policy.noise, self._wrong_tests - sum(trial.failed for trial in trials)
+        base = (TESTS_OF_PRIOR * prior + wrong) / (TESTS_OF_PRIOR + len(self._unexplained) - len(trials))
 
         def rate(trial: Trial) -> float:
             rates = [
@@ -118,7 +134,7 @@ class IntermittentFaults:
 
     def failures(self, node: int) -> tuple[int, int]:
         """Return how many tests of a node failed that no named part explains, and how many it had."""
-        own = [trial.failed for trial in self._open if node in trial.nodes]
+        own = [trial.failed for trial in self._of_node[node]]
         return sum(own), len(own)
 
     def is_likelier(self, pair: tuple[int, ...]) -> bool:
@@ -130,7 +146,7 @@ class IntermittentFaults:
             trials = [trial for trial, parts in self.beliefs.rows if node in trial.nodes and self._is_only(parts, pair)]
             if not any(trial.failed and trial.pair != pair for trial in trials):
                 continue
-            noise = self._noise(trials)
+            noise = self._noise(self._without_named(trials))
             edge = _best([trial for trial in trials if trial.pair == pair], noise, (CERTAIN,))
             if _best(trials, noise, SHARES) + self.prior > edge + self.beliefs.prior.get((PAIR, *pair), self.prior):
                 return True
