@@ -185,6 +185,7 @@ def _show_plan(plan: "Plan", form: str) -> None:
         output.prose([f"plan {plan.digest}", identity, *operation_lines, ""])
         output.table(show.COLUMNS, show.table_rows(plan))
         output.prose(["", *show.release_lines(plan)] if plan.releases else [])
+        output.prose(["", *text_lines] if (text_lines := show.untested_lines(plan)) else [])
         output.prose(["", *text_lines] if (text_lines := show.start_lines(plan)) else [])
         output.prose(["", *text_lines] if (text_lines := show.warnings(plan)) else [])
         output.prose(quarantine_list.reminder(plan.name, (host.name for host in plan.hosts)))

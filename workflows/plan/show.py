@@ -78,6 +78,11 @@ def warnings(plan: Plan) -> list[str]:
     return [f"{issue.severity} {issue.rule} {issue.path}: {issue.problem}; fix: {issue.fix}" for issue in issues_of_starts]
 
 
+def untested_lines(plan: Plan) -> list[str]:
+    """Return a line for each test that the configuration rules out, or that runs at a lower level."""
+    return [f"stage {part.stage}: {part.sentence}" for part in plan.untested]
+
+
 def start_lines(plan: Plan) -> list[str]:
     """Return the schedule and each event as a line of text; empty if the plan has none."""
     schedule, events = (plan.starts.schedule, plan.starts.events) if plan.starts else (None, ())
@@ -108,7 +113,7 @@ def outline(plan: Plan) -> list[str]:
             f"│   ├─ release {', '.join(_release_facts(release))}" for release in plan.releases if release.id in stage.releases
         ]
         lines.append(f"│   └─ rollback: {stage.rollback}")
-    return [*lines, *(f"├─ {line}" for line in start_lines(plan))]
+    return [*lines, *(f"├─ {line}" for line in (*untested_lines(plan), *start_lines(plan)))]
 
 
 def approval_text(approval: Approval) -> str:

@@ -42,6 +42,11 @@ class UntestedPart:
     reason: str
 
     @property
+    def sentence(self) -> str:
+        """The test and what becomes of it, with the reason."""
+        return f"{self.test} {'runs at' if self.reason.startswith('level') else 'does not run:'} {self.reason}"
+
+    @property
     def stage(self) -> str:
         """The stage that the test belongs to."""
         by_test = {

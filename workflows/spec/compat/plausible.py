@@ -113,10 +113,7 @@ def _above_links(spec: ClusterSpec) -> Iterator[RuleFinding]:
 def every_test_runs(platform: Platform) -> Iterator[RuleFinding]:
     """The configuration lets every test of the enabled stages run; one that does not run is named here and in the plan."""
     for part in untested(platform.spec):
-        verb = "runs at" if part.reason.startswith("level") else "does not run:"
-        yield RuleFinding(
-            part.path, f"{part.test} {verb} {part.reason}", "accept it, or prove it on a cluster without this setting"
-        )
+        yield RuleFinding(part.path, part.sentence, "accept it, or prove it on a cluster without this setting")
 
 
 @rule("P31", "error", source="https://kueue.sigs.k8s.io/docs/concepts/cluster_queue/", later=("gang/control",))
