@@ -219,8 +219,9 @@ def _functional(site: FactorySite) -> Step:
         ID,
         FUNCTIONAL,
         CHECK,
-        [manifest_objects.per_node_job(ID, CHECK, pod, seconds=CHECK_SECONDS)],
-        deadline=CHECK_SECONDS + 60,
+        # a Job whose time is up deletes its pods: those that still try to pull must be there at the gate's deadline
+        [manifest_objects.per_node_job(ID, CHECK, pod, seconds=CHECK_SECONDS + 60)],
+        deadline=CHECK_SECONDS,
         expectations={"image": image},
         waits_for=("control",),
         passed=(),

@@ -7,7 +7,7 @@ import msgspec
 from steps.contract.checks import CheckPod
 from steps.contract.host_ranges import fold
 from steps.contract.plain_text import count
-from steps.contract.verdict import FailureClass, Verdict, passed
+from steps.contract.verdict import FailureClass, Status, Verdict, passed
 from steps.stages.factory_registry.contract import (
     ControlExpectation,
     ControlObservation,
@@ -22,8 +22,10 @@ from steps.stages.shared.finding import Finding, fail, unknown
 CONTROL = "factory_registry/control"
 FUNCTIONAL = "factory_registry/functional"
 SPACE = "registry"
-_PULL_ERRORS = frozenset({"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "RegistryUnavailable", "ErrImageNeverPull"})
-"""Reasons of containers whose image the node could not pull; kubelets try again, yet seldom with another end."""
+_HOPELESS_PULLS = frozenset({"InvalidImageName", "ErrImageNeverPull"})
+"""Reasons of containers whose image the kubelet cannot pull by trying again: its name is wrong, or pulls are switched off."""
+_PULL_ERRORS = _HOPELESS_PULLS | {"ErrImagePull", "ImagePullBackOff", "RegistryUnavailable"}
+"""Reasons of containers whose image the node could not pull. Kubelets try most of them again, after 10 s at first."""
 _PULL_STEP = (
     "try `crictl pull` on these nodes; compare /etc/rancher/rke2/registries.yaml with registry.tls and registry.login, and see if "
     "a firewall or kube-proxy blocks the node port"
@@ -124,10 +126,14 @@ def _node_pulls(seen: FunctionalObservation, want: FunctionalExpectation, digest
     findings = {node: finding for node, finding in states if finding is not None}
     if not findings:
         return None
-    # a node that failed tells more than one that is not done
-    worst = next((finding for finding in findings.values() if finding.final), next(iter(findings.values())))
-    alike = [node for node, finding in findings.items() if finding.final == worst.final]
+    # a node that failed tells more than one that is not done, most of all one that will not try again
+    worst = max(findings.values(), key=_weight)
+    alike = [node for node, finding in findings.items() if _weight(finding) == _weight(worst)]
     return msgspec.structs.replace(worst, seen=f"{fold(sorted(alike))} {worst.seen}")
+
+
+def _weight(finding: Finding) -> tuple[bool, bool]:
+    return finding.final, finding.status is Status.FAIL
 
 
 def _node_pull(pull: NodePull | None, image: str, digest: str) -> Finding | None:
@@ -142,7 +148,7 @@ def _node_pull(pull: NodePull | None, image: str, digest: str) -> Finding | None
         return None
     if not ended and pull.pod.reason in _PULL_ERRORS:
         seen, step = f"cannot pull {image}: {wait.text}", wait.next_step or _PULL_STEP
-        return fail(wait.failure_class, seen, expected, step, final=True)
+        return fail(wait.failure_class, seen, expected, step, final=pull.pod.reason in _HOPELESS_PULLS)
     if ended or pull.pod.ended:
         step = wait.next_step or "see the log of containerd on these nodes"
         return fail(wait.failure_class, f"did not run {image}: {wait.text}".rstrip(": "), expected, step, final=True)
