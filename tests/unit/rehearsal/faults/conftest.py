@@ -1,4 +1,7 @@
-"""Sweeps of all faults, one file of tests for each part of the stages, so that two workers share them."""
+"""Sweeps of all faults, one file of tests for each part of the stages, so that two workers share them.
+
+The first stages cost 140 seconds of CPU, the last ones 300: 2 for each fault, and for each healthy stage that only one spec has.
+"""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
