@@ -179,7 +179,7 @@ def _node(
     want: NodesExpectation,
 ) -> NodeVerdict:
     finding = _running(pod, waiting) or _registered(pod, want) or _promise(name, pod, sets, seen, want)
-    finding = finding or gate_health.monitored(name, seen)
+    finding = finding or gate_health.monitored(name, seen, want)
     return node_verdict(name, finding, f"Slurm node {pod.name} {'+'.join(pod.states)}" if pod else "")
 
 

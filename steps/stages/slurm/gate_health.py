@@ -5,7 +5,7 @@ GCM checks GPUs and writes one condition a check; True is a problem. See `steps/
 
 from steps.contract.verdict import FailureClass
 from steps.stages.shared.finding import Finding, fail, unknown
-from steps.stages.slurm.contract import ControlExpectation, ControlObservation, NodesObservation
+from steps.stages.slurm.contract import ControlExpectation, ControlObservation, NodesExpectation, NodesObservation
 
 _SOFTWARE = ("GcmProcZombieProblem",)
 """Conditions whose cause is no hardware."""
@@ -38,18 +38,28 @@ def types(seen: NodesObservation) -> list[str]:
     return sorted({entry.type for entry in seen.monitored})
 
 
-def monitored(node: str, seen: NodesObservation) -> Finding | None:
-    """Return the finding on a node with a GPU problem, or without a condition that other nodes have; None if all are False."""
+def monitored(node: str, seen: NodesObservation, want: NodesExpectation) -> Finding | None:
+    """Return the finding on a node with a problem, or with GPUs and without a condition that other nodes have; None without one.
+
+    GCM's agent may leave out nodes without GPUs, so there only a condition that is True counts.
+    """
     own = {entry.type: entry for entry in seen.monitored if entry.node == node}
-    for name in types(seen):
+    problem = next((entry for name, entry in sorted(own.items()) if entry.status == "True"), None)
+    if problem is not None:
+        failure_class = FailureClass.HEALTH if problem.type in _SOFTWARE else FailureClass.HARDWARE
+        state = f"GCM reports {problem.type}" + (f": {problem.message}" if problem.message else "")
+        step = "drain the node in Slurm, and see nvidia-smi -q and the kernel's log there"
+        return fail(failure_class, state, "False", step)
+    for name in types(seen) if _has_gpus(node, seen, want) else ():
         entry = own.get(name)
-        if entry is None or entry.status not in ("True", "False"):
+        if entry is None or entry.status != "False":
             state = f"GCM's condition {name} is {entry.status or 'empty'}" if entry else f"GCM writes no condition {name} here"
             step = "read the log of GCM's agent on the node"
             return unknown(FailureClass.HEALTH, state, "False, as on other nodes", step)
-        if entry.status == "True":
-            failure_class = FailureClass.HEALTH if name in _SOFTWARE else FailureClass.HARDWARE
-            state = f"GCM reports {name}" + (f": {entry.message}" if entry.message else "")
-            step = "drain the node in Slurm, and see nvidia-smi -q and the kernel's log there"
-            return fail(failure_class, state, "False", step)
     return None
+
+
+def _has_gpus(node: str, seen: NodesObservation, want: NodesExpectation) -> bool:
+    """Return True unless the plan has no GPUs of a node for Slurm, and Kubernetes is known to have none there."""
+    planned = want.installed.get(node, want.others.get(node, want.gpus))
+    return planned > 0 or seen.allocatable.get(node, 1) > 0
