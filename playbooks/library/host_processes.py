@@ -1,5 +1,5 @@
 #!/usr/bin/python
-"""Ansible module that reports who works on its host, a slurmd or users outside of pods, and if RKE2 has data there; read-only."""
+"""Ansible module that reports who works on its host, users outside of pods and slurmd, and tells its installation; read-only."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ author: [bringup]
 RETURN = r"""
 observation:
   description: 'slurmd: True if one runs, in a pod too; users: number of processes by user; rke2: True if RKE2 runs or has left its
-    data; boot: id of the boot, another one after each; empty if hidden.'
+    data; boot: id of the boot, another one after each; empty if hidden; system: machine id and the time when its file was made,
+    which an installation renews and a boot keeps; empty if there is none; volatile: True if / lies in memory.'
   type: dict
 """
 
@@ -31,6 +32,8 @@ MANAGERS = ("systemd", "(sd-pam)")
 """Processes that every login leaves for a while, and for ever with lingering."""
 
 
+MEMORY = ("tmpfs", "ramfs", "rootfs", "overlay", "squashfs")
+"""File systems of / that an installer runs from, and a machine that boots over the network."""
 NODE_DATA = ("var/lib/rancher/rke2/server/db", "var/lib/rancher/rke2/agent/kubelet.kubeconfig", "etc/rancher/node/password")
 """Files and folders that RKE2 makes once it has started as a server, as an agent, and as either."""
 
@@ -48,7 +51,32 @@ def observe(proc: str, login: int, root: str) -> dict:
         slurmd, rke2 = slurmd or name == "slurmd", rke2 or name == "rke2"
         if uid >= FIRST_USER and uid not in (login, NOBODY) and uid not in DYNAMIC and name not in MANAGERS and not in_pod:
             users[uid] = users.get(uid, 0) + 1
-    return {"slurmd": slurmd, "users": {_name(uid): count for uid, count in users.items()}, "rke2": rke2, "boot": _boot(proc)}
+    installation = {"boot": _boot(proc), "system": _system(root), "volatile": _root_type(proc) in MEMORY}
+    return {"slurmd": slurmd, "users": {_name(uid): count for uid, count in users.items()}, "rke2": rke2, **installation}
+
+
+def _system(root: str) -> str:
+    """Return what tells one installation from the next; empty if the machine has no id.
+
+    The id alone does not: systemd may take it from the firmware, as of a virtual machine (machine-id(5)). So the time is added when
+    the file was written, which neither a boot nor an archive's own times change: that of its inode.
+    """
+    path = os.path.join(root, "etc/machine-id")
+    try:
+        with open(path, errors="replace") as stream:
+            name, changed = stream.read(64).strip(), os.fstat(stream.fileno()).st_ctime_ns
+    except OSError:
+        return ""
+    return f"{name} {changed}" if name and name != "uninitialized" else ""
+
+
+def _root_type(proc: str) -> str:
+    """Return the type of the file system at /, the last one mounted there; empty if it is hidden."""
+    try:
+        mounts = [line.split() for line in _read(proc, "1", "mounts").splitlines()]
+    except OSError:
+        return ""
+    return next((fields[2] for fields in reversed(mounts) if len(fields) > 2 and fields[1] == "/"), "")
 
 
 def _boot(proc: str) -> str:

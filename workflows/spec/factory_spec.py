@@ -323,7 +323,7 @@ class Rebuild(Section):
     reinstall_timeout: Duration = Field(
         default="45m",
         validate_default=True,
-        description="Longest time until all machines answer after another boot, without RKE2.",
+        description="Longest time until all machines answer from a new installation, without RKE2.",
         examples=["45m"],
     )
     drain: Duration | None = Field(

@@ -89,7 +89,8 @@ def test_what_the_spec_lacks_is_listed_and_saved(live: tuple[Path, Kube], tmp_pa
 class Machines:
     """The factory's four machines as a sequence of looks at them, and a clock by which the last one lasts.
 
-    A look maps a machine to its boot id, with `+` while it has data of RKE2; a machine without one does not answer.
+    A look maps a machine to `BOOT` or `BOOT/SYSTEM`, with `+` while it has data of RKE2 and `~` while its root lies in memory; a
+    machine without any does not answer.
     """
 
     def __init__(self, *looks: dict[str, str]) -> None:
@@ -109,7 +110,9 @@ class Machines:
         self.seconds = min(deadline, self.seconds + seconds)
 
     def _outcome(self, name: str, state: str) -> HostOutcome:
-        facts = {"slurmd": False, "users": {}, "rke2": "+" in state, "boot": state.strip("+")} if state else {}
+        boot, _, system = state.strip("+~").partition("/")
+        installation = {"boot": boot, "system": (system or boot).strip(), "volatile": "~" in state}
+        facts = {"slurmd": False, "users": {}, "rke2": "+" in state, **installation} if state else {}
         status = HostStatus.OK if state else HostStatus.UNREACHABLE
         return HostOutcome(host=name, status=status, facts=facts, message="" if state else "Connection refused")
 
@@ -136,6 +139,9 @@ def test_a_command_that_only_asks_for_power_is_waited_for() -> None:
     machines = Machines(BEFORE, BEFORE, dict.fromkeys(NAMES, ""), {"factory01": "new+"}, silent, {})
     reinstallation.reinstall(spec, machines.look, machines)
     assert machines.seconds == 4 * reinstallation.LOOK_SECONDS
+    # machines that boot over the network always run from memory
+    machines = Machines(dict.fromkeys(NAMES, "old~"), dict.fromkeys(NAMES, "new~"))
+    reinstallation.reinstall(spec, machines.look, machines)
     # one that did not answer before may have any boot id, and no data of RKE2
     machines = Machines({**BEFORE, "factory02": ""}, {})
     reinstallation.reinstall(spec, machines.look, machines)
@@ -148,6 +154,9 @@ def test_a_command_that_only_asks_for_power_is_waited_for() -> None:
         ({"factory04": "old+"}, "factory04 runs the system that it ran before"),
         ({"factory04": "old"}, "factory04 runs the system that it ran before"),
         ({"factory04": "+"}, "factory04 hides its boot id"),
+        ({"factory04": "new/old"}, "factory04 has booted the system that it ran before"),
+        ({"factory04": "new/ "}, "factory04 has no /etc/machine-id"),
+        ({"factory04": "new~"}, "factory04 runs from memory, as an installer does"),
         ({"factory04": "new+"}, "factory04 has booted, and has the data of RKE2"),
         ({"factory04": ""}, "factory04 does not answer: Connection refused"),
     ],

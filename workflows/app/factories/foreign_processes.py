@@ -22,12 +22,15 @@ class HostProcesses(Struct, frozen=True):
     """Observation of module host_processes on one machine.
 
     `users` has the number of processes of each user; `rke2`: RKE2 runs or has left its data; `boot` is the id of the boot.
+    `system` tells an installation of the OS from the next one, empty if hidden; `volatile`: its root lies in memory.
     """
 
     slurmd: bool
     rke2: bool
     boot: str
     users: dict[str, int] = {}
+    system: str = ""
+    volatile: bool = False
 
 
 def look(spec: ClusterSpec, folder: Path) -> tuple[HostOutcome, ...]:

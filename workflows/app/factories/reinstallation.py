@@ -1,7 +1,8 @@
 """Reinstallation of a factory's machines by the command of its site, until each runs a new system without RKE2.
 
 The command may return before anything has happened, as a request to a power controller does. So its end proves nothing: a machine
-counts once it answers with another boot id than before, and has no data of RKE2.
+counts once it answers after another boot, from another installation than before, and has no data of RKE2. If the old system starts
+again after a power cycle, because the network boot failed, only the boot id is another one.
 """
 
 import shlex
@@ -15,6 +16,7 @@ from steps.contract.exit import ExitCode
 from steps.contract.host_play import HostOutcome
 from steps.errors import StepError, Temporary
 from workflows.app.factories import foreign_processes
+from workflows.app.factories.foreign_processes import HostProcesses
 from workflows.spec import FactorySpec
 from workflows.spec.machines import Machine
 
@@ -37,7 +39,7 @@ def reinstall(spec: FactorySpec, look: Look, clock: Clock = RealClock()) -> None
     Both together take `rebuild.reinstall_timeout` at most. Raises NotReinstalled with all failures.
     """
     machines, deadline = spec.cluster.machines, clock.now() + spec.rebuild.reinstall_timeout.total_seconds()
-    before = _boots(look())
+    before = _systems(look())
     with ThreadPoolExecutor(len(machines)) as pool:
         failures = [failure for failure in pool.map(lambda machine: _run(spec, machine), machines) if failure]
     if failures:
@@ -49,12 +51,12 @@ def reinstall(spec: FactorySpec, look: Look, clock: Clock = RealClock()) -> None
         clock.pause(LOOK_SECONDS, deadline)
 
 
-def _boots(outcomes: tuple[HostOutcome, ...]) -> dict[str, str]:
-    """Return host → boot id of the machines that answer; a machine that does not may have any other one later."""
-    return {outcome.host: seen.boot for outcome in outcomes if (seen := foreign_processes.observed(outcome))}
+def _systems(outcomes: tuple[HostOutcome, ...]) -> dict[str, HostProcesses]:
+    """Return host → observation of the machines that answer; a machine that does not may have any other system later."""
+    return {outcome.host: seen for outcome in outcomes if (seen := foreign_processes.observed(outcome))}
 
 
-def _remaining(spec: FactorySpec, look: Look, before: Mapping[str, str]) -> list[str]:
+def _remaining(spec: FactorySpec, look: Look, before: Mapping[str, HostProcesses]) -> list[str]:
     """Return why machines do not run a new system, a sentence for each."""
     try:
         outcomes = {outcome.host: outcome for outcome in look()}
@@ -64,16 +66,30 @@ def _remaining(spec: FactorySpec, look: Look, before: Mapping[str, str]) -> list
     return [f"{name} {reason}" for name, reason in reasons if reason]
 
 
-def _reason(outcome: HostOutcome | None, before: Mapping[str, str]) -> str:
+def _reason(outcome: HostOutcome | None, before: Mapping[str, HostProcesses]) -> str:
     """Return why a machine does not run a new system; empty if it does."""
     seen = foreign_processes.observed(outcome) if outcome else None
     if outcome is None or seen is None:
         return f"does not answer: {plain_text.line(outcome.message if outcome else '') or 'no reason given'}"
     if not seen.boot:
         return "hides its boot id, so nobody knows if it was reinstalled"
-    if seen.boot == before.get(outcome.host):
+    if not seen.system:
+        return "has no /etc/machine-id, so nobody knows if it was reinstalled"
+    return _same_system(seen, before.get(outcome.host)) or (
+        "has booted, and has the data of RKE2 that it had before" if seen.rke2 else ""
+    )
+
+
+def _same_system(seen: HostProcesses, before: HostProcesses | None) -> str:
+    """Return why a machine does not run another system on its disk than before; empty if it does, or was silent before."""
+    if before is None:
+        return ""
+    if seen.boot == before.boot:
         return "runs the system that it ran before (its boot id is unchanged)"
-    return "has booted, and has the data of RKE2 that it had before" if seen.rke2 else ""
+    if seen.system == before.system:
+        return "has booted the system that it ran before (/etc/machine-id is the same file): an image to install must not hold one"
+    # a machine that always boots over the network has its root in memory before and after
+    return "runs from memory, as an installer does, and ran from its disk before" if seen.volatile and not before.volatile else ""
 
 
 def _run(spec: FactorySpec, machine: Machine) -> str:
