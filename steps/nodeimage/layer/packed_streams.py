@@ -1,6 +1,7 @@
 """Streams of the bytes packed in a file (gzip, bzip2, xz, zstd, tar, zip, also nested), each read once and in order.
 
-Bounded: TooMuch is raised for more than `MOST` unpacked bytes or more than `DEEPEST` levels. A damaged file ends early.
+Bounded: TooMuch is raised for more than `MOST` unpacked bytes or more than `DEEPEST` levels. A damaged or encrypted part ends
+early, and is counted by reason.
 """
 
 import bz2
@@ -15,8 +16,10 @@ import tempfile
 import threading
 import zipfile
 import zlib
-from collections.abc import Callable, Iterable, Iterator
-from typing import IO, Final, cast
+from collections import Counter
+from collections.abc import Callable, Iterator
+from tarfile import HeaderError
+from typing import IO, Final, Self, cast
 
 from steps.errors import BadTask
 
@@ -26,8 +29,8 @@ DEEPEST: Final = 6
 AHEAD: Final = 1 << 30
 """Most bytes of a nested zip archive, which is copied to a temporary file because its list is at its end."""
 IN_MEMORY: Final = 16 << 20
-HEAD: Final = 512
-"""Number of first bytes by which the type of a file is detected."""
+HEAD: Final = 1028
+"""Number of first bytes by which the type of a file is detected; the magic number of EROFS ends here, that of tar before."""
 _TAR_MARK: Final = slice(257, 262)
 _ZSTD: Final = b"\x28\xb5\x2f\xfd"
 _ZIP: Final = b"PK\x03\x04"
@@ -37,18 +40,49 @@ _OPENERS: Final[dict[bytes, Callable[[IO[bytes]], IO[bytes]]]] = {
     b"\xfd7zXZ\0": lzma.LZMAFile,
 }
 _DAMAGED: Final = (EOFError, OSError, lzma.LZMAError, zlib.error, tarfile.TarError, zipfile.BadZipFile, RuntimeError)
-"""Errors of damaged files; RuntimeError is raised for an encrypted member of a zip archive."""
+"""Errors of damaged files; RuntimeError is raised for an encrypted member of a zip archive, NotImplementedError for its method."""
+_AT_END: Final = ("EOFHeaderError", "EmptyHeaderError", "SubsequentHeaderError")
+"""Errors of tarfile, by the names that its stubs lack, for the end of an archive; the last is raised as ReadError by itself."""
+DAMAGED: Final = "damaged or cut off"
+ENCRYPTED: Final = "encrypted"
+UNSUPPORTED: Final = "compressed by a method that is not supported"
 
 
 class TooMuch(Exception):
     """Error: a file has more packed in it than may be read."""
 
 
-class _Source(io.RawIOBase):
-    """Stream of `head`, which was read already, and the `rest`; it subtracts its bytes from the limit `left` and raises TooMuch."""
+class _Unpacking:
+    """Limit of the bytes that may still be unpacked of a file, and counts of its parts that ended early, by reason."""
 
-    def __init__(self, head: bytes, rest: IO[bytes], left: list[int]) -> None:
-        self._head, self._rest, self._left = head, rest, left
+    def __init__(self, left: int, damage: Counter[str]) -> None:
+        self._left, self._damage = left, damage
+
+    def take(self, size: int) -> None:
+        """Subtract bytes from the limit. Raises TooMuch."""
+        self._left -= size
+        if self._left < 0:
+            raise TooMuch
+
+    def note(self, error: Exception | None = None) -> None:
+        """Count a part that ended early by this error."""
+        unsupported = isinstance(error, NotImplementedError)
+        self._damage[UNSUPPORTED if unsupported else ENCRYPTED if isinstance(error, RuntimeError) else DAMAGED] += 1
+
+    @contextlib.contextmanager
+    def guarded(self) -> Iterator[None]:
+        """Suppress and count the errors of damaged files."""
+        try:
+            yield
+        except _DAMAGED as error:
+            self.note(error)
+
+
+class _Source(io.RawIOBase):
+    """Stream of `head`, which was read already, and the `rest`; it raises TooMuch beyond the limit, and ends early if damaged."""
+
+    def __init__(self, head: bytes, rest: IO[bytes], unpacking: _Unpacking) -> None:
+        self._head, self._rest, self._unpacking = head, rest, unpacking
 
     def readable(self) -> bool:
         return True
@@ -56,14 +90,35 @@ class _Source(io.RawIOBase):
     def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]  # always a memoryview here
         data = self._head[: len(buffer)]
         if not data:
-            with contextlib.suppress(*_DAMAGED):
-                data = self._rest.read(len(buffer))
+            try:
+                data = _read(self._rest, len(buffer))
+            except _DAMAGED as error:
+                self._unpacking.note(error)
+                self._rest = io.BytesIO()
         self._head = self._head[len(buffer) :]
-        self._left[0] -= len(data)
-        if self._left[0] < 0:
-            raise TooMuch
+        self._unpacking.take(len(data))
         buffer[: len(data)] = data
         return len(data)
+
+
+def _read(stream: IO[bytes], size: int) -> bytes:
+    """Return some bytes, none at the end. A full `read` loses those before a damage, which it meets when it fills its buffer."""
+    read1 = getattr(stream, "read1", stream.read)
+    return cast(bytes, read1(size))
+
+
+class _StrictTarInfo(tarfile.TarInfo):
+    """Header of a member of an archive. A damaged one is an error: tarfile takes it for the end of the archive."""
+
+    @classmethod
+    def fromtarfile(cls, tarfile: tarfile.TarFile) -> Self:
+        """Return the next header. Raises EOFError if it is damaged or cut off."""
+        try:
+            return super().fromtarfile(tarfile)
+        except HeaderError as error:
+            if type(error).__name__ in _AT_END:
+                raise
+            raise EOFError(str(error)) from error
 
 
 def is_packed(head: bytes) -> bool:
@@ -71,26 +126,28 @@ def is_packed(head: bytes) -> bool:
     return head.startswith((*_OPENERS, _ZSTD, _ZIP)) or head[_TAR_MARK] == b"ustar"
 
 
-def inside(file: IO[bytes], most: int = MOST) -> Iterator[IO[bytes]]:
+def inside(file: IO[bytes], most: int = MOST, damage: Counter[str] | None = None) -> Iterator[IO[bytes]]:
     """Yield a stream for each file that is packed in a file, and for the names in archives; read each before the next one.
 
-    Raises TooMuch, and BadTask if the program zstd is needed and missing.
+    A file's stream is an io.BufferedReader, so its first HEAD bytes can be peeked at. `damage` counts the parts that ended early
+    or were not unpacked, by reason. Raises TooMuch, and BadTask if the program zstd is needed and missing.
     """
     head = file.read(HEAD)
     file.seek(0)
+    unpacking = _Unpacking(most, Counter() if damage is None else damage)
     if head.startswith(_ZIP):
-        yield from _guarded(_zip(file, [most], DEEPEST))
+        yield from _zip(file, unpacking, DEEPEST)
     else:
-        yield from _opened(file, [most], DEEPEST)
+        yield from _opened(file, unpacking, DEEPEST)
 
 
-def _opened(stream: IO[bytes], left: list[int], depth: int) -> Iterator[IO[bytes]]:
-    """Yield the stream itself if it is not packed, else the streams of what is packed in it. `left` is the limit of bytes."""
+def _opened(stream: IO[bytes], unpacking: _Unpacking, depth: int) -> Iterator[IO[bytes]]:
+    """Yield the stream itself if it is not packed, else the streams of what is packed in it."""
     head = b""
-    with contextlib.suppress(*_DAMAGED):
-        while len(head) < HEAD and (more := stream.read(HEAD - len(head))):
+    with unpacking.guarded():
+        while len(head) < HEAD and (more := _read(stream, HEAD - len(head))):
             head += more
-    whole = io.BufferedReader(_Source(head, stream, left))
+    whole = io.BufferedReader(_Source(head, stream, unpacking))
     if not is_packed(head):
         yield whole
         return
@@ -100,30 +157,27 @@ def _opened(stream: IO[bytes], left: list[int], depth: int) -> Iterator[IO[bytes
         with _aside(whole) as file:
             yield file
             file.seek(0)
-            yield from _guarded(_zip(file, left, depth))
+            yield from _zip(file, unpacking, depth)
     elif head.startswith(_ZSTD):
-        with _zstd(whole) as inner:
-            yield from _opened(inner, left, depth - 1)
+        with _zstd(whole, unpacking) as inner:
+            yield from _opened(inner, unpacking, depth - 1)
     elif head[_TAR_MARK] == b"ustar":
-        yield from _guarded(_tar(whole, left, depth))
+        yield from _tar(whole, unpacking, depth)
     else:
         opener = next(opener for mark, opener in _OPENERS.items() if head.startswith(mark))
-        yield from _opened(opener(whole), left, depth - 1)
+        yield from _opened(opener(whole), unpacking, depth - 1)
 
 
-def _guarded(streams: Iterable[IO[bytes]]) -> Iterator[IO[bytes]]:
-    with contextlib.suppress(*_DAMAGED):
-        yield from streams
-
-
-def _tar(stream: IO[bytes], left: list[int], depth: int) -> Iterator[IO[bytes]]:
-    with tarfile.open(fileobj=stream, mode="r|") as archive:
+def _tar(stream: IO[bytes], unpacking: _Unpacking, depth: int) -> Iterator[IO[bytes]]:
+    """Yield the names and files of an archive, and what lies behind its end."""
+    with unpacking.guarded(), tarfile.open(fileobj=stream, mode="r|", tarinfo=_StrictTarInfo) as archive:
         for member in archive:
             words = (member.name, member.linkname, *map(str, member.pax_headers.values()))
             yield io.BytesIO("\0".join(words).encode(errors="surrogateescape"))
             data = archive.extractfile(member) if member.isfile() else None
             if data is not None:
-                yield from _opened(data, left, depth - 1)
+                yield from _opened(data, unpacking, depth - 1)
+    yield stream
 
 
 @contextlib.contextmanager
@@ -142,16 +196,17 @@ def _aside(stream: IO[bytes]) -> Iterator[IO[bytes]]:
         yield file
 
 
-def _zip(file: IO[bytes], left: list[int], depth: int) -> Iterator[IO[bytes]]:
-    with zipfile.ZipFile(file) as archive:
+def _zip(file: IO[bytes], unpacking: _Unpacking, depth: int) -> Iterator[IO[bytes]]:
+    """Yield the names and files of an archive; a member that cannot be unpacked does not hide the others."""
+    with unpacking.guarded(), zipfile.ZipFile(file) as archive:
         for member in archive.infolist():
             yield io.BytesIO(member.filename.encode(errors="replace") + b"\0" + member.comment)
-            with archive.open(member) as data:
-                yield from _opened(data, left, depth - 1)
+            with unpacking.guarded(), archive.open(member) as data:
+                yield from _opened(data, unpacking, depth - 1)
 
 
 @contextlib.contextmanager
-def _zstd(stream: IO[bytes]) -> Iterator[IO[bytes]]:
+def _zstd(stream: IO[bytes], unpacking: _Unpacking) -> Iterator[IO[bytes]]:
     """Yield the unpacked stream of zstd data, unpacked by the program zstd because Python 3.11 has no module for it."""
     words = ["zstd", "--decompress", "--stdout", "--quiet", "--no-progress"]
     try:
@@ -165,6 +220,9 @@ def _zstd(stream: IO[bytes]) -> Iterator[IO[bytes]]:
     feeder.start()
     try:
         yield child.stdout
+        # only at the end of its output does its exit code tell of the data
+        if not child.stdout.read(1) and child.wait():
+            unpacking.note()
     finally:
         child.kill()
         child.stdout.close()

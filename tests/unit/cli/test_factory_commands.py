@@ -1,5 +1,6 @@
 """The commands of `bringup factory`, as a user calls them: init, validate, rehearse, status, timer, detach-check, and refusals."""
 
+import json
 import os
 import time
 from pathlib import Path
@@ -139,3 +140,20 @@ def test_a_way_into_the_factory_is_told(machine: Any, spec: Path) -> None:
     assert len(done.out.splitlines()) == 3
     assert "leads to factory02" in done.out
     assert machine.call("factory", "detach-check", "nowhere", "--factory", spec).code == 64
+
+
+def test_files_that_nothing_unpacks_are_accepted_by_option_alone(machine: Any, spec: Path) -> None:
+    published: Path = machine.folder / "published"
+    published.mkdir()
+    (published / "gcc.lua").write_text('prepend_path("PATH", "/srv/stacks/gcc/bin")\n')
+    (published / "pack-1.pack").write_bytes(b"PACK\0\0\0\2\0\0\0\1")
+    words = ("factory", "detach-check", published, "--factory", spec)
+    done = machine.call(*words)
+    assert (done.code, "not read: " in done.out, "--unread-ok accepts that" in done.out) == (65, True, True), done.text
+    done = machine.call(*words, "--unread-ok")
+    assert (done.code, "pack-1.pack (packed by Git" in done.out) == (0, True), done.text
+    assert "2 files checked, and no way into the factory seen; 1 place could not be read" in done.out
+    (published / "gcc.lua").write_text("-- see\nurl = 'factory02'\n")
+    done = machine.call(*words, "--unread-ok", "-o", "json")
+    shown = json.loads(done.out)
+    assert (done.code, shown["ok"], len(shown["links"]), len(shown["unread"])) == (65, False, 1, 1), done.text

@@ -4,6 +4,7 @@ import bz2
 import gzip
 import io
 import lzma
+import random
 import shutil
 import subprocess
 import tarfile
@@ -152,19 +153,72 @@ def test_the_settings_of_a_packed_root_are_read(spec: FactorySpec, published: Pa
     assert [(way.place, way.leads_to) for way in result.links] == [(f"{published}/root.squashfs:/etc/fstab", "factory02")]
 
 
-@pytest.mark.parametrize(
-    ("content", "why"),
-    [
-        (b"\x04\x22\x4d\x18" + PLAIN, "packed by lz4"),
-        (b"hsqs" + bytes(2000), "cannot be read"),
-        (bytes(1024) + b"\xe2\xe1\xf5\xe0", "packed by EROFS"),
-        (b"#!/usr/bin/env run-singularity\n\0SIF_MAGIC\0", "packed by Singularity"),
-        (newc(PLAIN)[:150], "cut off"),
-        (b"070701" + b"z" * 200, "header of an archive in it is damaged"),
-        (newc(PLAIN) + b"\x02\x21\x4c\x18" + PLAIN, "second archive is packed by lz4"),
-    ],
-)
+def encrypted(content: bytes) -> bytes:
+    """An archive of a member that says it is encrypted, before one that is not."""
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w") as archive:
+        archive.writestr("secret", PLAIN)
+        archive.writestr("etc/fstab", content)
+    data = bytearray(stream.getvalue())
+    data[6] |= 1
+    data[data.index(b"PK\x01\x02") + 8] |= 1
+    return bytes(data)
+
+
+def deflate64(content: bytes) -> bytes:
+    """An archive with a member of method 9, which Python does not unpack, before one that it does."""
+    data = bytearray(encrypted(content))
+    directory = data.index(b"PK\x01\x02")
+    data[6] &= ~1
+    data[directory + 8] &= ~1
+    data[8] = data[directory + 10] = 9
+    return bytes(data)
+
+
+NOISE = bytes(random.Random(7).randbytes(1 << 14))
+RPM = b"\xed\xab\xee\xdb\3\0" + PLAIN
+UNREAD: dict[str, tuple[bytes, str]] = {
+    "lz4": (b"\x04\x22\x4d\x18" + PLAIN, "packed by lz4"),
+    "squashfs": (b"hsqs" + bytes(2000), "cannot be read"),
+    "erofs": (bytes(1024) + b"\xe2\xe1\xf5\xe0", "packed by EROFS"),
+    "sif": (b"#!/usr/bin/env run-singularity\n\0SIF_MAGIC\0", "packed by Singularity"),
+    "short initrd": (newc(PLAIN)[:150], "cut off"),
+    "damaged initrd": (b"070701" + b"z" * 200, "header of an archive in it is damaged"),
+    "initrd and lz4": (newc(PLAIN) + b"\x02\x21\x4c\x18" + PLAIN, "second archive is packed by lz4"),
+    "short gzip": (gzip.compress(NOISE)[:-99], "1 part in it damaged or cut off"),
+    "damaged gzip": (gzip.compress(NOISE)[:-8] + bytes(8), "1 part in it damaged or cut off"),
+    "short tar.xz": (lzma.compress(tar(NOISE))[:-999], "damaged or cut off"),
+    "short tar": (tar(NOISE)[:9000], "damaged or cut off"),
+    "damaged tar": (tar(PLAIN)[:1024] + NOISE, "damaged or cut off"),
+    "short zstd": (zstd(NOISE)[:-99], "1 part in it damaged or cut off"),
+    "damaged zip": (zipped(NOISE)[:-30], "1 part in it damaged or cut off"),
+    "encrypted": (encrypted(PLAIN), "1 part in it encrypted"),
+    "deflate64": (deflate64(PLAIN), "1 part in it compressed by a method that is not supported"),
+    "rpm in tar": (tar(RPM), "1 part in it packed by RPM"),
+    "rpm in zip in gzip": (gzip.compress(zipped(RPM)), "1 part in it packed by RPM"),
+    "deb in tar.gz": (gzip.compress(tar(b"!<arch>\ndebian-binary")), "1 part in it packed by Debian"),
+    "squashfs in tar": (tar(b"hsqs" + bytes(2000)), "1 part in it packed by squashfs"),
+    "erofs in zstd": (zstd(bytes(1024) + b"\xe2\xe1\xf5\xe0"), "1 part in it packed by EROFS"),
+    "sif in tar": (tar(b"#!/usr/bin/env run-singularity\n\0SIF_MAGIC\0"), "1 part in it packed by Singularity"),
+}
+
+
+@pytest.mark.parametrize(("content", "why"), UNREAD.values(), ids=UNREAD)
 def test_what_cannot_be_unpacked_is_not_read(spec: FactorySpec, published: Path, content: bytes, why: str) -> None:
     (published / "file").write_bytes(content)
     (reason,) = check(spec, published).unread
     assert why in reason
+
+
+@pytest.mark.parametrize("packer", [encrypted, deflate64, lambda content: gzip.compress(NOISE + b"\n" + content)[:-4]])
+def test_parts_beside_those_that_are_not_unpacked_are_read(
+    spec: FactorySpec, published: Path, packer: Callable[[bytes], bytes]
+) -> None:
+    (published / "file").write_bytes(packer(FSTAB))
+    result = check(spec, published)
+    assert ([way.leads_to for way in result.links], len(result.unread)) == (["factory02"], 1)
+
+
+def test_what_lies_behind_the_end_of_an_archive_is_read(spec: FactorySpec, published: Path) -> None:
+    (published / "file").write_bytes(tar(PLAIN) + FSTAB)
+    assert [way.leads_to for way in check(spec, published).links] == ["factory02"]

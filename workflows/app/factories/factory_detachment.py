@@ -45,8 +45,11 @@ class FactoryDetachment:
 
     @property
     def summary(self) -> str:
-        """Return the sentence about a check without a finding."""
-        return f"{count(self.files, 'file')} read, and none leads into the factory"
+        """Return the sentence about a check without a way into the factory."""
+        if not self.unread:
+            return f"{count(self.files, 'file')} read, and none leads into the factory"
+        checked = f"{count(self.files, 'file')} checked, and no way into the factory seen"
+        return f"{checked}; {count(len(self.unread), 'place')} could not be read"
 
 
 def check(spec: FactorySpec, places: Iterable[Path], folders: Iterable[str]) -> FactoryDetachment:

@@ -1,13 +1,16 @@
 """Content of packed files for the check of a factory's ways into production: archives, compressed files, initrds, packed roots.
 
-Formats that nothing here unpacks raise PackedFileError: a search of their packed bytes would find nothing, and prove nothing.
+Formats that nothing here unpacks raise PackedFileError, also within archives, as do damaged and encrypted parts: a search of their
+packed bytes would find nothing, and prove nothing.
 """
 
 import io
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Final
 
+from steps.contract.plain_text import count
 from steps.errors import StepError
 from steps.nodeimage.files import initrd_archive, squashfs_listing
 from steps.nodeimage.layer import packed_streams
@@ -16,7 +19,7 @@ from steps.nodeimage.layer.packed_streams import TooMuch
 MOST: Final = 2 << 30
 """Most unpacked bytes of one file; a file with more is not read."""
 LARGEST_INITRD: Final = 256 << 20
-_HEAD: Final = 1028
+_HEAD: Final = packed_streams.HEAD
 _SQUASHFS: Final = b"hsqs"
 _NEWC: Final = b"070701"
 _SIF: Final = slice(32, 41)
@@ -51,7 +54,8 @@ def is_packed(stream: IO[bytes]) -> bool:
 def contents(path: Path, stream: IO[bytes]) -> Iterator[tuple[str, IO[bytes]]]:
     """Yield (suffix of the place, stream) of each part of a packed file; read each before the next one.
 
-    A squashfs gives the text files below its /etc, at any size. Raises PackedFileError for what cannot be unpacked.
+    A squashfs gives the text files below its /etc, at any size. Raises PackedFileError for what cannot be unpacked, after
+    the other parts.
     """
     head = _head(stream)
     if closed := _closed(head):
@@ -63,8 +67,7 @@ def contents(path: Path, stream: IO[bytes]) -> Iterator[tuple[str, IO[bytes]]]:
         elif head.startswith(_NEWC):
             yield from _of_initrd(path)
         else:
-            for part in packed_streams.inside(stream, MOST):
-                yield " (unpacked)", part
+            yield from _unpacked(stream)
     except TooMuch as error:
         raise PackedFileError(f"more than {MOST >> 30} GiB is packed in it") from error
     except StepError as error:
@@ -84,8 +87,20 @@ def _of_initrd(path: Path) -> Iterator[tuple[str, IO[bytes]]]:
     if rest := data[size:].lstrip(b"\0"):
         if closed := _closed(rest[:_HEAD]):
             raise PackedFileError(f"its second archive is packed by {closed}, which this check does not unpack")
-        for part in packed_streams.inside(io.BytesIO(rest), MOST):
-            yield " (unpacked)", part
+        yield from _unpacked(io.BytesIO(rest))
+
+
+def _unpacked(stream: IO[bytes]) -> Iterator[tuple[str, IO[bytes]]]:
+    """Yield the parts of nested archives. Raises PackedFileError at the end if some of them could not be unpacked."""
+    reasons = Counter[str]()
+    for part in packed_streams.inside(stream, MOST, reasons):
+        if isinstance(part, io.BufferedReader):  # a file, and no name of one
+            head = part.peek(_HEAD)
+            if closed := "squashfs" if head.startswith(_SQUASHFS) else _closed(head):
+                reasons[f"packed by {closed}, which is not unpacked there"] += 1
+        yield " (unpacked)", part
+    if reasons:
+        raise PackedFileError("; ".join(f"{count(number, 'part')} in it {reason}" for reason, number in reasons.items()))
 
 
 def _head(stream: IO[bytes]) -> bytes:
