@@ -273,7 +273,7 @@ class SurvivingCopy(Section):
     marker: RelativePath | None = Field(
         default=None,
         description="File in the folder that the copying job writes last: its time is the copy's age. Default: the time of the "
-        "newest pointer of published stacks or images; any other folder needs a marker.",
+        "oldest pointer of published stacks or images, which is that of its publication; any other folder needs a marker.",
         examples=["complete"],
     )
     within: Duration = Field(default="24h", validate_default=True, description="Greatest age of the copy.", examples=["24h"])

@@ -20,6 +20,8 @@ def problems(path: Path, marker: str | None = None) -> list[str]:
     copy = SurvivingCopy(what="stacks", path=str(path), within=timedelta(hours=24), marker=marker)
     reasons = list(surviving_copies.problems(copy, time.time()))
     assert all(("does not say" in why) == (fix == surviving_copies.UNMARKED) for why, fix in reasons)
+    assert all(("by its pointer" in why) == fix.startswith(surviving_copies.RENEWED) for why, fix in reasons)
+    assert all("marker" in fix or "renew the copy of stacks" in fix for _, fix in reasons)
     return [why.replace(str(path), "PATH") for why, _ in reasons]
 
 
@@ -81,11 +83,21 @@ def test_a_log_that_is_touched_makes_no_backup_new(stacks: Path) -> None:
     (stacks / "backup.log").write_text("rsync: connection refused\n")
     age(stacks / "tools/current")
     (why,) = problems(stacks)
-    assert "h old, and may be 24.0 h" in why
+    assert "h old by its pointer tools/current, and may be 24.0 h" in why
     (stacks / "complete").write_text("")
     assert problems(stacks, "complete") == []
     age(stacks / "complete")
-    assert problems(stacks, "complete") == [why]
+    assert problems(stacks, "complete") == [why.replace(" by its pointer tools/current", "")]
+
+
+def test_a_product_that_is_renewed_hides_no_old_one(published: Path, tmp_path: Path) -> None:
+    root = Path(shutil.copytree(published, tmp_path / "copy", symlinks=True))
+    shutil.copytree(root / "tools", root / "apps", symlinks=True)
+    assert problems(root) == []
+    age(root / "apps/current", time.time() - 30 * HOUR)
+    assert problems(root) == ["the copy of stacks at PATH is 30.0 h old by its pointer apps/current, and may be 24.0 h"]
+    (root / "complete").write_text("")
+    assert problems(root, "complete") == [], "the job that copies has ended today"
 
 
 def test_a_folder_of_anything_needs_a_marker_and_data(tmp_path: Path) -> None:

@@ -24,8 +24,11 @@ MOST_FILES = 200_000
 _ANY = ".any"
 """Name of no product, with which a root is looked at to see which products it has."""
 _SILENT = "does not say if it is complete"
+_BY_POINTER = "by its pointer"
 UNMARKED = "let the job that copies write a file at its end, and name it in rebuild.copies[].marker"
 """Advice about a copy that does not say if it is complete."""
+RENEWED = "if a job renews it, " + UNMARKED + ", because a copied pointer keeps the time of its publication; else "
+"""Advice about a copy whose age is that of a pointer; what follows is how to renew it."""
 _KINDS = (stack_kind.stack_kind(), image_kind())
 
 
@@ -37,7 +40,7 @@ def problems(copy: SurvivingCopy, clock_seconds: float) -> Iterator[tuple[str, s
     except OSError as error:
         problem = f"{name} cannot be read: {error.strerror or error}"
     if problem:
-        yield problem, UNMARKED if problem.endswith(_SILENT) else renew
+        yield problem, UNMARKED if problem.endswith(_SILENT) else f"{RENEWED if _BY_POINTER in problem else ''}{renew}"
 
 
 def _problem(copy: SurvivingCopy, path: Path, name: str, clock_seconds: float) -> str:
@@ -56,19 +59,25 @@ def _problem(copy: SurvivingCopy, path: Path, name: str, clock_seconds: float) -
     written = _written(copy, path, [tree for _, tree in trees])
     if written is None:
         return f"{name} has no file {copy.marker}, which is written once it is complete" if copy.marker else f"{name} {_SILENT}"
-    age, most = clock_seconds - written, copy.within.total_seconds()
-    return f"{name} is {age / 3600:.1f} h old, and may be {most / 3600:.1f} h" if age > most else ""
+    seconds, part = written
+    age, most = clock_seconds - seconds, copy.within.total_seconds()
+    return f"{name} is {age / 3600:.1f} h old{part}, and may be {most / 3600:.1f} h" if age > most else ""
 
 
-def _written(copy: SurvivingCopy, path: Path, trees: list[ReleaseTree]) -> float | None:
-    """Return when a copy was completed: the time of its marker, of the only file, or of the newest switch of a release tree."""
+def _written(copy: SurvivingCopy, path: Path, trees: list[ReleaseTree]) -> tuple[float, str] | None:
+    """Return when a copy was completed: the time of its marker, of the only file, or of the release tree that was switched first.
+
+    The second part tells which tree that is, for a sentence about its age; empty for the others.
+    """
     if copy.marker:
         marker = path / copy.marker
-        return marker.lstat().st_mtime if marker.is_file() else None
+        return (marker.lstat().st_mtime, "") if marker.is_file() else None
     if path.is_file():
-        return path.stat().st_mtime
+        return path.stat().st_mtime, ""
     places = [(tree, tree.path(tree.layout.pointer)) for tree in trees]
-    return max((float(tree.entries[place].modified) for tree, place in places if place in tree.entries), default=None)
+    # one product that is renewed must not hide another that nobody copies any more
+    switches = [(float(tree.entries[place].modified), f" {_BY_POINTER} {place}") for tree, place in places if place in tree.entries]
+    return min(switches, default=None)
 
 
 def _has_data(path: Path, marker: str) -> bool:
