@@ -1,5 +1,7 @@
 """Parts of a drill: which hosts it takes, what a host's trial shows, and what a rebuild lost."""
 
+import json
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +11,8 @@ from steps.contract.host_play import HostOutcome, HostStatus
 from tests.unit.factories.conftest import STARTER
 from workflows.app.factories import factory_drill, production_cut
 from workflows.app.factories.factory_drill import Holdings
+from workflows.app.factories.reinstallation import NotReinstalled
+from workflows.cli import output
 from workflows.spec import SpecErrors, load_factory
 from workflows.spec.starter import starter
 
@@ -85,6 +89,47 @@ def test_a_drill_says_what_it_does_not_compare() -> None:
     )
     more = section % ", published: [/srv/stacks]" + "rebuild: {copies: [{what: stacks, path: /srv/none}]}\n"
     assert factory_drill.holdings(load_factory(STARTER.read_text() + more), [outcome(HEALTHY)]).uncompared == ()
+
+
+def raises(error: BaseException) -> Any:
+    """Raise an error; it stands for a step of a drill."""
+    raise error
+
+
+KEPT = Holdings(copies={"/copies": frozenset("ab")}, published={}, uncompared=("published folders",))
+
+
+@pytest.mark.parametrize(
+    ("rebuild", "look", "end", "broken", "removed"),
+    [
+        (lambda: 0, lambda: KEPT, 0, [], "its rebuild lost nothing of what was compared"),
+        (lambda: 65, lambda: KEPT, 65, [factory_drill.UNFINISHED], "failed: its rebuild did not end"),
+        (
+            lambda: raises(NotReinstalled("after 45 min")),
+            None,
+            NotReinstalled,
+            [factory_drill.UNFINISHED, "after 45 min"],
+            "not end",
+        ),
+        (lambda: raises(KeyboardInterrupt()), None, KeyboardInterrupt, [factory_drill.UNFINISHED, "KeyboardInterrupt"], "not end"),
+        (lambda: 0, lambda: raises(OSError("no route")), OSError, [factory_drill.UNCOMPARED, "no route"], "see what was lost"),
+    ],
+)
+def test_a_drill_leaves_one_report_however_its_rebuild_ends(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], rebuild: Any, look: Any, end: Any, broken: list[str], removed: str
+) -> None:
+    spec = load_factory(STARTER.read_text() + f"rebuild: {{diagnostics: {tmp_path}}}\n")
+    tried = factory_drill.DrillReport(factory="f", began=1.0, ended=2.0, rebuilt=False, works=("boots",), broken=(), lost=())
+    with pytest.raises(end) if isinstance(end, type) else nullcontext():
+        assert factory_drill.compare(output, spec, tried, KEPT, rebuild, look) == end
+    (file,) = tmp_path.iterdir()
+    report = json.loads(file.read_bytes())
+    assert (report["broken"], report["works"], report["ended"] > 2) == (broken, ["boots"], True)
+    printed = capsys.readouterr().out.splitlines()
+    assert [line for line in printed if line.startswith("broken: ")] == [f"broken: {line}" for line in broken]
+    assert removed in printed[-2]
+    assert printed[-1] == f"report {file}"
+    assert "boots" not in printed, "the trial has printed it before"
 
 
 def test_a_drill_needs_its_section_and_hosts_of_the_platform(tmp_path: Path) -> None:

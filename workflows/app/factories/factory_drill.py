@@ -2,13 +2,16 @@
 
 import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import msgspec
 from msgspec import Struct
 
+from steps.contract import plain_text
 from steps.contract.exit import ExitCode
 from workflows.app.factories import factory_pipeline, factory_rebuild, production_cut
 from workflows.app.factories.factory_rebuild import PreparedRebuild
@@ -20,6 +23,8 @@ from workflows.app.runs.screen import Screen
 from workflows.spec import FactorySpec
 
 UNFINISHED = "the rebuild failed, so nobody knows what was lost; bringup factory up goes on with it"
+UNREAD = "the factory was not rebuilt, because what it holds could not be read"
+UNCOMPARED = "the rebuild ended, and what was lost could not be read"
 
 
 class DrillReport(Struct, frozen=True, kw_only=True):
@@ -61,45 +66,69 @@ def cut(screen: Screen, source: str) -> int:
     path, spec = factory_pipeline.read(source)
     began = time.time()
     trial = production_cut.cut_off(spec, path.parent)
-    return _conclude(screen, spec, _report(spec, began, trial, rebuilt=False))
+    tried = _tried(spec, began, trial)
+    screen.lines(tried.works)
+    return _conclude(screen, spec, tried)
 
 
 def drill(screen: Screen, prepared: PreparedRebuild, options: StartOptions) -> int:
     """Cut production off, rebuild the factory if production works without it, and return the exit code."""
     spec, folder, began = prepared.spec, prepared.path.parent, time.time()
     trial = production_cut.cut_off(spec, folder)
-    tried = _report(spec, began, trial, rebuilt=False)
+    tried = _tried(spec, began, trial)
+    screen.lines(tried.works)
     if not tried.passed:
         return _conclude(screen, spec, tried)
-    screen.lines(tried.works)
-    contents = factory_rebuild.contents_of(prepared)
-    before = holdings(spec, trial, contents)
-    if code := factory_rebuild.rebuild(screen, prepared, options, contents):
-        _conclude(screen, spec, msgspec.structs.replace(tried, broken=(UNFINISHED,), uncompared=before.uncompared))
-        return code
-    after = holdings(spec, production_cut.look(spec, folder))
-    report = _report(spec, began, trial, rebuilt=True, lost=tuple(losses(before, after)), uncompared=before.uncompared)
-    return _conclude(screen, spec, report)
+    with _reported(screen, spec, msgspec.structs.replace(tried, broken=(UNREAD,))):
+        contents = factory_rebuild.contents_of(prepared)
+        before = holdings(spec, trial, contents)
+    rebuild = partial(factory_rebuild.rebuild, screen, prepared, options, contents)
+    return compare(screen, spec, tried, before, rebuild, lambda: holdings(spec, production_cut.look(spec, folder)))
 
 
-def _report(
+def compare(
+    screen: Screen,
     spec: FactorySpec,
-    began: float,
-    trial: list[TrialOutcome],
-    *,
-    rebuilt: bool,
-    lost: tuple[str, ...] = (),
-    uncompared: tuple[str, ...] = (),
-) -> DrillReport:
+    tried: DrillReport,
+    before: Holdings,
+    rebuild: Callable[[], int],
+    look: Callable[[], Holdings],
+) -> int:
+    """Run `rebuild`, report what it lost of `before`, and return the exit code; `look` returns what is there afterwards.
+
+    A rebuild that fails has a report too, because production was cut off for it. What `rebuild` and `look` raise is passed on.
+    """
+    failed = msgspec.structs.replace(tried, broken=(UNFINISHED,), uncompared=before.uncompared)
+    with _reported(screen, spec, failed):
+        code = rebuild()
+    if code:
+        _conclude(screen, spec, failed)
+        return code
+    with _reported(screen, spec, msgspec.structs.replace(failed, rebuilt=True, broken=(UNCOMPARED,))):
+        lost = tuple(losses(before, look()))
+    return _conclude(screen, spec, msgspec.structs.replace(failed, rebuilt=True, broken=(), lost=lost))
+
+
+@contextmanager
+def _reported(screen: Screen, spec: FactorySpec, failed: DrillReport) -> Iterator[None]:
+    """Conclude a drill by the report `failed`, with the error as its last sentence, if the block raises anything."""
+    try:
+        yield
+    except BaseException as error:
+        why = plain_text.line(str(error)) or type(error).__name__
+        _conclude(screen, spec, msgspec.structs.replace(failed, broken=(*failed.broken, why)))
+        raise
+
+
+def _tried(spec: FactorySpec, began: float, trial: list[TrialOutcome]) -> DrillReport:
     return DrillReport(
         factory=spec.name,
         began=began,
         ended=time.time(),
-        rebuilt=rebuilt,
+        rebuilt=False,
         works=tuple(line for outcome in trial for line in outcome.works),
         broken=tuple(line for outcome in trial for line in outcome.broken),
-        lost=lost,
-        uncompared=uncompared,
+        lost=(),
     )
 
 
@@ -149,8 +178,8 @@ def _conclude(screen: Screen, spec: FactorySpec, report: DrillReport) -> int:
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     stamp = time.strftime("%Y%m%d-%H%M%S", time.gmtime(report.began))
     file = folder / f"{spec.name}-drill-{stamp}.json"
+    report = msgspec.structs.replace(report, ended=time.time())
     file.write_bytes(msgspec.json.format(msgspec.json.encode(report)))
-    screen.lines(report.works if not report.rebuilt else ())
     screen.lines(f"broken: {line}" for line in report.broken)
     screen.lines(f"lost: {line}" for line in report.lost)
     screen.lines(f"not compared: {line}" for line in report.uncompared)
