@@ -32,6 +32,7 @@ class Case(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     sentence: str
     failure_class: FailureClass | None
     final: bool | None = None
+    note: str = ""
     next_step: str = ""
     nodes: dict[str, Status] = {}
 
@@ -67,6 +68,7 @@ def test_case(path: Path) -> None:
     assert re.search(case.sentence, verdict.reason), said
     assert verdict.failure_class is case.failure_class, said
     assert case.final in (None, verdict.final), said
+    assert not case.note or any(case.note in note for note in verdict.notes), verdict.notes
     assert re.search(case.next_step, verdict.next_step), verdict.next_step
     shown = {row.node: row.status for row in verdict.nodes}
     assert {name: shown.get(name) for name in case.nodes} == case.nodes, said

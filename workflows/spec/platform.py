@@ -74,7 +74,10 @@ class Fabric(Section):
         default=None, description="Addresses of the secondary network; required unless mode is rdma_shared."
     )
     mtu: Annotated[int, Field(ge=1280, le=9216)] | None = Field(
-        default=None, description="MTU of the fabric interfaces; default: unchanged.", examples=[4092]
+        default=None,
+        description="MTU of the fabric's interfaces, which the machines get with driver: host and pods with mode macvlan or "
+        "sriov; default: unchanged, and 1500 for virtual functions.",
+        examples=[4092],
     )
     rate_gbit: Annotated[int, Field(ge=10, le=1600)] = Field(default=400, description="Rate of one port in Gbit/s.", examples=[400])
     driver: Literal["host", "operator"] = Field(

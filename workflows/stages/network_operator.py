@@ -10,6 +10,7 @@ from workflows.catalog import PlannedRelease
 from workflows.catalog.criteria import multus_owner
 from workflows.spec.document import value_at
 from workflows.spec.gpu_pools import ports_floor
+from workflows.spec.platform import Fabric
 from workflows.stage_names import StageName
 from workflows.stages import manifest_objects, rights
 from workflows.stages.stage import Change, Object, Rule, Site, Stage, Step, task
@@ -209,10 +210,7 @@ def _functional(site: Site) -> Step:
     }
     expectations |= {"names": list(fabric.rails)} if fabric.rails else {}
     expectations |= {"networks": networks} if networks else {}
-    expectations |= {"mtu": fabric.mtu} if networks and fabric.mtu else {}
-    # with fewer interfaces than rails, OS prep sets the MTU of these alone
-    every_rail = not fabric.interfaces or len(fabric.interfaces) >= fabric.nics_per_node
-    expectations |= {"rail_mtu": fabric.mtu} if fabric.mtu and every_rail else {}
+    expectations |= _mtus(fabric)
     return manifest_objects.check_step(
         STAGE,
         FUNCTIONAL,
@@ -227,6 +225,22 @@ def _functional(site: Site) -> Step:
         least=2,
         namespaces=["nvidia-network-operator"],
     )
+
+
+def _mtus(fabric: Fabric) -> Object:
+    """Return the MTUs that some step sets, of interfaces in pods and of the machines' rails; the gate compares the others."""
+    of_host = fabric.driver == "host"
+    # with fewer interfaces than rails, OS prep sets the MTU of these alone
+    every_rail = of_host and (not fabric.interfaces or len(fabric.interfaces) >= fabric.nics_per_node)
+    by_object = fabric.mode in ("macvlan", "sriov")
+    # an IPoIB interface inherits the MTU of its master, which is the first of fabric.interfaces
+    in_pods = fabric.has_network and (by_object or every_rail or (of_host and fabric.mode == "ipoib"))
+    # virtual functions without a planned MTU get the default, and the SR-IOV operator raises the MTU of ports but never lowers it
+    larger_ports = fabric.mode == "sriov" and not (fabric.mtu and every_rail)
+    larger_ports = larger_ports or (fabric.mode == "macvlan" and fabric.mtu is not None and not of_host)
+    expectations: Object = {"mtu": fabric.mtu} if fabric.mtu and in_pods else {}
+    expectations |= {"rail_mtu": fabric.mtu} if fabric.mtu and every_rail else {}
+    return expectations | ({"larger_ports": True} if larger_ports else {})
 
 
 def _pod(site: Site) -> Object:

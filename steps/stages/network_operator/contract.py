@@ -172,8 +172,9 @@ class FunctionalExpectation(Struct, frozen=True, kw_only=True, omit_defaults=Tru
     Each of `rails` devices of a node must reach `floor` Gbit/s in both directions, with each of `partners` other nodes (fewer if
     there are no more). `names` are the devices of these rails, empty if the plan does not name them. `link` is their link layer,
     InfiniBand or Ethernet. Pods must be attached to `networks` (`NAMESPACE/NAME`), with interfaces of `mtu` bytes
-    (0: of one MTU in all pods), which is also that of the machine's interface behind each. The machine's interfaces of the rails
-    must have `rail_mtu` bytes (0: the MTU that the rail has on most nodes).
+    (0: of one MTU in all pods), which is also that of the machine's interface behind each; with `larger_ports` the machine's may
+    have a larger one, because no step makes them equal. The machine's interfaces of the rails must have `rail_mtu` bytes
+    (0: the MTU that the rail has on most nodes).
     """
 
     nodes: tuple[str, ...] = ()
@@ -185,3 +186,4 @@ class FunctionalExpectation(Struct, frozen=True, kw_only=True, omit_defaults=Tru
     networks: tuple[str, ...] = ()
     mtu: int = 0
     rail_mtu: int = 0
+    larger_ports: bool = False

@@ -8,7 +8,7 @@ import msgspec
 from steps.contract.charts import ChartsExpectation, ChartsObservation, Workload
 from steps.contract.plain_text import count
 from steps.contract.verdict import FailureClass, NodeVerdict, Verdict, of_nodes, passed
-from steps.stages.network_operator import gate_ring
+from steps.stages.network_operator import gate_ring, gate_secondary_networks
 from steps.stages.network_operator.contract import (
     ControlExpectation,
     ControlObservation,
@@ -75,7 +75,8 @@ def functional(seen: FunctionalObservation, want: FunctionalExpectation) -> Verd
     """
     what = f"{want.rails} rails at {want.floor:g} Gbit/s or more in both directions"
     rows, measured = gate_ring.judge_ring(seen, want)
-    return gate_checks.conclude(msgspec.structs.replace(of_nodes(FUNCTIONAL, rows, what=what), measured=(measured,)))
+    verdict = of_nodes(FUNCTIONAL, rows, what=what, notes=gate_secondary_networks.notes(seen.pods, want))
+    return gate_checks.conclude(msgspec.structs.replace(verdict, measured=(measured,)))
 
 
 def _one_multus(seen: ControlObservation, want: ControlExpectation) -> Finding | None:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from msgspec import Struct
 
 from steps.contract.checks import CheckPod
+from steps.contract.plain_text import count
 from steps.contract.verdict import FailureClass
 from steps.stages.network_operator import reader_ring_reports as fields
 from steps.stages.network_operator.contract import FunctionalExpectation, FunctionalObservation
@@ -16,7 +17,11 @@ MOST_NAMED = 4
 _MTU_STEP = (
     "see mtu of the network's attachment definition or SriovNetworkNodePolicy, and the MTU of its master interface on the node"
 )
-_RAIL_STEP = "ip link show on the node; set fabric.mtu, so that stage os_prep sets the MTU of every interface of the fabric"
+_PLANNED_STEP = "ip link show on the node; stage os_prep set fabric.mtu there: find what has changed the interface since"
+_UNPLANNED_STEP = (
+    "ip link show on the node; give all nodes one MTU: where the site configures their interfaces, or with fabric.driver: host by "
+    "fabric.mtu, which stage os_prep sets on every interface of the fabric"
+)
 
 
 class FabricAddresses(Struct, frozen=True, kw_only=True):
@@ -154,7 +159,7 @@ def judge_rail_mtus(pod: CheckPod, want: FunctionalExpectation, fabric: FabricAd
         if mtu is not None and mtu != wanted:
             seen = f"the machine's interface of {fields.device(rail)} has MTU {mtu}"
             expected = f"{wanted}" if want.rail_mtu else f"{wanted} as on most nodes"
-            return fail(FailureClass.COMPARISON, seen, expected, _RAIL_STEP)
+            return fail(FailureClass.COMPARISON, seen, expected, _PLANNED_STEP if want.rail_mtu else _UNPLANNED_STEP)
     return None
 
 
@@ -176,6 +181,27 @@ def unread(pod: CheckPod, want: FunctionalExpectation, fabric: FabricAddresses) 
         expected, step = "no other pod with an address of the check's", "wait until the check's pods have ended"
         return unknown(FailureClass.RUNTIME, "the addresses of other pods were not read", expected, step)
     return None
+
+
+def notes(pods: Iterable[CheckPod], want: FunctionalExpectation) -> list[str]:
+    """Return a line about unplanned MTUs in pods that are smaller than those of the machines' ports, which is slower and works."""
+    if want.mtu or not want.larger_ports:
+        return []
+    smaller = {pod.node: interface for pod in pods for interface in _interfaces(pod, want) if _is_smaller(interface)}
+    if not smaller:
+        return []
+    node = min(smaller)
+    others = f" and {count(len(smaller) - 1, 'other node')}" if len(smaller) > 1 else ""
+    return [f"{node}{others}: {_unlike(smaller[node])}; set fabric.mtu to give the networks of pods the MTU of the ports"]
+
+
+def _is_smaller(interface: SecondaryInterface) -> bool:
+    return interface.mtu is not None and interface.host_mtu is not None and interface.mtu < interface.host_mtu
+
+
+def _unlike(interface: SecondaryInterface) -> str:
+    mtu, host_mtu = interface.mtu, interface.host_mtu
+    return f"interface {interface.name} has MTU {mtu} in the pod, and {interface.host} of the machine {host_mtu}"
 
 
 def _wanted(rail: Mapping[str, object], want: FunctionalExpectation, fabric: FabricAddresses) -> int:
@@ -202,9 +228,9 @@ def _interface(interface: SecondaryInterface, want: FunctionalExpectation, fabri
         return unknown(FailureClass.RUNTIME, seen, f"MTU {wanted}" if wanted else "its MTU", "read the log of the check's pod")
     if want.mtu and mtu != want.mtu:
         return fail(FailureClass.COMPARISON, f"interface {name} has MTU {mtu} in the pod", f"{want.mtu}", _MTU_STEP)
-    if interface.host_mtu is not None and mtu != interface.host_mtu:
-        seen = f"interface {name} has MTU {mtu} in the pod, and {interface.host} of the machine {interface.host_mtu}"
-        return fail(FailureClass.COMPARISON, seen, "one MTU", _MTU_STEP)
+    if interface.host_mtu is not None and mtu != interface.host_mtu and not (want.larger_ports and mtu < interface.host_mtu):
+        expected = f"{mtu} or more on the machine" if want.larger_ports else "one MTU"
+        return fail(FailureClass.COMPARISON, _unlike(interface), expected, _MTU_STEP)
     if mtu != wanted:
         return fail(FailureClass.COMPARISON, f"interface {name} has MTU {mtu} in the pod", f"{wanted} as in most pods", _MTU_STEP)
     return None

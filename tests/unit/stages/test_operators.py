@@ -208,6 +208,31 @@ def test_second_run_accepts_what_sharing_left() -> None:
     assert step("gpu_operator", "nodes", "gpu_cluster").task.expectations["shapes"] == []
 
 
+@pytest.mark.parametrize(
+    ("fabric", "mtus"),
+    [
+        ({"mtu": 9000}, {"rail_mtu": 9000}),
+        # nothing on the machines is set with the operator's driver: the site's own MTU stands
+        ({"mtu": 9000, "driver": "operator"}, {}),
+        ({"mtu": 9000, "interfaces": ["ens2f0"]}, {}),
+        ({"mode": "macvlan", "interfaces": ["ens2f0"], "mtu": 9000}, {"mtu": 9000}),
+        ({"mode": "macvlan", "interfaces": ["ens2f0"], "mtu": 9000, "driver": "operator"}, {"mtu": 9000, "larger_ports": True}),
+        ({"mode": "macvlan", "interfaces": ["ens2f0"], "driver": "operator"}, {}),
+        ({"mode": "host_device", "mtu": 9000}, {"mtu": 9000, "rail_mtu": 9000}),
+        ({"mode": "host_device", "mtu": 9000, "driver": "operator"}, {}),
+        ({"mode": "sriov"}, {"larger_ports": True}),
+        ({"mode": "sriov", "mtu": 9000}, {"mtu": 9000, "rail_mtu": 9000}),
+        ({"mode": "sriov", "mtu": 9000, "interfaces": ["ens2f0"]}, {"mtu": 9000, "larger_ports": True}),
+        ({"mode": "sriov", "mtu": 9000, "driver": "operator"}, {"mtu": 9000, "larger_ports": True}),
+    ],
+)
+def test_the_bandwidth_check_expects_an_mtu_where_a_step_sets_it(fabric: dict[str, Any], mtus: dict[str, Any]) -> None:
+    made = network_operator.build(site(fabric={"kind": "roce", "ip_pool": POOL} | fabric))
+    assert made is not None
+    want = next(one for one in made.steps if one.name == "functional").task.expectations
+    assert {key: want[key] for key in ("mtu", "rail_mtu", "larger_ports") if key in want} == mtus
+
+
 def test_operator_driver_is_an_operand_and_host_driver_is_not() -> None:
     assert "nvidia-driver-daemonset" in step("gpu_operator", "control").task.expectations["operands"]
     assert "nvidia-driver-daemonset" not in step("gpu_operator", "control", "host_driver").task.expectations["operands"]
