@@ -10,7 +10,7 @@ advertise no GPU resource, and with Slurm, whose node pods hold every GPU, so th
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from steps.contract.task import Verb
 from workflows.catalog import PlannedRelease
@@ -185,7 +185,7 @@ def _container(gang: Gang, spec: ClusterSpec, resources: Object) -> Object:
     """
     if not gang.runs:
         return manifest_objects.container(spec.check_image, f"sleep {gang.seconds}", **resources)
-    env = [manifest_objects.node_name(), {"name": "SECONDS_TO_HOLD", "value": str(HOLD_SECONDS)}]
+    env = [manifest_objects.node_name(), {"name": "SECONDS_TO_HOLD", "value": str(hold_seconds(gang.count))}]
     if gang.sizes.apart:
         return manifest_objects.container(spec.check_image, manifest_objects.script("gang_member.sh"), env=env, **resources)
     env.append({"name": "NVIDIA_DRIVER_CAPABILITIES", "value": "compute,utility"})
@@ -199,12 +199,18 @@ NODES_SECONDS = 300
 CHECK_SECONDS = 420
 """Time limit in seconds of the gang that must not start: 60 s to watch it, and time to create thousands of pods."""
 RUN_SECONDS = 900
-"""Time limit in seconds of the gang that must run, which may have to pull the image of the validation."""
+"""Time limit in seconds of a small gang that must run, which may have to pull the image of the validation."""
 HOLD_SECONDS = 60
-"""Seconds for which each member of the gang that must run holds its place: all must run at one moment, however late one starts.
+"""Seconds for which each member of a small gang that must run holds its place: see `hold_seconds`."""
+START_SECONDS = 30
+"""Part of the hold for the start of the last container. The images are on the nodes, because earlier checks have used them."""
+PLACED_A_SECOND = 10
+"""Members of a gang that are created and bound in a second at least.
 
-Members of GPU gangs also build and run their kernel first. Their images are on the nodes, because earlier checks have used them.
+Job controllers create about 20 pods a second (`--kube-api-qps` of kube-controller-manager), and binders are faster.
 """
+WITHIN_SECONDS, ENDED_SECONDS = 180, 600
+"""Seconds from creation to the last binding, and from there to the last end, that small gangs have."""
 PODS = "pods"
 """Resource name by which spread members are counted: each counts as all pods that its node can take."""
 MOST_PODS = 1024
@@ -310,8 +316,8 @@ def _proofs(site: Site, after: str, *, under_quota: bool) -> list[Step]:
     for placed_by, (large, small) in rounds.items():
         seconds = CHECK_SECONDS + MARGIN_SECONDS
         oversize = Gang(check="gang-oversize", count=sizes.oversize, seconds=seconds, sizes=sizes, scheduler=placed_by)
-        seconds = RUN_SECONDS + MARGIN_SECONDS
-        fit = Gang(check="gang-fit", count=sizes.fit, seconds=seconds, sizes=sizes, scheduler=placed_by, runs=True)
+        fit = Gang(check="gang-fit", count=sizes.fit, seconds=0, sizes=sizes, scheduler=placed_by, runs=True)
+        fit = replace(fit, seconds=_time_limits(fit)[0] + MARGIN_SECONDS)
         for gang, name, gate in ((oversize, large, OVERSIZE), (fit, small, FIT)):
             steps.append(_check(site, gang, name, gate, steps[-1].name))
     return steps
@@ -341,6 +347,25 @@ def gang_sizes(site: Site) -> Sizes:
     return Sizes(
         oversize=total // units + 1, fit=min(needed, total // units), units=units, resource=advertised(spec)[0], single=single
     )
+
+
+def hold_seconds(count: int) -> int:
+    """Return the seconds for which each of `count` members that must run holds its place.
+
+    All must run at one moment, so the first must still hold its place when the last, which is created much later, starts.
+    """
+    return max(HOLD_SECONDS, START_SECONDS + count // PLACED_A_SECOND)
+
+
+def _time_limits(gang: Gang) -> tuple[int, Object]:
+    """Return the time limit of a gang's task in seconds, and the expectations of time that large gangs need in addition."""
+    if not gang.runs:
+        return CHECK_SECONDS, {}
+    hold = hold_seconds(gang.count)
+    longer, later = hold - HOLD_SECONDS, max(hold - WITHIN_SECONDS, 0)
+    limits: Object = {"within_seconds": WITHIN_SECONDS + later} if later else {}
+    limits |= {"run_seconds": ENDED_SECONDS + longer} if longer else {}
+    return RUN_SECONDS + longer + later, limits
 
 
 def _changes(chosen: tuple[PlannedRelease, ...], made: list[Object]) -> tuple[Change, ...]:
@@ -468,17 +493,20 @@ def _nodes(site: Site, sizes: Sizes, flavors: dict[str, dict[str, str]], after: 
 
 def _check(site: Site, gang: Gang, name: str, gate: str, after: str) -> Step:
     spec = site.spec
-    expectations: Object = {"scheduler": gang.scheduler, "count": gang.count, "units": gang.units}
+    deadline, limits = _time_limits(gang)
+    expectations: Object = {"scheduler": gang.scheduler, "count": gang.count, "units": gang.units, **limits}
     if gang.sizes.apart:
         expectations["quota"] = gang.quota
     elif gang.runs:
         expectations["devices"] = gang.units
+    elif gang.sizes.resource != GPU:
+        expectations["resource"] = gang.sizes.resource
     return manifest_objects.check_step(
         STAGE,
         gate,
         gang.check,
         check_objects(gang, spec, within=site.pool is not None),
-        deadline=RUN_SECONDS if gang.runs else CHECK_SECONDS,
+        deadline=deadline,
         expectations=expectations,
         name=site.named(name),
         waits_for=(after,),

@@ -211,13 +211,14 @@ class OversizeExpectation(Struct, frozen=True, kw_only=True, omit_defaults=True,
     """Expectation of the gate gang/oversize: no pod of a gang that is too large is bound for `observe_seconds`.
 
     The gang has `count` members with `units` each, more than is free. `quota` is the amount of a queue's quota that the gang takes
-    in units of the resource; 0 means `count` × `units`.
+    in units of the resource; 0 means `count` × `units`. `resource` is what the members request, of which nodes must lack room.
     """
 
     scheduler: Scheduler
     count: int
     units: int = 1
     quota: int = 0
+    resource: str = "nvidia.com/gpu"
     observe_seconds: float = 60.0
 
 

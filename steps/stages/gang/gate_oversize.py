@@ -6,6 +6,7 @@ a gang that waits because its queue is closed or too small says nothing about it
 gate of a gang scheduler.
 """
 
+import re
 from collections.abc import Callable, Iterator
 
 from steps.contract.verdict import FailureClass, Verdict, passed
@@ -25,7 +26,11 @@ _KAI_CAUSE = "PodSchedulingErrors"
 
 Source: https://github.com/kai-scheduler/KAI-Scheduler/blob/main/pkg/apis/scheduling/v2alpha2/podgroup_types.go
 """
-_KAI_SHORTAGE = "node(s) didn't have enough"
+_KAI_SHORTAGE = re.compile(
+    r"(\d{1,7}) node\(s\) didn't have enough (?:resources: |of mig profile: )(GPU memory|CPU cores|[\w./-]{1,253})", re.ASCII
+)
+_KAI_WORDS = {"nvidia.com/gpu": "GPUs"}
+"""Resource → KAI's word for it; others it calls by their names."""
 _ANTI_AFFINITY = "anti-affinity rules"
 """Texts of nodes that are full, of a resource or with a member of the gang. Taints and affinities have that cause and other texts.
 
@@ -134,11 +139,23 @@ def _kai(_: GangGroup, condition: GroupCondition, want: OversizeExpectation) -> 
     """Return KAI's words for a gang for which nodes lack room; empty for a queue, a taint or an affinity that keeps pods off.
 
     Members that are spread one a node (`quota`) request nothing: for them the anti-affinity among themselves is the lack of room.
+    A node's lack of CPU cores, memory or pods says nothing about the size of a gang that is too large by its GPUs.
     """
     waits = condition.type == "UnschedulableOnNodePool" and condition.status == "True"
     about_nodes = _KAI_CAUSE in condition.causes if condition.causes else condition.message.startswith(_KAI_CAUSE)
-    full = _KAI_SHORTAGE in condition.message or (bool(want.quota) and _ANTI_AFFINITY in condition.message)
+    full = _ANTI_AFFINITY in condition.message if want.quota else _lacks_units(condition.message, want.resource)
     return f"{condition.reason or condition.type}: {condition.message}" if waits and about_nodes and full else ""
+
+
+def _lacks_units(message: str, resource: str) -> bool:
+    """Return True if KAI's message says that nodes lack the resource, and that no more nodes lack any other.
+
+    KAI counts a node once for each resource that it lacks. A gang that has taken every free unit leaves all nodes short of that
+    resource, so a larger number of nodes that lack another one shows that units were left.
+    """
+    lacking = {match[2].rstrip("."): int(match[1]) for match in _KAI_SHORTAGE.finditer(message)}
+    own = lacking.get(_KAI_WORDS.get(resource, resource), 0)
+    return 0 < own == max(lacking.values())
 
 
 def _kueue(_: GangGroup, condition: GroupCondition, __: OversizeExpectation) -> str:

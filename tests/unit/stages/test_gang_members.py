@@ -153,6 +153,45 @@ def test_the_gate_refuses_members_whose_kernel_did_not_run_on_their_gpu(
     assert problem in verdict.reason
 
 
+def in_turn(made: Stage, a_second: float) -> Verdict:
+    """The verdict on a gang whose members were created one after the other, bound at once, and ran as long as they are told to."""
+    expected = msgspec.convert(step(made, "functional").task.expectations, FitExpectation)
+    (hold,) = (float(entry["value"]) for entry in container(made, "functional")["env"] if entry["name"] == "SECONDS_TO_HOLD")
+    report = {"uuids": [f"GPU-{number}" for number in range(expected.devices)], "passed": expected.devices, "begin": 1, "end": 2}
+    bound = [1000.0 + number / a_second for number in range(expected.count)]
+    members = tuple(
+        GangMember(
+            name=f"m{number}",
+            node=f"n{number}",
+            phase="Succeeded",
+            exit_code=0,
+            report=report | {"node": f"n{number}"},
+            bound=at,
+            # the first container starts at once, the others take their time
+            started=at + (10.0 if number else 0.0),
+            ended=at + (10.0 if number else 0.0) + hold,
+        )
+        for number, at in enumerate(bound)
+    )
+    group = GangGroup(name="g", least=expected.count)
+    return gate.functional(GangObservation(now=members[-1].ended, since=1000.0, group=group, members=members), expected)
+
+
+@pytest.mark.parametrize("nodes", [1250, 5000])
+def test_members_of_a_large_gang_hold_their_places_until_the_last_is_created(nodes: int) -> None:
+    hosts = LARGE | {"gpu": {"role": "agent", "ranges": f"gpu[0001-{nodes}]", "gpu": True}}
+    kueue = {"gang": "none", "quota": "kueue", "queues": QUEUES}
+    made = stage(hosts=hosts, scheduler=kueue, quorum={"default": "all"}, rke2={"cluster_cidr": "100.64.0.0/11"})
+    task = step(made, "functional").task
+    expected = msgspec.convert(task.expectations, FitExpectation)
+    assert expected.count == nodes
+    assert in_turn(made, 20.0).is_pass
+    assert not in_turn(made, 5.0).is_pass
+    assert task.deadline_seconds > expected.within_seconds + expected.run_seconds
+    (job,) = (item for item in task.arguments["objects"] if item["kind"] == "Job")
+    assert job["spec"]["template"]["spec"]["activeDeadlineSeconds"] > task.deadline_seconds
+
+
 def test_only_the_control_gate_may_look_for_schedulers_of_somebody_else() -> None:
     made = stage()
     may = {

@@ -171,6 +171,8 @@ def _words(reason: str) -> str:
     """Return KAI's words for the default scheduler's reason to leave a node out."""
     if reason.startswith("Insufficient "):
         name = reason.removeprefix("Insufficient ")
+        if name.startswith("nvidia.com/mig-"):
+            return f"node(s) didn't have enough of mig profile: {name}"
         return f"node(s) didn't have enough resources: {'GPUs' if name == 'nvidia.com/gpu' else name}"
     return "node(s) had untolerated taint(s)" if "untolerated taint" in reason else reason
 
