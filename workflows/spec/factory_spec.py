@@ -10,6 +10,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, StringConstraints, model_validator
 
+from steps.contract.canonical import canonical
 from workflows.spec import structure
 from workflows.spec.cluster_spec import ClusterSpec
 from workflows.spec.errors import SpecError, SpecErrors
@@ -40,8 +41,8 @@ from workflows.spec.validation_errors import line_of
 
 LEAST_ARGO = (4, 1, 2)
 """Oldest Argo Workflows that a factory may run: 4.1.0 and 4.1.1 lose locks (https://github.com/argoproj/argo-workflows/releases)."""
-MOST_DEVELOPER_BYTES = 3000
-"""Most bytes of the names of all users and groups: the task that asks about their rights has them twice in its 8 kB."""
+MOST_DEVELOPER_BYTES = 3900
+"""Most bytes of the developers of all projects as JSON: the task that asks about their rights has them twice in its 8192 bytes."""
 RESERVED = frozenset({"argo", "registry", "bringup", "bringup-check", "default", "local-path-storage"})
 """Namespaces that hold parts of a factory, or that its checks use."""
 
@@ -452,6 +453,13 @@ class FactorySpec(PipelineSpec):
         return {}
 
     @property
+    def developers(self) -> dict[str, dict[str, list[str]]]:
+        """Return who submits, in the form of the check of rights: `projects` maps each to its groups, `users` some to people."""
+        groups = {"projects": {name: list(project.groups) for name, project in self.projects.items()}}
+        users = {name: list(project.users) for name, project in self.projects.items() if project.users}
+        return {**groups, "users": users} if users else groups
+
+    @property
     def cluster(self) -> ClusterSpec:
         """Return the Kubernetes below the factory as a cluster spec without GPUs: machines, operating system, RKE2 and storage."""
         return ClusterSpec(
@@ -493,12 +501,9 @@ def _between_sections(spec: FactorySpec) -> Iterator[SpecError]:
         problem_text = f"one project may run {spec.argo.project_parallelism} Workflows, and all together {spec.argo.parallelism}"
         fix = "raise argo.parallelism, or lower argo.project_parallelism"
         yield SpecError("argo.project_parallelism", problem_text, fix, str(spec.argo.project_parallelism))
-    names = sum(len(name) + 3 for project in spec.projects.values() for name in (*project.users, *project.groups))
-    if names > MOST_DEVELOPER_BYTES:
-        fix = "name groups in place of users"
-        yield SpecError(
-            "projects", f"the names of all users and groups have {names} bytes, and may have {MOST_DEVELOPER_BYTES}", fix
-        )
+    if (size := len(canonical(spec.developers))) > MOST_DEVELOPER_BYTES:
+        problem_text = f"the names of projects, users and groups have {size} bytes together, and may have {MOST_DEVELOPER_BYTES}"
+        yield SpecError("projects", problem_text, "name groups in place of users, or give projects shorter names")
     for name in spec.projects:
         if name in RESERVED or name.startswith("kube-"):
             yield SpecError(

@@ -38,12 +38,9 @@ def build(site: FactorySite) -> Stage:
         _reads(site),
         after=tuple(step.name for step in applies),
         stable_seconds=0,
-        projects=wanted,
         namespaces=list(projects),
     )
-    developers: Object = {"projects": {name: list(project.groups) for name, project in projects.items()}}
-    if users := {name: list(project.users) for name, project in projects.items() if project.users}:
-        developers["users"] = users
+    developers = site.factory.developers
     access = Step(
         task=task(
             ID,

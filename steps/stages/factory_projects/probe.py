@@ -57,8 +57,8 @@ class _RawPriority(Struct, frozen=True):
 
 
 def control(kube: KubeReader, scope: Scope) -> ControlObservation:
-    """Return the state of each project that the task names."""
-    names = (str(project["name"]) for project in read_argument(scope, "projects"))
+    """Return the state of each project, by the namespaces that the task names: whole projects would not fit into it twice."""
+    names = (str(name) for name in read_argument(scope, "namespaces") or ())
     return ControlObservation(projects=tuple(_project(kube, name) for name in names))
 
 

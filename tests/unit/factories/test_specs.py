@@ -1,10 +1,12 @@
 """Specs of factories and their pipeline files: all errors at once, each with its place and what to write instead."""
 
+import json
 from pathlib import Path
 
 import pytest
+import yaml
 
-from steps.contract.task import Verb
+from steps.contract.task import MAX_BYTES, Verb
 from tests.unit.factories.conftest import STARTER, TEMPLATE
 from workflows.plan.factory_plan import compile_factory
 from workflows.plan.model import PlanError
@@ -27,7 +29,7 @@ TLS = "{certificate: {file: a.crt}, key: {file: a.key}, ca: {file: ca.crt}}"
         (("node_port: 30500", "node_port: 80"), "registry.node_port", "30000"),
         (("size: 100Gi", f"login: {LOGIN}, size: 100Gi"), "registry", "cross the network in clear"),
         (("project_parallelism: 20", "project_parallelism: 60"), "argo.project_parallelism", "and all together 50"),
-        (("  software:\n", f"  many: {{users: {MANY}}}\n  software:\n"), "projects", "and may have 3000"),
+        (("  software:\n", f"  many: {{users: {MANY}}}\n  software:\n"), "projects", "and may have 3900"),
         (("  software:\n", "  kube-x:\n"), "projects.kube-x", "namespace of the factory itself"),
         (("  software:\n", "  registry:\n"), "projects.registry", "namespace of the factory itself"),
         (("factory[02-04]", "factory[01-03]"), "hosts.builders.ranges", "is in group control too"),
@@ -94,6 +96,26 @@ def test_a_plan_is_pure_and_twenty_projects_fit_into_task_files() -> None:
     first, second = (compile_factory(spec, {}) for _ in range(2))
     assert first.digest == second.digest
     assert first.task_files == second.task_files
+
+
+def projects_of(length: int, names: int) -> str:
+    """Return a spec with twenty projects whose names have `length` characters, of as many users and the largest quotas."""
+    amount, longest = "9999999999Gi", {"users": [f"user{number:03}@example.org" for number in range(names)]}
+    most = {"quota": {"cpu": amount, "memory": amount, "storage": amount, "pods": 5000}, "pod": {"cpu": amount, "memory": amount}}
+    projects = {f"team-{number:02}".ljust(length, "x"): {**most, "priority": 1_000_000, **longest} for number in range(20)}
+    document = yaml.safe_load(TEXT)
+    return json.dumps({**document, "projects": projects, "pipelines": [], "share": {"server": "nas", "path": "/srv"}}, indent=1)
+
+
+@pytest.mark.parametrize(("length", "fits", "too_many"), [(7, 7, 8), (40, 4, 5), (63, 2, 3)])
+def test_names_of_projects_count_as_those_of_developers_do(length: int, fits: int, too_many: int) -> None:
+    spec = load_factory(projects_of(length, fits))
+    assert max(map(len, compile_factory(spec, {}).task_files.values())) <= MAX_BYTES
+    assert load_factory(projects_of(63, 0)).developers == {
+        "projects": {f"team-{number:02}".ljust(63, "x"): [] for number in range(20)}
+    }
+    with pytest.raises(SpecErrors, match="and may have 3900"):
+        load_factory(projects_of(length, too_many))
 
 
 def test_nodes_pull_by_tls_and_the_login_of_the_registry_and_no_task_has_a_secret() -> None:
