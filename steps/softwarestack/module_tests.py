@@ -19,6 +19,8 @@ _LOADS_AT_ONCE: Final = 4
 """Modules that are loaded at a time; each is a sandbox and a Lua program, a fifth of a second together."""
 _NOT_RUN: Final = (126, 127)
 """Exit codes by which prlimit and setpriv say that a program cannot be started, or does not exist."""
+_SKIPPED: Final = 77
+"""Exit code by which test suites skip a test, as Automake's do."""
 
 
 def module_routes(site: TreeSite) -> tuple[ModuleRoute, ...]:
@@ -101,6 +103,8 @@ def run_command(
     say(f"test {test.name} ended with {ended.code} after {ended.seconds:.1f} s\n{site.redact(ended.tail)}".rstrip())
     if ended.is_late:
         outcome, output = StackTestOutcome.TIMEOUT, f"{ended.tail} (ended after {test.timeout_seconds} s)"
+    elif ended.code == _SKIPPED and test.may_skip:
+        outcome, output = StackTestOutcome.NOT_TESTED, ended.tail or "no reason"
     elif ended.code in _NOT_RUN:
         outcome, output = StackTestOutcome.ERROR, ended.tail
     elif ended.code:

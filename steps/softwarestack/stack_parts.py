@@ -34,6 +34,7 @@ def gate_expectation(context: Context, build: StackBuildInput) -> dict[str, Any]
         expectation |= {
             "loads": loads,
             "commands": [test.name for test in stack.tests],
+            "skippable": [test.name for test in stack.tests if test.may_skip],
             "reframe": [file.path for file in stack.reframe],
         }
     return expectation

@@ -81,6 +81,8 @@ def _dependencies(stack: StackInput) -> Iterator[ResourceDescriptor]:
 def _tests(stack: StackInput, results: Iterable[StackTestResult]) -> TestSuiteResult:
     passing, failing = list[str](), list[str]()
     for result in results:
+        if result.outcome is StackTestOutcome.NOT_TESTED:  # it neither passed nor failed, and the predicate has no third list
+            continue
         (passing if result.outcome is StackTestOutcome.PASS else failing).append(result.name)
     configuration = [attestation.artifact("tests", digest(msgspec.to_builtins(stack.tests)), "application/json")]
     configuration += [attestation.artifact(file.path, file.sha256) for file in stack.reframe]

@@ -223,6 +223,13 @@ def test_shipped_tests_pass_with_the_programs_of_the_machine(good: TreeSite, nam
     assert result.outcome is PASS, result
 
 
+def test_shipped_tests_alone_may_leave_a_package_untested(good: TreeSite) -> None:
+    for may_skip, outcome in ((True, StackTestOutcome.NOT_TESTED), (False, FAIL)):
+        case = StackTestCase(name="case", command=("sh", "-c", "echo without it; exit 77"), modules=("GCC/12",), may_skip=may_skip)
+        result = module_tests.run_command(good, (), case, print)
+        assert (result.outcome, result.output.startswith("without it")) == (outcome, True), result
+
+
 def test_shipped_tests_do_not_test_programs_of_the_system(good: TreeSite) -> None:
     smoke = next(test for test in smoke_tests.shipped() if test.name == "perl_modules")
     case = StackTestCase(name="perl", command=smoke.command(place("app")), modules=("GCC/12",), expect=smoke.expect)

@@ -181,7 +181,9 @@ def _input(spec: StackSpec, backend: str, release: str, packages: tuple[StackPac
             tree_bytes=int((spec.publish.largest_gib or 0) * (1 << 30)),
         ),
     )
-    return with_fields(stack, tests=(*stack.tests, *smoke_tests.cases(stack))) if spec.smoke_tests else stack
+    if not spec.smoke_tests:
+        return stack
+    return with_fields(stack, tests=(*stack.tests, *smoke_tests.cases(stack, spec.skip_smoke_tests)))
 
 
 def _reference(figure: FigureReference | None) -> OutputReference | None:

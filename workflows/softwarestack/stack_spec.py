@@ -12,6 +12,7 @@ from pydantic import AfterValidator, Field, StringConstraints, field_validator, 
 from steps.contract.release_layout import NODES
 from steps.softwarestack.contract import output_patterns
 from steps.softwarestack.contract.stack_input import PACKAGES
+from workflows.softwarestack import smoke_tests
 from workflows.spec.fields import (
     AbsolutePath,
     Argument,
@@ -344,6 +345,11 @@ class StackSpec(PipelineSpec):
         description="Test packages that have no test here by the tests that bringup ships; `bringup stack plan` lists them.",
         examples=[False],
     )
+    skip_smoke_tests: Annotated[tuple[SnakeId, ...], Listed, Field(max_length=50)] = Field(
+        default=(),
+        description="Shipped tests to leave out, by name; `bringup stack plan` says that they are.",
+        examples=[["mpi_ranks"]],
+    )
     reframe: Annotated[tuple[RelativePath, ...], Listed, Field(max_length=100)] = Field(
         default=(), description="Files of ReFrame tests, which must pass too.", examples=[["tests/osu.py"]]
     )
@@ -414,6 +420,14 @@ class StackSpec(PipelineSpec):
         if twice := sorted({name for name in names if names.count(name) > 1}):
             raise problem(f"two tests have the name {twice[0]}", "give each its own")
         return self
+
+    @field_validator("skip_smoke_tests")
+    @classmethod
+    def _are_shipped(cls, names: tuple[str, ...]) -> tuple[str, ...]:
+        if names and (wrong := smoke_tests.unknown(names)):
+            shipped = ", ".join(test.name for test in smoke_tests.shipped())
+            raise problem(f"no shipped test has the name {wrong[0]}", f"name tests of these: {shipped}")
+        return names
 
     @model_validator(mode="after")
     def _is_buildable_in_a_pod(self) -> "StackSpec":

@@ -86,7 +86,8 @@ class StackTestCase(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A command that must end with 0 once `modules` are loaded; no shell reads it.
 
     `expect` is a pattern that a line of its output must match, `reference` a figure that it must print, and `incident` a sentence
-    about what went wrong where nobody tested this.
+    about what went wrong where nobody tested this. With `may_skip` exit code 77 means that the package was built without what is
+    tested.
     """
 
     name: str
@@ -96,6 +97,7 @@ class StackTestCase(Struct, frozen=True, kw_only=True, omit_defaults=True):
     expect: str = ""
     reference: OutputReference | None = None
     incident: str = ""
+    may_skip: bool = False
 
 
 class StackTestFile(Struct, frozen=True, kw_only=True):

@@ -18,12 +18,16 @@ class StackTestKind(StrEnum):
 
 
 class StackTestOutcome(StrEnum):
-    """Outcome of a test. `timeout`: it did not end within its time limit; `error`: it could not be run at all."""
+    """Outcome of a test. `timeout`: it did not end within its time limit; `error`: it could not be run at all.
+
+    `not_tested`: a shipped test says that the package was built without what it tests.
+    """
 
     PASS = "pass"
     FAIL = "fail"
     TIMEOUT = "timeout"
     ERROR = "error"
+    NOT_TESTED = "not_tested"
 
 
 class StackTestResult(Struct, frozen=True, kw_only=True, omit_defaults=True):

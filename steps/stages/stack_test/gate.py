@@ -1,5 +1,6 @@
 """Gate of stack_test: every module loads, every command of the spec succeeds, and every ReFrame file has tests that all passed."""
 
+from collections import Counter
 from collections.abc import Iterator
 from typing import Final
 
@@ -18,6 +19,7 @@ _ENDED: Final = {
     StackTestOutcome.FAIL: "failed",
     StackTestOutcome.TIMEOUT: "did not end within its time",
     StackTestOutcome.ERROR: "could not be run",
+    StackTestOutcome.NOT_TESTED: "did not test the package",
 }
 _TITLES: Final = {
     StackTestKind.LOAD: "loading module {}",
@@ -38,12 +40,14 @@ def tests(seen: StackTested, want: StackTestExpectation) -> Verdict:
         return obstacle.verdict(GATE)
     if findings := list(_findings(seen, want)):
         return _summed(findings)
-    counts = {kind: sum(result.kind is kind for result in seen.results) for kind in StackTestKind}
+    skipped = [result for result in seen.results if result.outcome is StackTestOutcome.NOT_TESTED]
+    counts = Counter(result.kind for result in seen.results if result not in skipped)
     text = f"{plain_text.count(counts[StackTestKind.LOAD], 'module')} loaded"
     text += (
         f", {plain_text.count(counts[StackTestKind.COMMAND], 'command')} and {counts[StackTestKind.REFRAME]} ReFrame tests passed"
     )
-    return passed(GATE, text, notes=_notes(seen))
+    text += f", not tested: {plain_text.some([result.name for result in skipped], _MOST_NAMED)}" if skipped else ""
+    return passed(GATE, text, notes=[*_notes(seen), *(f"not tested: {result.name}: {result.output}" for result in skipped)])
 
 
 def _obstacles(seen: StackTested, want: StackTestExpectation, wanted: int) -> Iterator[Finding]:
@@ -77,7 +81,8 @@ def _findings(seen: StackTested, want: StackTestExpectation) -> Iterator[tuple[s
         if result.kind is StackTestKind.REFRAME and result.name not in seen.listed:
             sentence = f"ReFrame test {result.name} has a result and was not listed before"
             yield result.name, unknown(FailureClass.RUNTIME, sentence, "results of the listed tests", "run again")
-        if result.outcome is not StackTestOutcome.PASS:
+        is_skipped = result.outcome is StackTestOutcome.NOT_TESTED and result.name in want.skippable
+        if result.outcome is not StackTestOutcome.PASS and not is_skipped:
             yield result.name, _of(result)
 
 

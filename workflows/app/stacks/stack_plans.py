@@ -156,12 +156,20 @@ def _of_spec(made: PlannedStack, spec: "StackSpec", path: Path) -> PlannedStack:
     """Return a plan with the tests of the spec's stack, or with the reason for which a build would refuse its lock."""
     from workflows.softwarestack import stack_resolution
 
-    made = replace(made, own=frozenset(test.name for test in spec.tests), notes=spec.notes)
+    made = replace(made, own=frozenset(test.name for test in spec.tests), notes=(*spec.notes, *_left_out(spec)))
     try:
         resolved = stack_resolution.resolve(spec, path.absolute().parent)
     except LockError as error:
         return replace(made, stale=f"{error}; {error.hint}")
     return replace(made, tests=resolved.stack.tests)
+
+
+def _left_out(spec: "StackSpec") -> Iterator[str]:
+    """Yield a sentence about shipped tests that the spec leaves out."""
+    if not spec.smoke_tests:
+        yield "not tested by the tests that bringup ships: smoke_tests is false"
+    elif spec.skip_smoke_tests:
+        yield f"not tested by shipped tests {', '.join(spec.skip_smoke_tests)}: skip_smoke_tests names them"
 
 
 def planned(
