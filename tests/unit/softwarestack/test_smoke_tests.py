@@ -17,7 +17,7 @@ from workflows.app.stacks import stack_plans
 from workflows.app.stacks.stack_plans import PlannedStack
 from workflows.softwarestack import smoke_tests, spack_lock, stack_plan
 from workflows.softwarestack.stack_spec import load_stack
-from workflows.spec.loading import SpecErrors
+from workflows.spec.errors import SpecErrors
 
 SOURCES = (StackSource(name="source.tar.gz", sha256="0" * 64),)
 
