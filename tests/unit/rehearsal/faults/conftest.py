@@ -29,6 +29,8 @@ class Swept:
     refused: list[str]
 
 
+DELAY_SCALE = 0.25
+"""Share of the usual delays with which sweeps run: gates look fewer times. Rehearsals of healthy seeds keep the whole delays."""
 Sweeps = Callable[[str, tuple[str, ...]], Swept]
 
 
@@ -42,7 +44,7 @@ def swept(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sweeps]:
         if stages not in clusters:
             while clusters:
                 clusters.popitem()[1].close()
-            clusters[stages] = FaultSweeps(tmp_path_factory.mktemp("sweep"))
+            clusters[stages] = FaultSweeps(tmp_path_factory.mktemp("sweep"), RehearsalOptions(delay_scale=DELAY_SCALE))
         if (needs, stages) not in done:
             done[needs, stages] = _sweep(clusters[stages], needs, stages)
         return done[needs, stages]
