@@ -3,6 +3,7 @@
 What cannot be measured on this machine is listed with its reason. Half an hour on two idle cores.
 """
 
+import argparse
 import subprocess
 import sys
 from pathlib import Path
@@ -35,6 +36,7 @@ def run(command: Path) -> tuple[list[str], list[str]]:
 
 def main() -> int:
     """Run them, then say what is wrong and what is missing."""
+    argparse.ArgumentParser(description=__doc__).parse_args()
     wrong: list[str] = []
     missing: list[str] = []
     for command in [path for path in sorted(HERE.glob("*.py")) if path.stem not in NO_COMMANDS]:
