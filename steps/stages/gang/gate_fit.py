@@ -6,6 +6,8 @@ containers that ran together are proof. See `steps/docs/facts/gpu.md`, Functiona
 
 from collections.abc import Iterator
 
+from msgspec import structs
+
 from steps.contract.checks import CHECK_NAMESPACE
 from steps.contract.verdict import FailureClass, Verdict, passed
 from steps.stages.gang import gate_group
@@ -79,7 +81,8 @@ def _waiting(seen: GangObservation, want: FitExpectation, bound: int) -> Finding
     problem = f"{bound} of {want.count} members bound after {gate_group.age(seen):.0f} s{state}"
     expected, step = f"all within {want.within_seconds:.0f} s", gate_group.next_step(seen, want.scheduler)
     if gate_group.age(seen) > want.within_seconds:
-        return fail(FailureClass.RUNTIME, problem, expected, queue.next_step if queue else step)
+        # whoever is bound later is bound too late
+        return fail(FailureClass.RUNTIME, problem, expected, queue.next_step if queue else step, final=True)
     return gate_group.undecided(problem, expected, step)
 
 
@@ -95,7 +98,7 @@ def _running(seen: GangObservation, want: FitExpectation, bound: list[GangMember
     problem = f"{want.count - len(unfinished)} of {want.count} members ran to their end; {state}"
     expected = f"all within {want.run_seconds:.0f} s after they were bound"
     if seen.now - max(member.bound for member in bound) > want.run_seconds:
-        yield fail(FailureClass.RUNTIME, problem, expected, _describe(first))
+        yield fail(FailureClass.RUNTIME, problem, expected, _describe(first), final=True)
     else:
         yield gate_group.undecided(problem, expected, "wait, or see whether the image is still being pulled")
 
@@ -143,7 +146,8 @@ def _apart(bound: list[GangMember], want: FitExpectation) -> Iterator[Finding]:
         expected = f"members that run together, or start within {want.within_seconds:.0f} s after the first was bound"
         yield fail(FailureClass.PERFORMANCE, problem, expected, delays, final=True)
     else:
-        yield gate_group.undecided(problem, "a moment at which all members run", f"{delays}; then run the check again")
+        finding = gate_group.undecided(problem, "a moment at which all members run", f"{delays}; then run the check again")
+        yield structs.replace(finding, final=True)  # every member has ended, so waiting shows nothing more
 
 
 def _describe(member: GangMember) -> str:
