@@ -133,6 +133,7 @@ class Kubelet:
 
 def _effected(end: Exit) -> Exit:
     """Run a program's effect and return how the program ends: with code 1 if the effect raises ProgramError."""
+    end = end.outcome() if end.outcome is not None else end
     if end.effect is None:
         return end
     try:

@@ -101,8 +101,10 @@ class Exit(Struct, frozen=True, kw_only=True):
 
     `message` is the termination message (a dict becomes JSON), `log` the container's output. `before` is the termination message of
     its init containers, `image_id` the image that the node has pulled. `effect` runs once at the end, before the pod shows it, and
-    makes every change in the cluster that the program makes. The delay scale applies to `seconds`, yet the program runs for `least`
-    virtual seconds at any scale: a program that holds a device holds it for some time.
+    makes every change in the cluster that the program makes. `outcome` takes the place of everything but the times: it is called
+    once the program ends, because the output of a test takes milliseconds to make and a pod is looked at three times. The delay
+    scale applies to `seconds`, yet the program runs for `least` virtual seconds at any scale: a program that holds a device holds
+    it for some time.
     """
 
     code: int = 0
@@ -113,6 +115,7 @@ class Exit(Struct, frozen=True, kw_only=True):
     seconds: float = 3.0
     least: float = 0.0
     effect: Callable[[], None] | None = None
+    outcome: Callable[[], Exit] | None = None
 
     def duration(self, delay_scale: float) -> float:
         """Return the virtual seconds that the program runs at a delay scale."""

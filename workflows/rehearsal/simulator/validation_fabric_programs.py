@@ -48,15 +48,19 @@ def nccl_inter(world: World, pod: Obj, node: str) -> Behaviour:
     labels = pod["metadata"]["labels"]
     if labels.get(ROLE) == "worker":
         return LongRunning()
-    own = workers(world, pod["metadata"]["namespace"], labels[JOB_NAME])
     _, _, runs = check_settings(environment(pod))
-    text, code = _together(world, pod, own, runs)
     programs = environment(pod).get("PROGRAMS", "").split()
+    seconds = RUN_SECONDS * (runs + (runs + 1) * len(programs))
+    return Exit(seconds=seconds, outcome=functools.partial(_inter_outcome, world, pod, node, runs, programs))
+
+
+def _inter_outcome(world: World, pod: Obj, node: str, runs: int, programs: list[str]) -> Exit:
+    own = workers(world, pod["metadata"]["namespace"], pod["metadata"]["labels"][JOB_NAME])
+    text, code = _together(world, pod, own, runs)
     if code == 0:
         text += "".join(validation_launcher_programs.output(world, pod, own, programs))
     message = {"node": node, "exits": [code] * runs}
-    seconds = RUN_SECONDS * (runs + (runs + 1) * len(programs))
-    return Exit(message=message, seconds=seconds, effect=functools.partial(keep_log, world, pod, text))
+    return Exit(message=message, effect=functools.partial(keep_log, world, pod, text))
 
 
 def _together(world: World, pod: Obj, own: list[Obj], runs: int) -> tuple[str, int]:
@@ -111,8 +115,12 @@ def fabric(world: World, pod: Obj, node: str) -> Behaviour:
     nodes = _selected(pod)
     others = _met(nodes, node, int(settings.get("STEPS") or len(nodes)))
     tested = settings.get("TESTED", "").split()
-    rails = [*_fabric_rails(world, node, others or {node: 0}, tested)] if node in nodes else []
-    return Exit(message={"node": node, "rails": rails, "error": ""}, seconds=15 + 7 * len(others))
+
+    def outcome() -> Exit:
+        rails = [*_fabric_rails(world, node, others or {node: 0}, tested)] if node in nodes else []
+        return Exit(message={"node": node, "rails": rails, "error": ""})
+
+    return Exit(seconds=15 + 7 * len(others), outcome=outcome)
 
 
 def _selected(pod: Obj) -> list[str]:

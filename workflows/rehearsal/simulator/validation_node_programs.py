@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 
 import msgspec
@@ -34,6 +35,12 @@ def nccl_intra(world: World, pod: Obj, node: str) -> Behaviour:
 
     The report has the form that `workflows/stages/scripts/nccl_intra.sh` prints.
     """
+    _, _, runs = check_settings(environment(pod))
+    programs = 2 if environment(pod).get("ADAPTERS") == "1" else 1
+    return Exit(seconds=RUN_SECONDS * runs * programs, outcome=functools.partial(_intra_outcome, world, pod, node))
+
+
+def _intra_outcome(world: World, pod: Obj, node: str) -> Exit:
     first, last, runs = check_settings(environment(pod))
     host = str(pod["spec"].get("hostname") or pod["metadata"]["name"])
     if world.fault("nvswitch_not_initialised", node):
@@ -49,7 +56,7 @@ def nccl_intra(world: World, pod: Obj, node: str) -> Behaviour:
     fabric_exits = exits if environment(pod).get("ADAPTERS") == "1" else []
     text += join_lines(_over_adapters(world, node, host, last, runs)) if fabric_exits and not code else ""
     message = {"node": node, "exits": exits, "fabric_exits": fabric_exits, "packed": pack(text)}
-    return Exit(message=message, log=text, seconds=RUN_SECONDS * (len(exits) + len(fabric_exits)))
+    return Exit(message=message, log=text)
 
 
 def _over_adapters(world: World, node: str, host: str, last: str, runs: int) -> Iterator[str]:
@@ -111,8 +118,13 @@ def dcgm(world: World, pod: Obj, node: str) -> Behaviour:
 
     The report has the form that `workflows/stages/scripts/dcgm.sh` prints.
     """
+    seconds = {1: 10.0, 2: 120.0, 3: 900.0}.get(int(environment(pod).get("LEVEL", "1")), 3600.0)
+    return Exit(seconds=seconds + LOAD_SECONDS, outcome=functools.partial(_dcgm_outcome, world, pod, node))
+
+
+def _dcgm_outcome(world: World, pod: Obj, node: str) -> Exit:
     settings, gpus = environment(pod), validation_gpu_states.gpus(world, node)
-    text, code, seconds = _diagnostic(world, node, int(settings.get("LEVEL", "1")))
+    text, code = _diagnostic(world, node, int(settings.get("LEVEL", "1")))
     hardware = world.hardware(node)
     parts = [
         ("query", join_lines(validation_gpu_states.query(world, node, gpus))),
@@ -125,15 +137,15 @@ def dcgm(world: World, pod: Obj, node: str) -> Behaviour:
         parts.append(("nvbandwidth", join_lines(validation_gpu_states.copies(world, node, gpus))))
     whole = "".join(f"@@ {name} 0\n{output}" for name, output in parts) + f"@@ dcgm {code}\n{text}"
     message = {"node": node, "exits": [code], "packed": pack(whole)}
-    return Exit(message=message, log=whole, seconds=seconds + LOAD_SECONDS)
+    return Exit(message=message, log=whole)
 
 
 LOAD_SECONDS = 70.0
 """Virtual seconds in which a GEMM loads the GPUs and nvbandwidth runs."""
 
 
-def _diagnostic(world: World, node: str, level: int) -> tuple[str, int, float]:
-    """Return output and exit code of `dcgmi diag -j` at a level, and how many virtual seconds it takes."""
+def _diagnostic(world: World, node: str, level: int) -> tuple[str, int]:
+    """Return output and exit code of `dcgmi diag -j` at a level."""
     tests = [(category, _test(world, node, category, name)) for category, name, least in _TESTS if level >= least]
     categories = [
         {"category": category, "tests": [test for group, test in tests if group == category]}
@@ -143,7 +155,7 @@ def _diagnostic(world: World, node: str, level: int) -> tuple[str, int, float]:
     document = {"DCGM Diagnostic": {"test_categories": categories}, "metadata": metadata}
     text = msgspec.json.format(msgspec.json.encode(document), indent=2).decode() + "\n"
     failed = any(test["test_summary"]["status"] == "Fail" for _, test in tests)
-    return text, 226 if failed else 0, {1: 10.0, 2: 120.0, 3: 900.0}.get(level, 3600.0)
+    return text, 226 if failed else 0
 
 
 def _test(world: World, node: str, category: str, name: str) -> Obj:
