@@ -1,5 +1,6 @@
 """Gates of factory_registry: the registry runs on its volume, and every node pulls what was pushed from one of them."""
 
+import re
 from collections.abc import Iterator
 
 import msgspec
@@ -26,6 +27,8 @@ _HOPELESS_PULLS = frozenset({"InvalidImageName", "ErrImageNeverPull"})
 """Reasons of containers whose image the kubelet cannot pull by trying again: its name is wrong, or pulls are switched off."""
 _PULL_ERRORS = _HOPELESS_PULLS | {"ErrImagePull", "ImagePullBackOff", "RegistryUnavailable"}
 """Reasons of containers whose image the node could not pull. Kubelets try most of them again, after 10 s at first."""
+_LASTING = re.compile(r"x509: |40[13] (Unauthorized|Forbidden)|no basic auth credentials|pull access denied|manifest unknown")
+"""Errors of containerd that come from certificates, logins and names: trying again does not help."""
 _PULL_STEP = (
     "try `crictl pull` on these nodes; compare /etc/rancher/rke2/registries.yaml with registry.tls and registry.login, and see if "
     "a firewall or kube-proxy blocks the node port"
@@ -148,7 +151,8 @@ def _node_pull(pull: NodePull | None, image: str, digest: str) -> Finding | None
         return None
     if not ended and pull.pod.reason in _PULL_ERRORS:
         seen, step = f"cannot pull {image}: {wait.text}", wait.next_step or _PULL_STEP
-        return fail(wait.failure_class, seen, expected, step, final=pull.pod.reason in _HOPELESS_PULLS)
+        is_lasting = pull.pod.reason in _HOPELESS_PULLS or _LASTING.search(pull.pod.message) is not None
+        return fail(wait.failure_class, seen, expected, step, final=is_lasting)
     if ended or pull.pod.ended:
         step = wait.next_step or "see the log of containerd on these nodes"
         return fail(wait.failure_class, f"did not run {image}: {wait.text}".rstrip(": "), expected, step, final=True)
