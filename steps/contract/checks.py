@@ -7,6 +7,9 @@ from msgspec import Struct
 CHECK_LABEL = "bringup/check"
 """Label on every pod of a check; its value is the check's name."""
 
+POD_GROUP = "scheduling.k8s.io/group-name"
+"""Annotation by which Volcano finds the PodGroup of a pod (https://github.com/volcano-sh/volcano)."""
+
 CHECK_NAMESPACE = "bringup-check"
 """Namespace of checks whose stage has no namespace of its own."""
 

@@ -33,11 +33,16 @@ def fill(value: Any, markers: Mapping[str, Any], others: tuple[str, ...] | None 
 
 
 def on_nodes(manifest: Any, nodes: tuple[str, ...], others: tuple[str, ...] | None = None) -> Any:
-    """Return a manifest for the nodes under test.
+    """Return a manifest for the nodes under test, with the markers of `node_markers` replaced."""
+    return fill(manifest, node_markers(nodes), others)
+
+
+def node_markers(nodes: tuple[str, ...]) -> dict[str, Any]:
+    """Return the values of the markers that nodes under test replace.
 
     `@count` becomes their number, `@count_text` the number as text (for environment variables), `@nodes` the list of their names.
     """
-    return fill(manifest, {"@count": len(nodes), "@count_text": str(len(nodes)), NODES: list(nodes)}, others)
+    return {"@count": len(nodes), "@count_text": str(len(nodes)), NODES: list(nodes)}
 
 
 def other_nodes(kube: Kube, nodes: tuple[str, ...]) -> tuple[str, ...] | None:

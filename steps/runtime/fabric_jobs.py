@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from steps import timeouts
 from steps.clients.kube.api import ApiError
-from steps.contract.checks import CHECK_LABEL, CHECK_NAMESPACE, CheckPod
+from steps.contract.checks import CHECK_LABEL, CHECK_NAMESPACE, POD_GROUP, CheckPod
 from steps.contract.host_ranges import fold
 from steps.errors import Temporary
 from steps.localise.contract import MOST_MEETINGS, FabricTest, Outcome
@@ -25,7 +25,6 @@ from steps.stages.validation.contract import LocaliseExpectation
 from steps.stages.validation.gate_fabric import FabricReading
 
 LOG_LINES = 20_000
-_POD_GROUP = "scheduling.k8s.io/group-name"
 _KINDS = (
     f"/apis/batch/v1/namespaces/{CHECK_NAMESPACE}/jobs",
     f"/apis/kubeflow.org/v2beta1/namespaces/{CHECK_NAMESPACE}/mpijobs",
@@ -174,9 +173,9 @@ class FabricJobs:
 
 def parts(test: FabricTest) -> Iterator[FabricTest]:
     """Yield a test of a group in parts of at most `LISTED` nodes, each with nodes of all leaves, because a group follows these."""
-    parts = math.ceil(len(test.nodes) / check_manifests.LISTED)
-    for part in range(parts):
-        yield msgspec.structs.replace(test, nodes=test.nodes[part::parts])
+    number = math.ceil(len(test.nodes) / check_manifests.LISTED)
+    for first in range(number):
+        yield msgspec.structs.replace(test, nodes=test.nodes[first::number])
 
 
 def _job_of(pod: str, check: str) -> str:
@@ -198,21 +197,15 @@ def group_template(objects: Iterable[dict[str, Any]], check: str) -> dict[str, A
     fixed = {"RUNS": "1", "FIRST": values.get("LAST"), "PROGRAMS": ""}
     launcher["env"] = [{**entry, "value": fixed[entry["name"]]} if entry["name"] in fixed else entry for entry in launcher["env"]]
     workers = renamed["spec"]["mpiReplicaSpecs"]["Worker"]["template"]
-    if workers["metadata"].get("annotations", {}).pop(_POD_GROUP, ""):
+    if workers["metadata"].get("annotations", {}).pop(POD_GROUP, ""):
         workers["spec"].pop("schedulerName", None)
     return dict(renamed)
 
 
 def _markers(job: _PlannedJob) -> dict[str, Any]:
-    count, rails = len(job.nodes), [str(test.rail) for test in job.tests if test.rail is not None]
-    return {
-        "@name": job.name,
-        "@count": count,
-        "@count_text": str(count),
-        "@seconds": int(_seconds(job)),
-        check_manifests.NODES: list(job.nodes),
-        "@rails": " ".join(rails),
-    }
+    rails = " ".join(str(test.rail) for test in job.tests if test.rail is not None)
+    own = {"@name": job.name, "@seconds": int(_seconds(job)), "@rails": rails}
+    return check_manifests.node_markers(job.nodes) | own
 
 
 def _seconds(job: _PlannedJob) -> float:

@@ -58,8 +58,7 @@ class Arguments(Struct, frozen=True, kw_only=True):
 
     `command` runs in a pod of the platform, and its output goes to the probe; `round_trip` drains and resumes one node. `objects`
     are created in order with their markers replaced (see `check_manifests`); their pods carry the label `bringup/check` with one
-    of `checks`.
-    Only nodes that passed the stage's `after` tasks take part, and at least `least` of them are needed.
+    of `checks`. Only nodes that passed the stage's `after` tasks take part, and at least `least` of them are needed.
     """
 
     gate: str

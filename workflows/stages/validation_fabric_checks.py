@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from steps.contract.checks import POD_GROUP
 from steps.contract.task import Verb
 from steps.localise.contract import MOST_MEETINGS
 from workflows.spec import floor_table
@@ -36,10 +37,6 @@ def checks(site: Site) -> tuple[CheckMaker, ...]:
     return (functional, *((localise,) if site.spec.fabric.kind != "none" else ()))
 
 
-GROUP_NAME = "scheduling.k8s.io/group-name"
-"""Annotation by which Volcano finds the PodGroup of a pod (https://github.com/volcano-sh/volcano)."""
-
-
 def _gang_scheduler(site: Site) -> str:
     """Return the gang scheduler that places the workers, `volcano` or `kai`; empty for Kubernetes' own.
 
@@ -64,7 +61,7 @@ def _as_gang(site: Site, template: Object) -> Object:
     meta = template["metadata"]
     match _gang_scheduler(site):
         case "volcano":
-            meta = {**meta, "annotations": {**meta.get("annotations", {}), GROUP_NAME: JOB}}
+            meta = {**meta, "annotations": {**meta.get("annotations", {}), POD_GROUP: JOB}}
             return {"metadata": meta, "spec": {**template["spec"], "schedulerName": "volcano"}}
         case "kai":
             # its pod-grouper counts the launcher only once it is there (pkg/podgrouper of NVIDIA/KAI-Scheduler, mpi-grouper.go)
