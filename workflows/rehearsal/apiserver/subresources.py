@@ -1,5 +1,6 @@
 """Sub-resources: scale of workloads; binding, eviction and logs of pods (k8s.io/kubernetes `pkg/registry/core/pod/storage`)."""
 
+import datetime
 import time
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -18,9 +19,21 @@ from workflows.rehearsal.apiserver.stored_object import Object, StoredObject, va
 _RETRY_S = 10  # what kube-apiserver asks for while the budget's status is out of date
 
 
-def _with_condition(status: Object, kind: str, **more: str) -> None:
+def _with_condition(status: Object, kind: str, at: str = "", **more: str) -> None:
     others = [row for row in status.get("conditions", ()) if row["type"] != kind]
-    status["conditions"] = [*others, {"type": kind, "status": "True", "lastTransitionTime": object_metadata.current_time(), **more}]
+    since = at or object_metadata.current_time()
+    status["conditions"] = [*others, {"type": kind, "status": "True", "lastTransitionTime": since, **more}]
+
+
+def _time(stamp: object) -> str:
+    """Return a timestamp of a request; empty if there is none. Raises StatusError (400) for something else."""
+    if stamp is None:
+        return ""
+    try:
+        datetime.datetime.fromisoformat(str(stamp))
+    except ValueError as error:
+        raise errors.bad_request(f"metadata.creationTimestamp {str(stamp)[:40]!r} is no time") from error
+    return str(stamp)
 
 
 def _check_name(entry: StoredObject, body: Object, kind: str) -> None:
@@ -67,6 +80,8 @@ class PodActions:
     def bind(self, entry: StoredObject, body: Object, write: WriteOptions) -> None:
         """Assign a pod to the node that the Binding `body` names.
 
+        A time of creation in it is taken for the condition PodScheduled, because simulated schedulers have a time of their own.
+
         Raises StatusError: 400 (it names another pod), 409 (already assigned, gated or being deleted) or 422 (it names no node).
         """
         _check_name(entry, body, "Binding")
@@ -87,7 +102,7 @@ class PodActions:
         annotations = body["metadata"].get("annotations")
         if annotations:
             meta["annotations"] = {**meta.get("annotations", {}), **annotations}
-        _with_condition(obj["status"], "PodScheduled")
+        _with_condition(obj["status"], "PodScheduled", _time(body["metadata"].get("creationTimestamp")))
         if not write.dry_run:
             self._store.put(self._pods, obj, entry)
 

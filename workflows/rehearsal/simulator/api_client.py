@@ -269,10 +269,6 @@ class Api:
         """Apply a JSON merge patch to an object, or to its sub-resource `sub` (`status`), and return the patched object."""
         return decode_object(self.write(merging(kind, at, patch, sub)).checked())
 
-    def bind(self, pod: Ref, node: str) -> None:
-        """Assign a pod to a node. Raises SimulatorApiError if the pod is gone or assigned."""
-        self.write(binding(pod, node)).checked()
-
     def replace(self, kind: ObjectKind, obj: Obj, sub: str = "") -> Obj:
         """Replace an object, or its sub-resource `sub` (`finalize`), and return the stored object."""
         meta = obj["metadata"]
@@ -318,10 +314,14 @@ def merging(kind: ObjectKind, at: Ref, patch: Obj, sub: str = "") -> Write:
     return Write("PATCH", kind.path(at.namespace, at.name, sub), patch, "application/merge-patch+json")
 
 
-def binding(pod: Ref, node: str) -> Write:
-    """Return the write that assigns a pod to a node, as schedulers do. The server refuses it if the pod is gone or assigned."""
+def binding(pod: Ref, node: str, at: str) -> Write:
+    """Return the write that assigns a pod to a node, as schedulers do. The server refuses it if the pod is gone or assigned.
+
+    `at` is the simulated timestamp, which the emulated server takes for the condition PodScheduled. Real servers take their own.
+    """
     target = {"apiVersion": "v1", "kind": "Node", "name": node}
-    body = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": pod.name, "namespace": pod.namespace}, "target": target}
+    metadata = {"name": pod.name, "namespace": pod.namespace, "creationTimestamp": at}
+    body = {"apiVersion": "v1", "kind": "Binding", "metadata": metadata, "target": target}
     return Write("POST", f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}/binding", body)
 
 

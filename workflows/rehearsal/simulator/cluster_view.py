@@ -240,7 +240,7 @@ class ClusterView:
             answer.checked()
             return bound
 
-        self._bulk.add((PODS, at), api_client.binding(at, node), read, lambda made: self._keep_sent(PODS, at, made))
+        self._bulk.add((PODS, at), api_client.binding(at, node, now), read, lambda made: self._keep_sent(PODS, at, made))
 
     def flush(self) -> bool:
         """Send the queued writes and return True if there were any. The simulation calls it after each role and each instant."""

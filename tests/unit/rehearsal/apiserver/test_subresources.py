@@ -30,6 +30,17 @@ def test_binding_only_once(cluster: Cluster, pods: str, namespace: str) -> None:
     assert (again.status, again.reason) == (409, "Conflict")
 
 
+def test_binding_of_a_simulated_scheduler_brings_its_own_time(emulated: Cluster) -> None:
+    pods = "/api/v1/namespaces/default/pods"
+    emulated.post(pods, pod("bound-in-simulated-time"))
+    path, target = f"{pods}/bound-in-simulated-time", {"kind": "Node", "name": "n"}
+    for stamp, status in (("yesterday", 400), ("2031-02-03T04:05:06Z", 201)):
+        metadata = {"name": "bound-in-simulated-time", "creationTimestamp": stamp}
+        assert emulated.post(f"{path}/binding", {"metadata": metadata, "target": target}).status == status
+    (condition,) = emulated.get(path).body["status"]["conditions"]
+    assert condition["lastTransitionTime"] == "2031-02-03T04:05:06Z"
+
+
 def test_binding_must_name_its_pod_and_a_node(cluster: Cluster, pods: str) -> None:
     cluster.post(pods, pod("p", schedulingGates=[{"name": "x.io/wait"}]))
     target = {"kind": "Node", "name": "n"}

@@ -8,6 +8,7 @@ import pytest
 
 from steps.contract.node_taints import tolerates
 from tests.unit.rehearsal.simulator.harness import Make, User, conditions
+from workflows.rehearsal.simulator import virtual_clock
 from workflows.rehearsal.simulator.api_kinds import NODES, PODS, Obj, Ref
 from workflows.rehearsal.simulator.scheduler import admits, matches_expressions, quantity, requests
 
@@ -104,6 +105,18 @@ def test_whole_node_pods_fill_the_nodes_and_the_third_waits_with_the_reason(user
     user.delete(PODS, next(name for name, node in placed.items() if node == "gpu000"))
     user.simulator.advance(20)
     assert where(user)[waiting["metadata"]["name"]] == "gpu000"
+
+
+def test_a_pod_is_bound_in_simulated_time_also_before_its_kubelet_reports(user: User) -> None:
+    user.simulator.advance(10_000)
+    pod(user, "a")
+    user.simulator.settle()
+    while not where(user)["a"]:
+        user.simulator.advance(1)
+    (bound,) = user.pods()
+    assert bound["status"]["phase"] == "Pending"
+    since = virtual_clock.parse_stamp(bound["status"]["conditions"][0]["lastTransitionTime"])
+    assert 0 <= user.simulator.world.now - since < 60
 
 
 def test_a_pod_pinned_by_name_field_goes_there(user: User) -> None:
