@@ -31,14 +31,10 @@ AHEAD: Final = 1 << 30
 IN_MEMORY: Final = 16 << 20
 HEAD: Final = 1028
 """Number of first bytes by which the type of a file is detected; the magic number of EROFS ends here, that of tar before."""
+_CHUNK: Final = 1 << 16
 _TAR_MARK: Final = slice(257, 262)
 _ZSTD: Final = b"\x28\xb5\x2f\xfd"
 _ZIP: Final = b"PK\x03\x04"
-_OPENERS: Final[dict[bytes, Callable[[IO[bytes]], IO[bytes]]]] = {
-    b"\x1f\x8b\x08": lambda stream: cast(IO[bytes], gzip.GzipFile(fileobj=stream)),
-    b"BZh": bz2.BZ2File,
-    b"\xfd7zXZ\0": lzma.LZMAFile,
-}
 _DAMAGED: Final = (EOFError, OSError, lzma.LZMAError, zlib.error, tarfile.TarError, zipfile.BadZipFile, RuntimeError)
 """Errors of damaged files; RuntimeError is raised for an encrypted member of a zip archive, NotImplementedError for its method."""
 _AT_END: Final = ("EOFHeaderError", "EmptyHeaderError", "SubsequentHeaderError")
@@ -50,6 +46,56 @@ UNSUPPORTED: Final = "compressed by a method that is not supported"
 
 class TooMuch(Exception):
     """Error: a file has more packed in it than may be read."""
+
+
+class _CompressedStreams(io.RawIOBase):
+    """Stream of the data of compressed streams in a row, with zeros between them. Raises an error for other bytes.
+
+    BZ2File and LZMAFile end before such bytes as if there were none, so what lies behind the first stream would be hidden.
+    """
+
+    def __init__(self, packed: IO[bytes], start: Callable[[], bz2.BZ2Decompressor | lzma.LZMADecompressor]) -> None:
+        self._packed, self._start, self._codec = packed, start, start()
+        self._ended = False
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]  # always a memoryview here
+        if self._ended:
+            return 0
+        self._ended = True  # so that an error is raised, and counted, once
+        plain = self._plain(len(buffer))
+        self._ended = not plain
+        buffer[: len(plain)] = plain
+        return len(plain)
+
+    def _plain(self, most: int) -> bytes:
+        """Return some unpacked bytes; none at the end. Raises EOFError, OSError or LZMAError for a damaged stream."""
+        while True:
+            data = b""
+            if self._codec.eof:
+                if not (data := self._next()):
+                    return b""
+                self._codec = self._start()
+            elif self._codec.needs_input and not (data := _read(self._packed, _CHUNK)):
+                raise EOFError("a compressed stream has no end")
+            if plain := self._codec.decompress(data, most):
+                return plain
+
+    def _next(self) -> bytes:
+        """Return the first bytes of the next stream; empty at the end."""
+        data = self._codec.unused_data.lstrip(b"\0")
+        while not data and (more := _read(self._packed, _CHUNK)):
+            data = more.lstrip(b"\0")
+        return data
+
+
+_OPENERS: Final[dict[bytes, Callable[[IO[bytes]], IO[bytes]]]] = {
+    b"\x1f\x8b\x08": lambda stream: cast(IO[bytes], gzip.GzipFile(fileobj=stream)),
+    b"BZh": lambda stream: cast(IO[bytes], _CompressedStreams(stream, bz2.BZ2Decompressor)),
+    b"\xfd7zXZ\0": lambda stream: cast(IO[bytes], _CompressedStreams(stream, lzma.LZMADecompressor)),
+}
 
 
 class _Unpacking:

@@ -132,6 +132,10 @@ PACKERS: dict[str, Callable[[bytes], bytes]] = {
     "initrd": newc,
     "packed initrd": lambda content: newc(PLAIN) + bytes(512) + zstd(newc(content)),
     "two archives": lambda content: newc(PLAIN) + newc(content),
+    "packed member": lambda content: zstd(newc(gzip.compress(content))),
+    "packed initrd in tar": lambda content: tar(newc(PLAIN) + lzma.compress(newc(content))),
+    "archive with checksums": lambda content: newc(content).replace(b"070701", b"070702"),
+    "two xz streams": lambda content: lzma.compress(PLAIN) + bytes(8) + lzma.compress(content),
 }
 
 
@@ -183,8 +187,24 @@ UNREAD: dict[str, tuple[bytes, str]] = {
     "erofs": (bytes(1024) + b"\xe2\xe1\xf5\xe0", "packed by EROFS"),
     "sif": (b"#!/usr/bin/env run-singularity\n\0SIF_MAGIC\0", "packed by Singularity"),
     "short initrd": (newc(PLAIN)[:150], "cut off"),
-    "damaged initrd": (b"070701" + b"z" * 200, "header of an archive in it is damaged"),
-    "initrd and lz4": (newc(PLAIN) + b"\x02\x21\x4c\x18" + PLAIN, "second archive is packed by lz4"),
+    "damaged initrd": (b"070701" + b"z" * 200, "behind a damaged header"),
+    "initrd and lz4": (newc(PLAIN) + b"\x02\x21\x4c\x18" + PLAIN, "1 part in it packed by lz4"),
+    "initrd and lzma": (newc(PLAIN) + b"\x5d\0\0\x80\0" + NOISE, "1 part in it packed by lzma"),
+    "initrd and LZO": (newc(PLAIN) + bytes(4) + b"\x89LZO\0" + NOISE, "1 part in it packed by lzop"),
+    "initrd and short gzip": (newc(PLAIN) + gzip.compress(newc(NOISE))[:-99], "damaged or cut off"),
+    "initrd and short zstd": (newc(PLAIN) + zstd(newc(NOISE))[:-99], "damaged or cut off"),
+    "initrd and short xz": (newc(PLAIN) + lzma.compress(newc(NOISE))[:-99], "damaged or cut off"),
+    "initrd and a magic number of gzip": (newc(PLAIN) + b"\x1f\x8b\x08" + NOISE, "damaged or cut off"),
+    "initrd and damaged archive": (newc(PLAIN) + newc(PLAIN).replace(b"00000000", b"0000000z", 1), "behind a damaged header"),
+    "initrd and unknown archive": (newc(PLAIN) + newc(PLAIN).replace(b"070701", b"070707"), "neither an archive nor packed"),
+    "microcode and garbage": (newc(PLAIN) + bytes(512) + NOISE, "1 part in it neither an archive nor packed in a known way"),
+    "garbage behind xz": (newc(PLAIN) + lzma.compress(newc(PLAIN)) + NOISE, "1 part in it damaged or cut off"),
+    "garbage in an archive": (newc(PLAIN)[:-124] + NOISE, "behind a damaged header"),
+    "short member of a packed initrd": (zstd(newc(gzip.compress(NOISE)[:-99])), "1 part in it damaged or cut off"),
+    "closed member of an initrd": (newc(RPM), "1 part in it packed by RPM"),
+    "packed initrd without an end": (gzip.compress(newc(PLAIN)[:-124]), "1 part in it damaged or cut off"),
+    "name longer than any": (newc(PLAIN)[:94] + b"FFFFFFFF" + newc(PLAIN)[102:], "behind a damaged header"),
+    "garbage behind bzip2": (bz2.compress(PLAIN) + NOISE, "1 part in it damaged or cut off"),
     "short gzip": (gzip.compress(NOISE)[:-99], "1 part in it damaged or cut off"),
     "damaged gzip": (gzip.compress(NOISE)[:-8] + bytes(8), "1 part in it damaged or cut off"),
     "short tar.xz": (lzma.compress(tar(NOISE))[:-999], "damaged or cut off"),
@@ -208,6 +228,24 @@ def test_what_cannot_be_unpacked_is_not_read(spec: FactorySpec, published: Path,
     (published / "file").write_bytes(content)
     (reason,) = check(spec, published).unread
     assert why in reason
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "unread"),
+    [
+        ("initrd.img-6.1", b"\x7f\0\1" + NOISE, ["neither an archive nor packed"]),
+        ("initramfs.conf", b"MODULES=most\n", []),
+        ("linux.efi", b"MZ" + bytes(400) + b".initrd\0" + NOISE, ["unified kernel image"]),
+        ("vmlinuz", b"MZ" + bytes(400) + b".text\0\0\0" + NOISE, []),
+    ],
+)
+def test_initrds_of_unknown_form_are_not_read(
+    spec: FactorySpec, published: Path, name: str, content: bytes, unread: list[str]
+) -> None:
+    (published / name).write_bytes(content + b"\n" + FSTAB)
+    result = check(spec, published)
+    assert [way.leads_to for way in result.links] == ["factory02"]
+    assert [why in line for why, line in zip(unread, result.unread, strict=True)] == [True] * len(unread)
 
 
 @pytest.mark.parametrize("packer", [encrypted, deflate64, lambda content: gzip.compress(NOISE + b"\n" + content)[:-4]])

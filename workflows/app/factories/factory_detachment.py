@@ -98,6 +98,8 @@ def _links(path: Path, real: Factory, factory: Factory, unread: list[str]) -> It
             elif path.stat().st_size > LARGEST:
                 unread.append(f"{path} (larger than {LARGEST >> 20} MiB)")
             else:
+                if why := packed_content.closed_initrd(path.name, stream):
+                    unread.append(f"{path} ({why})")
                 yield from _mentions(str(path), stream, factory)
     except PackedFileError as error:
         unread.append(f"{path} ({error})")

@@ -12,16 +12,17 @@ from typing import IO, Final
 
 from steps.contract.plain_text import count
 from steps.errors import StepError
-from steps.nodeimage.files import initrd_archive, squashfs_listing
+from steps.nodeimage.files import squashfs_listing
 from steps.nodeimage.layer import packed_streams
 from steps.nodeimage.layer.packed_streams import TooMuch
+from workflows.app.factories import initrd_segments
+from workflows.app.factories.initrd_segments import MAGICS, SegmentDamage
 
 MOST: Final = 2 << 30
 """Most unpacked bytes of one file; a file with more is not read."""
-LARGEST_INITRD: Final = 256 << 20
 _HEAD: Final = packed_streams.HEAD
 _SQUASHFS: Final = b"hsqs"
-_NEWC: Final = b"070701"
+_INITRDS: Final = ("initrd", "initramfs")
 _SIF: Final = slice(32, 41)
 _EROFS: Final = slice(1024, 1028)
 _CLOSED: Final = {
@@ -48,10 +49,10 @@ class PackedFileError(Exception):
 def is_packed(stream: IO[bytes]) -> bool:
     """Return True if a file, read from its start, is of a packed format; the stream is at its start again."""
     head = _head(stream)
-    return packed_streams.is_packed(head) or head.startswith((_SQUASHFS, _NEWC)) or bool(_closed(head))
+    return packed_streams.is_packed(head) or head.startswith((_SQUASHFS, *MAGICS)) or bool(_closed(head))
 
 
-def contents(path: Path, stream: IO[bytes]) -> Iterator[tuple[str, IO[bytes]]]:
+def contents(path: Path, stream: io.BufferedReader) -> Iterator[tuple[str, IO[bytes]]]:
     """Yield (suffix of the place, stream) of each part of a packed file; read each before the next one.
 
     A squashfs gives the text files below its /etc, at any size. Raises PackedFileError for what cannot be unpacked, after
@@ -60,47 +61,96 @@ def contents(path: Path, stream: IO[bytes]) -> Iterator[tuple[str, IO[bytes]]]:
     head = _head(stream)
     if closed := _closed(head):
         raise PackedFileError(f"packed by {closed}, which this check does not unpack")
+    reasons, meter = Counter[str](), _Meter()
     try:
         if head.startswith(_SQUASHFS):
             for place, text in squashfs_listing.read_settings(path).items():
                 yield f":{place}", io.BytesIO(text.encode())
-        elif head.startswith(_NEWC):
-            yield from _of_initrd(path)
-        else:
-            yield from _unpacked(stream)
+            return
+        parts = _of_initrd(stream, reasons, "", 0) if head.startswith(MAGICS) else _unpacked(stream, reasons, "", 0)
+        for place, part in parts:
+            yield place, meter.counted(part)
     except TooMuch as error:
         raise PackedFileError(f"more than {MOST >> 30} GiB is packed in it") from error
     except StepError as error:
         raise PackedFileError(str(error)) from error
-    except ValueError as error:
-        raise PackedFileError("the header of an archive in it is damaged") from error
+    if reasons:
+        raise PackedFileError("; ".join(f"{count(number, 'part')} in it {reason}" for reason, number in reasons.items()))
 
 
-def _of_initrd(path: Path) -> Iterator[tuple[str, IO[bytes]]]:
-    """Yield the plain archives at the start of an initrd, and what is packed behind them."""
-    if path.stat().st_size > LARGEST_INITRD:
-        raise PackedFileError(f"an archive larger than {LARGEST_INITRD >> 20} MiB")
-    data = path.read_bytes()
-    size = initrd_archive.plain_size(data, path.name)
-    yield "", io.BytesIO(data[:size])
-    # zeros may lie between archives
-    if rest := data[size:].lstrip(b"\0"):
-        if closed := _closed(rest[:_HEAD]):
-            raise PackedFileError(f"its second archive is packed by {closed}, which this check does not unpack")
-        yield from _unpacked(io.BytesIO(rest))
+def closed_initrd(name: str, stream: IO[bytes]) -> str:
+    """Return why the initrd in a file of no packed format cannot be read; empty if there is none. `name` is the file's."""
+    head = _head(stream)
+    # the table of sections of a unified kernel image lies within its first bytes
+    if head.startswith(b"MZ") and b".initrd\0" in head:
+        return "a unified kernel image, whose initrd this check does not unpack"
+    if name.startswith(_INITRDS) and b"\0" in head:
+        return "an initrd that is neither an archive nor packed in a known way"
+    return ""
 
 
-def _unpacked(stream: IO[bytes]) -> Iterator[tuple[str, IO[bytes]]]:
-    """Yield the parts of nested archives. Raises PackedFileError at the end if some of them could not be unpacked."""
-    reasons = Counter[str]()
+class _Meter:
+    """Limit of the bytes of all parts of a file together, of which each may be small and packed a thousandfold."""
+
+    def __init__(self) -> None:
+        self._left = MOST
+
+    def counted(self, part: IO[bytes]) -> IO[bytes]:
+        """Return a part that subtracts what is read of it from the limit."""
+        return io.BufferedReader(_MeteredPart(part, self))
+
+    def take(self, size: int) -> None:
+        """Subtract bytes from the limit. Raises TooMuch."""
+        self._left -= size
+        if self._left < 0:
+            raise TooMuch
+
+
+class _MeteredPart(io.RawIOBase):
+    """Stream of a part that tells a meter what was read of it."""
+
+    def __init__(self, part: IO[bytes], meter: _Meter) -> None:
+        self._part, self._meter = part, meter
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]  # always a memoryview here
+        data = self._part.read(len(buffer))
+        self._meter.take(len(data))
+        buffer[: len(data)] = data
+        return len(data)
+
+
+def _of_initrd(stream: io.BufferedReader, reasons: Counter[str], place: str, depth: int) -> Iterator[tuple[str, IO[bytes]]]:
+    """Yield the names and contents of an initrd's plain archives, and what is packed in them and behind them.
+
+    What lies behind them is another archive, packed, to the kernel; anything else there was not understood.
+    """
+    if depth > packed_streams.DEEPEST:
+        raise TooMuch
+    try:
+        for part in initrd_segments.parts(stream):
+            inside = f"{place}:{part.name}" if part.name else f"{place} (behind its archive)"
+            if part.is_rest and not packed_streams.is_packed(part.content[:_HEAD]) and not _closed(part.content[:_HEAD]):
+                reasons["neither an archive nor packed in a known way"] += 1
+            yield inside, io.BytesIO(part.name.encode())
+            yield from _unpacked(io.BytesIO(part.content), reasons, inside, depth + 1)
+    except SegmentDamage as error:
+        reasons[str(error)] += 1
+
+
+def _unpacked(stream: IO[bytes], reasons: Counter[str], place: str, depth: int) -> Iterator[tuple[str, IO[bytes]]]:
+    """Yield the parts of nested archives. Adds the number of those that could not be unpacked to `reasons`."""
     for part in packed_streams.inside(stream, MOST, reasons):
         if isinstance(part, io.BufferedReader):  # a file, and no name of one
             head = part.peek(_HEAD)
             if closed := "squashfs" if head.startswith(_SQUASHFS) else _closed(head):
                 reasons[f"packed by {closed}, which is not unpacked there"] += 1
-        yield " (unpacked)", part
-    if reasons:
-        raise PackedFileError("; ".join(f"{count(number, 'part')} in it {reason}" for reason, number in reasons.items()))
+            elif head.startswith(MAGICS):
+                yield from _of_initrd(part, reasons, place, depth + 1)
+                continue
+        yield place or " (unpacked)", part
 
 
 def _head(stream: IO[bytes]) -> bytes:
