@@ -13,6 +13,7 @@ from steps.contract.verdict import FailureClass, Status
 from steps.report import acceptance_sentence, checklists, model, product_parts
 from steps.report.localisation_rounds import localisation_rounds
 from steps.report.nccl_curves import nccl_curves, scaling_points
+from steps.report.product_parts import ProductReport
 from steps.report.release_changes import changed_releases
 from steps.report.source import Record, StoredRun
 from steps.report.stages import CONFIRM, JUDGE, opening
@@ -32,7 +33,7 @@ def build(source: StoredRun, workflow: str = "", running: bool = False, begun: I
     unchanged = next((reason for part in parts if (reason := part.nothing_to_do(latest))), "")
     stages = _skipped(every_stage(source, latest, running, begun, opened.id if opened else ""), unchanged)
     times = [time for record in source.records for time in (record.evidence.started, record.evidence.finished)]
-    untested = tuple(_untested(source.plan))
+    untested = (*_untested(source.plan), *_not_tested(parts, latest))
     status, sentence = _overall((opened, *stages) if opened else stages, latest, unchanged, untested)
     report = model.Report(
         run=source.header.run,
@@ -145,6 +146,12 @@ def _untested(plan: dict[str, Any]) -> Iterator[model.UntestedReport]:
         yield model.UntestedReport(**{name: str(part.get(name, "")) for name in ("stage", "test", "reason")})
 
 
+def _not_tested(parts: Iterable[ProductReport], latest: Sequence[Evidence]) -> Iterator[model.UntestedReport]:
+    """Yield the tests that the run left out because of the machine that it ran on."""
+    for part in parts:
+        yield from (model.UntestedReport(stage=stage, test=test, reason=reason) for stage, test, reason in part.untested(latest))
+
+
 def _overall(
     stages: tuple[model.StageReport, ...],
     latest: tuple[Evidence, ...],
@@ -154,7 +161,7 @@ def _overall(
     """Return status and headline of the run.
 
     The run passed if every planned stage passed or had nothing to do; else the first stage that did not pass gives both. The
-    headline of a pass names the tests that the spec rules out; their stages count as passed, and not as proven.
+    headline of a pass names the tests that the spec or a machine rules out; their stages count as passed, and not as proven.
     """
     for stage in stages:
         is_skipped = bool(unchanged) and not stage.judged and stage.status == Status.SKIPPED.value

@@ -194,7 +194,7 @@ class RevisionReport(Struct, frozen=True, kw_only=True):
 
 
 class UntestedReport(Struct, frozen=True, kw_only=True):
-    """A test of a planned stage that the spec rules out, with the reason."""
+    """A test of a planned stage that the spec rules out, or the machine that runs it, with the reason."""
 
     stage: str
     test: str

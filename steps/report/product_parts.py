@@ -23,6 +23,10 @@ class ProductReport(Protocol):
         """Return why all later stages were skipped, because the product needs no work; empty if they were not."""
         ...
 
+    def untested(self, latest: Iterable[Evidence]) -> Iterable[tuple[str, str, str]]:
+        """Return the tests that did not run although their stage did: stage, test and reason of each."""
+        ...
+
     def template(self) -> str:
         """Return the Jinja template that shows `details` in the HTML report."""
         ...

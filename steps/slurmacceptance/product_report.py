@@ -21,6 +21,11 @@ def nothing_to_do(_: Iterable[Evidence]) -> str:
     return ""
 
 
+def untested(_: Iterable[Evidence]) -> tuple[tuple[str, str, str], ...]:
+    """Return nothing: each test that does not run fails its gate."""
+    return ()
+
+
 def template() -> str:
     """Return an empty template."""
     return ""

@@ -24,7 +24,7 @@ class CachePackages:
         return entry.archive if entry is not None else ""
 
     def modules(self, package: StackPackage) -> tuple[str, ...]:
-        """Return the paths of a package's module files below the folder of modules."""
+        """Return the paths of a package's module files below the folder of modules, or of those of its target."""
         entry = self._entry(package)
         return entry.modules if entry is not None else ()
 
@@ -38,7 +38,10 @@ class CachePackages:
             folder = Path(name)
             with self._cache.open_archive(entry) as archive:
                 content = unpack(archive, folder, place=self._stack.package_path(package), most=entry.unpacked)
-            install_modules(folder, content.modules, modules, f"{self._stack.root}/{self._stack.name}/current/{MODULES}")
+            # a build knows no other targets: its module files name the folder of modules of a stack with its target alone
+            below = "/".join(filter(None, (MODULES, self._stack.module_folder(package))))
+            published = f"{self._stack.root}/{self._stack.name}/current/{below}"
+            install_modules(folder, content.modules, modules, published)
             shutil.rmtree(folder / MODULES, ignore_errors=True)
             if (folder / PREFIX).exists():
                 os.rename(folder / PREFIX, prefix)

@@ -100,8 +100,8 @@ class TreePlan(Struct, frozen=True, kw_only=True):
     """Expectations of a tree: where it is published, and for each package's folder those of all that it needs when it runs.
 
     `known` are the folders of all packages of the lock, with those that only builds need. `expected_modules` are the full names of
-    its modules. `exists` says whether this machine, whose operating system is that of the nodes, has an absolute path. `rules` name
-    the workspace of builds and the factory.
+    its modules, behind their CPU target if there are several `targets`. `exists` says whether this machine, whose operating system
+    is that of the nodes, has an absolute path. `rules` name the workspace of builds and the factory.
     """
 
     root: str
@@ -110,6 +110,7 @@ class TreePlan(Struct, frozen=True, kw_only=True):
     system: SystemLibraries
     exists: Callable[[str], bool]
     expected_modules: tuple[str, ...] = ()
+    targets: tuple[str, ...] = ()
     known: frozenset[str] = frozenset()
     rules: TraceRules = TraceRules()
 
@@ -217,7 +218,9 @@ def _missing(view: TreeView) -> Iterator[TreeFinding]:
             yield _finding(f"{PACKAGES}/{folder}", TreeProblemKind.MISSING, "the lock has this package and the tree does not")
     names = {path.removesuffix(".lua") for path in view.listing.modules}
     for module in view.plan.expected_modules:
-        if not any(name.endswith(f"/{module}") for name in names):
+        target, name_below = module.split("/", 1) if view.plan.targets else ("", module)
+        folder = f"{MODULES}/{target}/" if target else f"{MODULES}/"
+        if not any(name.startswith(folder) and name.endswith(f"/{name_below}") for name in names):
             yield _finding(MODULES, TreeProblemKind.MISSING, f"no file of module {module}")
 
 

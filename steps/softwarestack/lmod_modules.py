@@ -68,11 +68,16 @@ def find_lmod(environ: Mapping[str, str]) -> LmodPrograms | None:
     return None
 
 
-def start_folders(naming: str, paths: Iterable[str]) -> tuple[str, ...]:
+def start_folders(naming: str, paths: Iterable[str], target: str = "") -> tuple[str, ...]:
     """Return the tree paths of the folders that users name first to `module use`, from the tree paths of all module files.
 
-    The hierarchy of EasyBuild and Spack begins in a folder Core; a flat scheme has one folder.
+    The hierarchy of EasyBuild and Spack begins in a folder Core; a flat scheme has one folder. In a stack that is built for several
+    CPU targets, the folders of one `target` are returned.
     """
+    if target:
+        own = f"{MODULES}/{target}/"
+        below = (f"{MODULES}/{path.removeprefix(own)}" for path in paths if path.startswith(own))
+        return tuple((own + folder.removeprefix(MODULES).lstrip("/")).rstrip("/") for folder in start_folders(naming, below))
     folders = set[str]()
     for path in paths:
         parts = path.split("/")

@@ -1,5 +1,6 @@
 """Section of a run's report about a software stack: builds with times and failures, the tree, tests, what was published."""
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from importlib import resources
 from typing import Final, TypeVar
@@ -7,6 +8,7 @@ from typing import Final, TypeVar
 from msgspec import Struct
 
 from steps.contract.evidence import Evidence, read_observation
+from steps.contract.plain_text import count
 from steps.softwarestack.contract.package_build import BuildOutcome, PackageBuilt
 from steps.softwarestack.contract.stack_release import PublishedStack
 from steps.softwarestack.contract.stack_tests import StackTested, StackTestOutcome, StackTestResult
@@ -16,6 +18,7 @@ from steps.stages.stack_build.contract import BatchBuilt
 T = TypeVar("T")
 SECTION: Final = "stack"
 """Field of a run's report with what is said about the stack."""
+_TESTS: Final = "stack_test"
 MOST_TESTS: Final = 200
 """Passed tests that the page lists; all that did not pass are listed whatever their number."""
 
@@ -124,7 +127,7 @@ def details(latest: Sequence[Evidence]) -> StackReport | None:
     batches = [(record, batch) for record, batch in _observed(latest, "stack_build", BatchBuilt)]
     packages = [package for _, batch in batches for package in batch.packages]
     tree = next((tree for _, tree in _observed(latest, "stack_tree", TreeObservation)), TreeObservation(stack=""))
-    tests = [result for _, tested in _observed(latest, "stack_test", StackTested) for result in tested.results]
+    tests = [result for _, tested in _observed(latest, _TESTS, StackTested) for result in tested.results]
     published = next((seen for _, seen in _observed(latest, "stack_publish", PublishedStack)), PublishedStack(version=""))
     made = sum(package.outcome is BuildOutcome.BUILT for package in packages)
     installed = len(tree.packages) or published.packages
@@ -155,6 +158,15 @@ def details(latest: Sequence[Evidence]) -> StackReport | None:
 def nothing_to_do(latest: Iterable[Evidence]) -> str:  # noqa: ARG001  # a run with nothing to do is not started
     """Return an empty text: a stack that is published already starts no run."""
     return ""
+
+
+def untested(latest: Iterable[Evidence]) -> tuple[tuple[str, str, str], ...]:
+    """Return the tests that were not run because the CPU of the machine cannot, by CPU target: stage, tests and reason."""
+    rows = list[tuple[str, str, str]]()
+    for record, tested in _observed(latest, _TESTS, StackTested):
+        numbers = Counter((result.target, result.output) for result in tested.results if result.target)
+        rows += [(record.stage, f"{count(number, 'test')} of {target}", reason) for (target, reason), number in numbers.items()]
+    return tuple(rows)
 
 
 def template() -> str:

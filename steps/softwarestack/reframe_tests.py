@@ -17,7 +17,9 @@ from steps.clients import python_programs, regular_files
 from steps.clients.regular_files import FileKind
 from steps.contract import plain_text
 from steps.errors import BadTask
+from steps.softwarestack import module_tests
 from steps.softwarestack.bounded_process import BoundedEnd
+from steps.softwarestack.contract import stack_tests
 from steps.softwarestack.contract.stack_input import StackTestFile
 from steps.softwarestack.contract.stack_tests import PERFORMANCE, StackTestKind, StackTestOutcome, StackTestResult
 from steps.softwarestack.package_sandbox import BUILD
@@ -96,8 +98,22 @@ def settings(has_mpi: bool) -> dict[str, Any]:
     }
 
 
-def run_all(site: TreeSite, interpreter: str, files: Mapping[str, bytes], has_mpi: bool, say: Callable[[str], None]) -> ReframeRun:
-    """Run the ReFrame tests of all files of a stack and return their results. `files` has their content by SHA-256."""
+def run_all(
+    site: TreeSite,
+    interpreter: str,
+    files: Mapping[str, bytes],
+    has_mpi: bool,
+    say: Callable[[str], None],
+    lacking: Mapping[str, str],
+) -> ReframeRun:
+    """Run the ReFrame tests of all files of a stack and return their results. `files` has their content by SHA-256.
+
+    Their jobs load modules by themselves, so none is run if the CPU target of the site, or of the stack, is in `lacking`.
+    """
+    if (target := site.target or site.stack.target) in lacking:
+        names = [stack_tests.name_for(test_file.path, site.target) for test_file in site.stack.reframe]
+        results = (StackTestResult(name=name, kind=StackTestKind.REFRAME, outcome=StackTestOutcome.NOT_TESTED) for name in names)
+        return ReframeRun(results=tuple(module_tests.not_tested(result, target, lacking) for result in results))
     left, runs = float(site.stack.limits.reframe_seconds), list[ReframeRun]()
     for test_file in site.stack.reframe:
         with scratch_folder() as scratch:
@@ -155,11 +171,11 @@ class _ReframeFile:
         return self._site.run(words, seconds + timeouts.STACK_REFRAME_START, environment, self._scratch)
 
     def _name(self, test: str) -> str:
-        return f"{self._file.path}: {plain_text.line(test)[:_LONGEST_NAME]}"
+        return f"{stack_tests.name_for(self._file.path, self._site.target)}: {plain_text.line(test)[:_LONGEST_NAME]}"
 
     def _without_tests(self, reason: str) -> ReframeRun:
         result = StackTestResult(
-            name=self._file.path,
+            name=stack_tests.name_for(self._file.path, self._site.target),
             kind=StackTestKind.REFRAME,
             outcome=StackTestOutcome.ERROR,
             output=self._site.text(reason),

@@ -30,7 +30,7 @@ from steps.contract import oci, release_layout
 from steps.contract.canonical import digest_bytes
 from steps.contract.oci import Blob
 from steps.errors import Refused
-from steps.softwarestack import lmod_modules, package_listing, stack_kind
+from steps.softwarestack import lmod_modules, package_listing, stack_kind, target_choice
 from steps.softwarestack.contract import package_files
 from steps.softwarestack.contract.package_files import LISTING, ListedFile, PackageListError
 from steps.softwarestack.contract.stack_input import PACKAGES
@@ -166,7 +166,9 @@ def _settings(manifest: StackManifest, tree: ReleaseTree, version: str) -> dict[
 
 def _modulepath(manifest: StackManifest) -> str:
     """Return the folders that users name to `module use`, joined as in the variable MODULEPATH."""
-    starts = lmod_modules.start_folders(manifest.naming, (file.name for file in manifest.files))
+    starts: tuple[str, ...] = (target_choice.FOLDER,)
+    if not manifest.targets:
+        starts = lmod_modules.start_folders(manifest.naming, (file.name for file in manifest.files))
     return ":".join(f"{manifest.root.rstrip('/')}/{manifest.name}/{release_layout.CURRENT}/{start}" for start in starts)
 
 

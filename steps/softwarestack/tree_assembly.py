@@ -7,6 +7,7 @@ is reused. Before that it is read again in full: if the disk lost bytes, digests
 import contextlib
 import fcntl
 import os
+import posixpath
 import shutil
 import time
 from collections import Counter
@@ -21,7 +22,7 @@ from msgspec.structs import replace
 from steps.contract.canonical import digest
 from steps.contract.release_layout import ReleaseFile
 from steps.errors import BadTask
-from steps.softwarestack import link_checks, tree_scan
+from steps.softwarestack import link_checks, lmod_modules, target_choice, tree_scan
 from steps.softwarestack.contract import package_files
 from steps.softwarestack.contract.package_files import LISTING
 from steps.softwarestack.contract.stack_input import PACKAGES, StackInput, StackPackage, package_folder
@@ -36,6 +37,7 @@ from steps.softwarestack.contract.stack_release import (
 )
 from steps.softwarestack.contract.tree_check import InstalledPackage, TreeFinding, TreeObservation, TreeProblemKind
 from steps.softwarestack.link_checks import TraceRules, TreeListing, TreePlan, TreeView
+from steps.softwarestack.package_packing import MTIME
 
 TREES: Final = "trees"
 """Folder of STORE/stacks with the assembled trees."""
@@ -53,7 +55,7 @@ class PackageSupply(Protocol):
         ...
 
     def modules(self, package: StackPackage) -> tuple[str, ...]:
-        """Return the paths of a package's module files below the folder of modules."""
+        """Return the paths of a package's module files below the folder of modules, or of those of its target."""
         ...
 
     def install(self, package: StackPackage, prefix: Path, modules: Path) -> None:
@@ -72,7 +74,8 @@ class AssembledTree(Struct, frozen=True, kw_only=True):
 
 def tree_digest(stack: StackInput, archives: Iterable[str]) -> str:
     """Return the digest that names a stack's tree: of its place and its packages' archives, not of tests, which change nothing."""
-    return digest([_SCHEMA, stack.name, stack.root, list(archives)])
+    targets = [list(stack.targets)] if stack.targets else []
+    return digest([_SCHEMA, stack.name, stack.root, list(archives), *targets])
 
 
 def tree_folder(trees: Path, digest_: str) -> Path:
@@ -119,6 +122,7 @@ def _collisions(stack: StackInput, source: PackageSupply) -> Iterator[TreeFindin
     owners: dict[str, StackPackage] = {}
     for package in stack.installed:
         for path in source.modules(package):
+            path = posixpath.join(stack.module_folder(package), path)
             first = owners.setdefault(path, package)
             if first is not package:
                 detail = f"{first.title} and {package.title} both bring this module file"
@@ -139,7 +143,8 @@ def plan(stack: StackInput, rules: TraceRules) -> TreePlan:
         system=tree_scan.system_libraries(),
         exists=os.path.exists,
         known=frozenset(package_folder(package) for package in stack.packages),
-        expected_modules=tuple(package.module for package in stack.installed if package.module),
+        expected_modules=tuple(stack.module_title(package) for package in stack.installed if package.module),
+        targets=stack.targets,
         rules=rules,
     )
 
@@ -182,11 +187,24 @@ def _install(work: Path, stack: StackInput, source: PackageSupply) -> None:
     (work / MODULES).mkdir()
 
     def install(package: StackPackage) -> None:
-        source.install(package, work / PACKAGES / package_folder(package), work / MODULES)
+        modules = work / MODULES / stack.module_folder(package)
+        source.install(package, work / PACKAGES / package_folder(package), modules)
 
     with ThreadPoolExecutor(max_workers=len(os.sched_getaffinity(0))) as beside:
         for _ in beside.map(install, stack.installed):
             pass
+    if stack.targets:
+        _write_choice(work, stack)
+
+
+def _write_choice(work: Path, stack: StackInput) -> None:
+    """Write the module by which users get the best CPU target of a node."""
+    paths = [path.relative_to(work).as_posix() for path in (work / MODULES).rglob("*") if path.is_file()]
+    folders = {target: lmod_modules.start_folders(stack.naming, paths, target) for target in stack.targets}
+    file = work / target_choice.PATH
+    file.parent.mkdir()
+    file.write_text(target_choice.module_text(f"{stack.root}/{stack.name}/current/{MODULES}", folders))
+    os.utime(file, (MTIME, MTIME))
 
 
 def _read(place: Path, digest_: str, stack: StackInput, archives: dict[str, str], rules: TraceRules) -> AssembledTree:
@@ -209,17 +227,20 @@ def _manifest(listing: TreeListing, stack: StackInput, archives: dict[str, str])
         backend=stack.backend,
         release=stack.release,
         root=stack.root,
-        packages=tuple(_content(listing, package, archives[package.hash]) for package in stack.installed),
+        packages=tuple(
+            _content(listing, package, archives[package.hash], stack.module_folder(package)) for package in stack.installed
+        ),
         files=tuple(files),
         naming=stack.naming,
         target=stack.target,
+        targets=stack.targets,
         builder=stack.builder,
         lock=stack.lock,
         tests=(*(test.name for test in stack.tests), *(file.path for file in stack.reframe)),
     )
 
 
-def _content(listing: TreeListing, package: StackPackage, archive: str) -> PackageContent:
+def _content(listing: TreeListing, package: StackPackage, archive: str, target: str) -> PackageContent:
     files = tree_scan.package_files(listing, package_folder(package))
     return PackageContent(
         hash=package.hash,
@@ -231,6 +252,7 @@ def _content(listing: TreeListing, package: StackPackage, archive: str) -> Packa
         content=package_files.digest(files),
         files=len(files),
         size=sum(file.size for file in files),
+        target=target,
     )
 
 

@@ -1,23 +1,34 @@
 """Parts `tree` and `test` of a stack's build: install and check all packages in one tree, and test that tree."""
 
 import os
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import msgspec
 
 from steps.contract.evidence import read_observation
 from steps.runtime.context import Context
-from steps.softwarestack import lmod_modules, module_tests, package_sandbox, reframe_tests, task_input, tree_assembly, tree_sandbox
+from steps.softwarestack import (
+    builder_cpu,
+    lmod_modules,
+    module_tests,
+    package_sandbox,
+    reframe_tests,
+    task_input,
+    tree_assembly,
+    tree_sandbox,
+)
 from steps.softwarestack.build_cache import CacheError
 from steps.softwarestack.cache_packages import CachePackages
 from steps.softwarestack.contract.stack_input import BuildCacheLocation, StackInput
-from steps.softwarestack.contract.stack_tests import StackTested
+from steps.softwarestack.contract.stack_tests import StackTested, StackTestResult
 from steps.softwarestack.contract.tree_check import TreeObservation
 from steps.softwarestack.link_checks import TraceRules
 from steps.softwarestack.lmod_modules import LmodError
 from steps.softwarestack.package_packing import PackingError
 from steps.softwarestack.reframe_tests import ReframeRun
 from steps.softwarestack.task_input import STACKS, TREE, StackBuildInput
+from steps.softwarestack.tree_sandbox import TreeSite
 
 _TREE_STAGE = "stack_tree"
 _LMOD = "Lmod is not installed: install package lmod, or name its folder by LMOD_PKG"
@@ -46,26 +57,46 @@ def test_tree(context: Context, build: StackBuildInput) -> StackTested:
         problem = "stage stack_tree of this run has assembled no tree of this stack" if tree is None else _LMOD
         return StackTested(stack=stack.digest, problem=problem)
     interpreter = reframe_tests.find_interpreter(os.environ) if stack.reframe else ""
-    site = tree_sandbox.site(
-        stack,
-        tree_assembly.tree_folder(trees_folder(context), tree.digest),
-        lmod,
-        context.log.redactor.text,
-        hidden=(context.environment.store, context.environment.secrets),
-        programs=reframe_tests.interpreter_folders(interpreter) if interpreter else (),
-    )
+    lacking = module_tests.lacking_targets(stack, builder_cpu.read())
+    listed, results = list[str](), list[StackTestResult]()
+    for target in stack.targets or ("",):
+        site = tree_sandbox.site(
+            stack,
+            tree_assembly.tree_folder(trees_folder(context), tree.digest),
+            lmod,
+            context.log.redactor.text,
+            hidden=(context.environment.store, context.environment.secrets),
+            programs=reframe_tests.interpreter_folders(interpreter) if interpreter else (),
+            target=target,
+        )
+        if stack.targets and not results:
+            results.append(module_tests.load_choice(site, context.say, lacking))
+        run = test_site(site, interpreter, build.files, lacking, context.say)
+        listed += run.listed
+        results += run.results
+    return StackTested(stack=stack.digest, tree=tree.digest, listed=tuple(listed), results=tuple(results), lacking=lacking)
+
+
+def test_site(
+    site: TreeSite, interpreter: str, files: Mapping[str, bytes], lacking: Mapping[str, str], say: Callable[[str], None]
+) -> ReframeRun:
+    """Return the results of all tests with the modules of one CPU target, and the ReFrame tests that were listed.
+
+    `interpreter` is that of ReFrame, empty for a stack without its tests. Nothing of a target in `lacking` is run.
+    """
     try:
         routes = module_tests.module_routes(site)
     except LmodError as error:
         # one module file without end stops the spider; loading what is seen first finds it there
-        loads = module_tests.load_all(site, module_tests.first_routes(site), context.say, unlisted=str(error))
-        return StackTested(stack=stack.digest, tree=tree.digest, results=tuple(loads))
-    results = [*module_tests.load_all(site, routes, context.say)]
-    results += [module_tests.run_command(site, routes, test, context.say) for test in stack.tests]
+        loads = module_tests.load_all(site, module_tests.first_routes(site), say, unlisted=str(error))
+        return ReframeRun(results=tuple(loads))
+    results = [*module_tests.load_all(site, routes, say)]
+    tests = (test for test in site.stack.tests if test.target == site.target)
+    results += [module_tests.run_command(site, routes, test, say, lacking) for test in tests]
     run = ReframeRun()
     if interpreter:
-        run = reframe_tests.run_all(site, interpreter, build.files, reframe_tests.has_mpi(site), context.say)
-    return StackTested(stack=stack.digest, tree=tree.digest, listed=run.listed, results=(*results, *run.results))
+        run = reframe_tests.run_all(site, interpreter, files, reframe_tests.has_mpi(site), say, lacking)
+    return ReframeRun(listed=run.listed, results=(*results, *run.results))
 
 
 def assembled(context: Context, stack: StackInput) -> TreeObservation | None:

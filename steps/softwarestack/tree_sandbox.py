@@ -13,7 +13,7 @@ from msgspec import Struct
 from steps.contract import plain_text
 from steps.softwarestack import bounded_process, lmod_modules, package_sandbox
 from steps.softwarestack.bounded_process import BoundedEnd
-from steps.softwarestack.contract.stack_input import PACKAGES, StackInput
+from steps.softwarestack.contract.stack_input import PACKAGES, StackInput, StackPackage
 from steps.softwarestack.contract.stack_release import MODULES
 from steps.softwarestack.lmod_modules import LmodPrograms
 from steps.softwarestack.package_sandbox import BUILD, HostView, SandboxedWords, SandboxMount
@@ -48,7 +48,7 @@ _MPI: Final = {
 class TreeSite(Struct, frozen=True, kw_only=True):
     """Surroundings of a tree's tests: stack, tree folder, Lmod, the folders to `module use` first, and what the sandbox shows.
 
-    `redact` removes secrets from a text.
+    `redact` removes secrets from a text. `target` is the CPU target whose modules are seen, in a stack that is built for several.
     """
 
     stack: StackInput
@@ -57,6 +57,12 @@ class TreeSite(Struct, frozen=True, kw_only=True):
     start: tuple[str, ...]
     host: HostView
     redact: Callable[[str], str]
+    target: str = ""
+
+    @property
+    def packages(self) -> tuple[StackPackage, ...]:
+        """Return the installed packages whose modules are seen."""
+        return tuple(package for package in self.stack.installed if self.stack.module_folder(package) == self.target)
 
     @property
     def modules_root(self) -> str:
@@ -114,8 +120,9 @@ def site(
     *,
     hidden: Iterable[Path] = (),
     programs: Iterable[Path] = (),
+    target: str = "",
 ) -> TreeSite:
-    """Return the surroundings of the tests of an assembled tree.
+    """Return the surroundings of the tests of an assembled tree, with the modules of one CPU `target` if it has several.
 
     `hidden` are folders that no test may see, `programs` folders of this machine that test programs need beside the system's.
     """
@@ -124,9 +131,10 @@ def site(
         stack=stack,
         tree=tree,
         lmod=lmod,
-        start=lmod_modules.start_folders(stack.naming, paths),
+        start=lmod_modules.start_folders(stack.naming, paths, target),
         host=package_sandbox.view_host((stack.root,), tuple(hidden), (*programs, Path(lmod.lmod).parent.parent)),
         redact=redact,
+        target=target,
     )
 
 

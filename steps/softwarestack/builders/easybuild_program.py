@@ -33,11 +33,14 @@ _UNLOCKED: Final = re.compile(rb"^(?:exts_list|components|default_component_spec
 _TIMED: Final = re.compile(r"easybuild-.*\.log(\.\w+)?|.*_test_report\.md")
 """Names of files that EasyBuild adds to a package and that say when it was built."""
 _MARCH: Final = {
+    "icelake": "icelake-client",
+    "mic_knl": "knl",
     "zen": "znver1",
     "zen2": "znver2",
     "zen3": "znver3",
     "zen4": "znver4",
     "zen5": "znver5",
+    "zen6": "znver6",
     "a64fx": "armv8.2-a+sve",
     "neoverse_n1": "armv8.2-a",
     "neoverse_v1": "armv8.4-a+sve",
@@ -93,7 +96,7 @@ class EasyBuildProgram:
     def commands(self, stack: StackInput, package: StackPackage, place: BuildPlace) -> Sequence[BuildCommand]:
         """Return `eb --fetch`, which needs no modules, and `eb`, which builds nothing but this easyconfig without --robot."""
         work = place.workspace
-        build = (f"--max-parallel={max(1, package.jobs)}", f"--optarch={optarch(stack.target)}")
+        build = (f"--max-parallel={max(1, package.jobs)}", f"--optarch={optarch(stack.target_of(package))}")
         unlocked = _UNLOCKED.search(self._content.get(package.sha256, b"")) is not None
         phases = ((FETCH, ("--fetch",)),) if package.sources or unlocked else ()
         return tuple(
@@ -174,7 +177,7 @@ class EasyBuildProgram:
     def reproduce(self, stack: StackInput, package: StackPackage) -> str:
         """Return the `eb` command for a laptop, in the folder of the spec; it builds missing dependencies too."""
         words = ["eb", Path(package.easyconfig).name, "--robot", f"--robot-paths={_ROBOT}:", "--rebuild"]
-        words += [f"--module-naming-scheme={stack.naming}", f"--optarch={optarch(stack.target)}"]
+        words += [f"--module-naming-scheme={stack.naming}", f"--optarch={optarch(stack.target_of(package))}"]
         return f"{shlex.join(words)}  # EasyBuild {stack.release}"
 
     def _write(self, path: Path, sha256: str) -> None:

@@ -91,9 +91,19 @@ class StackDifference(Struct, frozen=True, kw_only=True, omit_defaults=True):
 def parts_of(manifest: StackManifest) -> tuple[StackPart, ...]:
     """Return the packages of a version."""
     return tuple(
-        StackPart(hash=package.hash, name=package.name, version=package.version, content=package.content)
+        StackPart(
+            hash=package.hash,
+            name=part_name(package.name, package.target),
+            version=package.version,
+            content=package.content,
+        )
         for package in manifest.packages
     )
+
+
+def part_name(name: str, target: str) -> str:
+    """Return the name by which a package is compared: with its CPU target in a stack that is built for several."""
+    return f"{name} ({target})" if target else name
 
 
 def compare_manifests(before: StackManifest | None, after: StackManifest | None) -> StackDifference:
@@ -146,7 +156,7 @@ def _by_name(parts: Iterable[StackPart]) -> defaultdict[str, list[StackPart]]:
 
 def _properties(manifest: StackManifest) -> dict[str, str]:
     words = ("name", "root", "backend", "release", "naming", "target", "builder", "lock", "origin", "revision")
-    return {word: str(getattr(manifest, word)) for word in words}
+    return {word: str(getattr(manifest, word)) for word in words} | {"targets": " ".join(manifest.targets)}
 
 
 def _values(before: Mapping[str, str], after: Mapping[str, str]) -> Iterator[StackValue]:

@@ -28,6 +28,8 @@ MAX_BYTES: Final = 800_000
 """Most bytes of both files together, which share a ConfigMap of at most 1 MiB with the tasks."""
 LARGEST_BYTES: Final = 64 << 20
 """Most bytes of the stack, or of one of its files, after decompression."""
+BEST: Final = "best"
+"""Folder, beside those of the CPU targets, with the module that chooses the best target of a node."""
 PACKAGES: Final = "packages"
 """Folder of the installed packages below the install root; versions of all stacks share it."""
 HASH_CHARACTERS: Final = 12
@@ -53,6 +55,7 @@ class StackPackage(Struct, frozen=True, kw_only=True, omit_defaults=True):
     `runtime` are hashes that the installed package needs when it runs, `build` those that only its build needs. An `external` is
     provided by the site, and nothing builds it. `module` is its module's full name. `jobs` and `memory_mib` are what its build
     gets. EasyBuild: `easyconfig` is its path in the robot folders, `sha256` its digest. Spack has all in `StackInput.spack`.
+    `target` is the CPU target if that is not the one of the stack.
     """
 
     hash: str
@@ -69,6 +72,7 @@ class StackPackage(Struct, frozen=True, kw_only=True, omit_defaults=True):
     size_class: str = ""
     jobs: int = 1
     memory_mib: int = 0
+    target: str = ""
 
     @property
     def title(self) -> str:
@@ -87,7 +91,7 @@ class StackTestCase(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     `expect` is a pattern that a line of its output must match, `reference` a figure that it must print, and `incident` a sentence
     about what went wrong where nobody tested this. With `may_skip` exit code 77 means that the package was built without what is
-    tested.
+    tested. `target` is one of `StackInput.targets`, if there are any: the test loads modules of that target.
     """
 
     name: str
@@ -98,6 +102,7 @@ class StackTestCase(Struct, frozen=True, kw_only=True, omit_defaults=True):
     reference: OutputReference | None = None
     incident: str = ""
     may_skip: bool = False
+    target: str = ""
 
 
 class StackTestFile(Struct, frozen=True, kw_only=True):
@@ -147,7 +152,8 @@ class BuildCacheLocation(Struct, frozen=True, kw_only=True, omit_defaults=True):
 class StackInput(Struct, frozen=True, kw_only=True, omit_defaults=True, dict=True):
     """A stack with all that its tasks need; the content of `stack.json`.
 
-    `backend` is `easybuild` or `spack`, `release` its version, `naming` the module naming scheme, `target` the CPU target.
+    `backend` is `easybuild` or `spack`, `release` its version, `naming` the module naming scheme, `target` the CPU target. A stack
+    that is built for several has no `target`, and `targets`: each package names its own, and modules lie in a folder a target.
     `packages` are those of the lock, each after all that it needs. `batches` are the builds that were missing in the cache when the
     run was planned; the shard of a task `package` is an index of it. `root` is the absolute path at which users see the install
     root. `sources` are folders with source archives, read before the network is asked.
@@ -163,6 +169,7 @@ class StackInput(Struct, frozen=True, kw_only=True, omit_defaults=True, dict=Tru
     batches: tuple[StackBatch, ...] = ()
     naming: str = ""
     target: str = ""
+    targets: tuple[str, ...] = ()
     builder: str = ""
     sources: tuple[str, ...] = ()
     tests: tuple[StackTestCase, ...] = ()
@@ -186,7 +193,8 @@ class StackInput(Struct, frozen=True, kw_only=True, omit_defaults=True, dict=Tru
     def key(self) -> str:
         """Digest of what a published version of this stack depends on: packages, modules, place and tests, not the cache."""
         installed = [package.hash for package in self.installed]
-        head = [self.name, self.backend, self.release, self.naming, self.target, self.root, list(self.roots), installed]
+        target = " ".join(self.targets) or self.target
+        head = [self.name, self.backend, self.release, self.naming, target, self.root, list(self.roots), installed]
         tests = [msgspec.structs.replace(test, incident="") for test in self.tests]  # words about a test change nothing
         return digest([head, msgspec.to_builtins(tests), msgspec.to_builtins(self.reframe)])
 
@@ -213,6 +221,18 @@ class StackInput(Struct, frozen=True, kw_only=True, omit_defaults=True, dict=Tru
         """Return the packages to install before a package is built: its dependencies and what these need when they run."""
         package = self.by_hash[hash_]
         return self.closure(*package.runtime, *package.build)
+
+    def target_of(self, package: StackPackage) -> str:
+        """Return the CPU target that a package is compiled for."""
+        return package.target or self.target
+
+    def module_folder(self, package: StackPackage) -> str:
+        """Return the folder of a package's module files below the folder of modules: that of its target, if there are several."""
+        return package.target if self.targets else ""
+
+    def module_title(self, package: StackPackage) -> str:
+        """Return the full name of a package's module, behind its target if the stack has several."""
+        return f"{package.target}/{package.module}" if self.targets else package.module
 
     def package_path(self, package: StackPackage) -> str:
         """Return the absolute path at which users and all other packages see an installed package."""
@@ -305,6 +325,7 @@ _VERSION = re.compile(r"[A-Za-z0-9][A-Za-z0-9+._:/=~^-]{0,199}")
 _PATH = re.compile(r"(?:[A-Za-z0-9][A-Za-z0-9+._-]*/)*[A-Za-z0-9][A-Za-z0-9+._-]*")
 _RECIPE = re.compile(r"(?:[A-Za-z0-9_][A-Za-z0-9+._-]*/)*[A-Za-z0-9_][A-Za-z0-9+._-]*")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
+_TARGET = re.compile(r"[a-z0-9_]{2,30}")
 _ROOT = re.compile(r"(?:/[A-Za-z0-9][A-Za-z0-9+._-]*)+")
 
 
@@ -315,6 +336,7 @@ def _problems(stack: StackInput) -> Iterator[str]:
     if not _ROOT.fullmatch(stack.root):
         yield f"{stack.root[:100]!r} is no absolute path of plain names"
     earlier = set[str]()
+    yield from _target_problems(stack)
     yield from _spack_problems(stack)
     yield from _test_problems(stack)
     for package in stack.packages:
@@ -322,6 +344,20 @@ def _problems(stack: StackInput) -> Iterator[str]:
         earlier.add(package.hash)
     named = (*stack.roots, *(hash_ for batch in stack.batches for hash_ in batch.packages))
     yield from (f"{hash_[:64]!r} is none of its packages" for hash_ in named if hash_ not in earlier)
+
+
+def _target_problems(stack: StackInput) -> Iterator[str]:
+    """Yield what in the CPU targets cannot be: they become folders and arguments of compilers."""
+    named = (*stack.targets, *(package.target for package in stack.packages), *(test.target for test in stack.tests))
+    yield from (f"{target[:60]!r} is no CPU target" for target in dict.fromkeys(named) if target and not _TARGET.fullmatch(target))
+    if stack.targets and (stack.target or BEST in stack.targets):
+        yield f"the stack has CPU targets {', '.join(stack.targets)[:100]} beside {stack.target or BEST}"
+    members = (
+        *((package.title, package.target) for package in stack.packages),
+        *((test.name, test.target) for test in stack.tests),
+    )
+    strange = [name for name, target in members if stack.targets and target not in stack.targets]
+    yield from (f"{name[:100]!r} is for none of the CPU targets of the stack" for name in strange)
 
 
 def _test_problems(stack: StackInput) -> Iterator[str]:

@@ -52,6 +52,8 @@ class PackageContent(Struct, frozen=True, kw_only=True, omit_defaults=True):
     content: str = ""
     files: int = 0
     size: int = 0
+    target: str = ""
+    """CPU target in a stack that is built for several."""
 
     @property
     def title(self) -> str:
@@ -77,6 +79,8 @@ class StackManifest(Struct, frozen=True, kw_only=True, omit_defaults=True):
     files: tuple[ReleaseFile, ...]
     naming: str = ""
     target: str = ""
+    targets: tuple[str, ...] = ()
+    """CPU targets of a stack that is built for several; `target` is empty then."""
     builder: str = ""
     lock: str = ""
     tests: tuple[str, ...] = ()

@@ -5,8 +5,15 @@ from typing import Final
 
 from msgspec import Struct
 
+CHOICE: Final = "best/target"
+"""Name of the test of the module that chooses the CPU target of a node."""
 PERFORMANCE: Final = "performance: "
 """Beginning of the output of a test that ran well and missed its performance reference."""
+
+
+def name_for(name: str, target: str) -> str:
+    """Return the name of a test that runs once for each CPU target of a stack; without a target it has its own name."""
+    return f"{name} for {target}" if target else name
 
 
 class StackTestKind(StrEnum):
@@ -20,7 +27,8 @@ class StackTestKind(StrEnum):
 class StackTestOutcome(StrEnum):
     """Outcome of a test. `timeout`: it did not end within its time limit; `error`: it could not be run at all.
 
-    `not_tested`: a shipped test says that the package was built without what it tests.
+    `not_tested`: a shipped test says that the package was built without what it tests, or the CPU of the machine lacks what the
+    code of the packages needs.
     """
 
     PASS = "pass"
@@ -33,7 +41,8 @@ class StackTestOutcome(StrEnum):
 class StackTestResult(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Result of one test; `output` is the end of its output, in one line of at most 400 characters.
 
-    `value` is the figure that was compared with the test's reference, `incident` what went wrong where nobody tested this.
+    `value` is the figure that was compared with the test's reference, `incident` what went wrong where nobody tested this. `target`
+    is the CPU target because of which it was not run.
     """
 
     name: str
@@ -43,16 +52,19 @@ class StackTestResult(Struct, frozen=True, kw_only=True, omit_defaults=True):
     output: str = ""
     value: float | None = None
     incident: str = ""
+    target: str = ""
 
 
 class StackTested(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Observation of gate stack_test/tests: results of the tests in the tree with this digest, of the stack with this digest.
 
-    `listed` are the ReFrame tests that were to run, as ReFrame listed them before: `FILE: TEST`.
+    `listed` are the ReFrame tests that were to run, as ReFrame listed them before: `FILE: TEST`. `lacking` has the CPU targets of
+    packages that the machine's CPU does not run, each with the features that it lacks.
     """
 
     stack: str
     tree: str = ""
     listed: tuple[str, ...] = ()
     results: tuple[StackTestResult, ...] = ()
+    lacking: dict[str, str] = {}
     problem: str = ""

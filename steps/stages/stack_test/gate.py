@@ -47,6 +47,7 @@ def tests(seen: StackTested, want: StackTestExpectation) -> Verdict:
         f", {plain_text.count(counts[StackTestKind.COMMAND], 'command')} and {counts[StackTestKind.REFRAME]} ReFrame tests passed"
     )
     text += f", not tested: {plain_text.some([result.name for result in skipped], _MOST_NAMED)}" if skipped else ""
+    text += "".join(f"; the CPU lacks {missing} for {target}" for target, missing in _left_out(seen).items())
     return passed(GATE, text, notes=[*_notes(seen), *(f"not tested: {result.name}: {result.output}" for result in skipped)])
 
 
@@ -73,17 +74,43 @@ def _findings(seen: StackTested, want: StackTestExpectation) -> Iterator[tuple[s
             if number != 1:
                 sentence = f"{_TITLES[kind].format(name)} has {number or 'no'} result{'s' if number > 1 else ''}"
                 yield name, unknown(FailureClass.RUNTIME, sentence, "one result of every test", "run again")
+    unlisted = {result.name for result in seen.results if _is_not_run(seen, result)}
     for file in want.reframe:
-        if not any(name.startswith(f"{file}: ") and len(name) > len(file) + 2 for name in seen.listed):
+        if file not in unlisted and not any(name.startswith(f"{file}: ") and len(name) > len(file) + 2 for name in seen.listed):
             step = "see why ReFrame selects no test of it: its systems, environments and features"
             yield file, unknown(FailureClass.RUNTIME, f"ReFrame ran no test of {file}", "at least one test of every file", step)
     for result in seen.results:
-        if result.kind is StackTestKind.REFRAME and result.name not in seen.listed:
+        if result.kind is StackTestKind.REFRAME and result.name not in seen.listed and result.name not in want.reframe:
             sentence = f"ReFrame test {result.name} has a result and was not listed before"
             yield result.name, unknown(FailureClass.RUNTIME, sentence, "results of the listed tests", "run again")
         is_skipped = result.outcome is StackTestOutcome.NOT_TESTED and result.name in want.skippable
+        is_skipped = is_skipped or _is_not_run(seen, result)
         if result.outcome is not StackTestOutcome.PASS and not is_skipped:
             yield result.name, _of(result)
+
+    if not_run := [result for result in seen.results if _is_not_run(seen, result)]:
+        tested = [result for result in seen.results if result.kind is not StackTestKind.LOAD and result not in not_run]
+        if not tested:
+            yield not_run[0].name, _nothing_ran(not_run[0], seen)
+
+
+def _is_not_run(seen: StackTested, result: StackTestResult) -> bool:
+    """Return True for a test that runs code, and was not run for a CPU target of which this machine's CPU lacks a feature."""
+    runs_code = result.kind is not StackTestKind.LOAD
+    return runs_code and result.outcome is StackTestOutcome.NOT_TESTED and bool(seen.lacking.get(result.target))
+
+
+def _nothing_ran(result: StackTestResult, seen: StackTested) -> Finding:
+    """Return the finding about a stack of which no code ran at all: nobody knows then if any of it does."""
+    sentence = f"no test ran any code of the stack: the CPU of this machine lacks {seen.lacking[result.target]} for {result.target}"
+    step = "build on a machine with such a CPU, add a target that this one runs, or leave all tests that run code out"
+    return unknown(FailureClass.HARDWARE, sentence, "tests that ran", step)
+
+
+def _left_out(seen: StackTested) -> dict[str, str]:
+    """Return the CPU targets of which tests were not run, each with what the CPU lacks."""
+    targets = {result.target for result in seen.results if _is_not_run(seen, result)}
+    return {target: missing for target, missing in seen.lacking.items() if target in targets}
 
 
 def _of(result: StackTestResult) -> Finding:
