@@ -6,6 +6,7 @@ decision. If no test is left that tells them apart, the localisation ends, and n
 
 import itertools
 import math
+import operator
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import cached_property
@@ -188,9 +189,13 @@ class ExactLocalisation:
                 places.setdefault(index, []).append(place)
         return places
 
+    @cached_property
+    def _shares(self) -> list[float]:
+        return [share for _, share in self.weighed]
+
     def _entropy(self, signatures: Sequence[object]) -> float:
         shares: dict[object, float] = {}
-        for signature, (_, share) in zip(signatures, self.weighed, strict=True):
+        for signature, share in zip(signatures, self._shares, strict=True):
             shares[signature] = shares.get(signature, 0.0) + share
         # an outcome that one set leaves to chance tells nothing about which set is there
         chance = sum(chance for place, chance in self._rows[1] if signatures[place] != signatures[place + 1])
@@ -219,25 +224,37 @@ class ExactLocalisation:
         untested.
         """
         plan, busy = list(groups), 0
-        signatures: list[object] = [0] * len(self.weighed)
+        signatures = [0] * len(self.weighed)
         for test in groups:
             busy |= test[1]
-            signatures = [*zip(signatures, self._codes(test), strict=True)]
+            signatures = self._told_apart(signatures, self._codes(test))
         known = self._entropy(signatures)
         kinds: tuple[Kind, ...] = ("pair", "rail") if self.catalog.rails else ("pair",)
         options = [((kind, mask), self._coded(kind, mask)) for mask in self.pairs[:most] if not mask & busy for kind in kinds]
         options = [option for option in options if option[0] not in (self.vain if again else self.unanswered)]
         while options:
-            gains = [self._entropy([*zip(signatures, codes, strict=True)]) for _, codes in options]
+            before = [signature << self._width for signature in signatures]
+            gains = [self._entropy([*map(operator.or_, before, codes)]) for _, codes in options]
             # rounded, so that pairs that tell as much are taken in the order of their use
             place = max(range(len(options)), key=lambda place: (round(gains[place], 9), -place))
             if gains[place] - known < LEAST_GAIN:
                 break
             test, codes = options[place]
             plan.append(test)
-            signatures, known = [*zip(signatures, codes, strict=True)], gains[place]
+            signatures, known = self._told_apart(signatures, codes), gains[place]
             options = [option for option in options if not option[0][1] & test[1]]
         return plan
+
+    @property
+    def _width(self) -> int:
+        """Return the number of bits of an outcome."""
+        return max(self.catalog.rails, 1)
+
+    def _told_apart(self, signatures: Sequence[int], codes: Sequence[int]) -> list[int]:
+        """Return numbers of the weighed sets that are equal where both the signatures and the outcomes of another test are."""
+        numbers: dict[int, int] = {}
+        both = (signature << self._width | code for signature, code in zip(signatures, codes, strict=True))
+        return [numbers.setdefault(pair, len(numbers)) for pair in both]
 
     def _coded(self, kind: Kind, mask: int) -> list[int]:
         key = (kind, mask)

@@ -87,21 +87,27 @@ class PartCatalog:
         """Return the parts, by index, that make a test fail: with 1, or with the bits of the rails whose tests fail."""
         known = self._outcomes.get((kind, mask))
         if known is None:
-            codes = ((index, self._code(part, mask, kind)) for index, part in enumerate(self.parts))
-            known = self._outcomes[kind, mask] = {index: code for index, code in codes if code}
+            touched = self._showing[kind == "rail"]
+            known = {index: code for index, first, second, code in touched if mask & first and mask & second}
+            if kind == "group":
+                size = mask.bit_count()
+                known |= {index: 1 for index, part in enumerate(self.parts) if 0 < part.least <= size}
+            self._outcomes[kind, mask] = known
         return known
 
-    def _code(self, part: FaultyPart, mask: int, kind: str) -> int:
-        name, *rest = part.variable
-        if name in (NODE, RAIL):
-            touched = mask >> rest[0] & 1
-        elif name == PAIR:
-            touched = mask >> rest[0] & mask >> rest[1] & 1
-        elif name == PATH:
-            touched = bool(mask & self.leaves[rest[0]]) and bool(mask & self.leaves[rest[1]])
-        else:
-            return int(kind == "group" and mask.bit_count() >= part.least)
-        return 0 if not touched else part.rails if kind == "rail" else int(part.whole)
+    @cached_property
+    def _showing(self) -> tuple[list[tuple[int, int, int, int]], list[tuple[int, int, int, int]]]:
+        """Return the parts that show in tests over all rails, and in tests of rails: index, masks of both ends, and outcome."""
+        every = [(index, *self._ends(part.variable), part) for index, part in enumerate(self.parts) if not part.least]
+        whole = [(index, first, second, 1) for index, first, second, part in every if part.whole]
+        return whole, [(index, first, second, part.rails) for index, first, second, part in every if part.rails]
+
+    def _ends(self, variable: Variable) -> tuple[int, int]:
+        """Return two masks of which a test has nodes of both if it uses a part."""
+        kind, *rest = variable
+        if kind == PATH:
+            return self.leaves[rest[0]], self.leaves[rest[1]]
+        return 1 << rest[0], 1 << (rest[1] if kind == PAIR else rest[0])
 
     def _ways(self, variable: Variable, share: float) -> Iterator[FaultyPart]:
         """Yield a part whose rails fail one by one as well, and one whose rails only fail together."""
