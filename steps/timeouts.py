@@ -225,6 +225,26 @@ UNPACKED_UNUSED: Final = 7 * 86400.0
 CACHE_LEFTOVERS: Final = 86400.0
 """Age at which a half written file in a build cache is removed: packing and writing a package takes minutes at most."""
 
+REGISTRY_CONNECT: Final = 10.0
+"""Limit for TCP and TLS to a registry: milliseconds in the same network, seconds behind a proxy."""
+
+REGISTRY_SILENCE: Final = 60.0
+"""Longest silence of a registry that reads a blob from its disk or from object storage."""
+
+REGISTRY_ANSWER: Final = 300.0
+"""Limit for the answer to an upload: a registry computes the digest of 10 GB, or copies it within object storage, for minutes."""
+
+REGISTRY_TRANSFER: Final = 3600.0
+"""Limit for one blob as a whole: 10 GB take 100 s at 1 Gbit/s."""
+
+REGISTRY_TRIES: Final = 5
+REGISTRY_BACKOFF: Final = 0.5
+REGISTRY_BACKOFF_MAX: Final = 10.0
+"""Tries of one request of a registry, with growing pauses: its restart takes seconds, and its task is tried again after that."""
+
+REGISTRY_PATIENCE: Final = 600.0
+"""Time for which an upload to a registry is tried: what is uploaded may have taken hours to build."""
+
 SLURM_ANSWER: Final = 60.0
 """Limit for one answer of Slurm's client commands: milliseconds, but they try a dead controller and its backup for 20 to 40 s."""
 

@@ -5,17 +5,21 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from steps.softwarestack.build_cache import BuildCache, CacheEntry
+from steps.softwarestack.build_cache import BuildCache
+from steps.softwarestack.build_cache_storage import CacheEntry
 from steps.softwarestack.contract.stack_input import StackInput, StackPackage
 from steps.softwarestack.contract.stack_release import MODULES
 from steps.softwarestack.package_packing import PREFIX, install_modules, unpack
 
 
 class CachePackages:
-    """The packages of one stack in its build cache. All methods raise CacheError for entries that are tampered or not trusted."""
+    """The packages of one stack in its build cache, by default that in the folder of the stack.
 
-    def __init__(self, stack: StackInput) -> None:
-        self._stack, self._cache = stack, BuildCache(stack.cache, stack.root)
+    All methods raise CacheError for entries that are tampered or not trusted.
+    """
+
+    def __init__(self, stack: StackInput, cache: BuildCache | None = None) -> None:
+        self._stack, self._cache = stack, cache or BuildCache(stack.cache, stack.root)
         self._entries: dict[str, CacheEntry | None] = {}
 
     def archive(self, package: StackPackage) -> str:

@@ -24,8 +24,9 @@ from steps.contract import plain_text
 from steps.contract.canonical import digest_bytes
 from steps.errors import BadTask
 from steps.runtime.context import Context
-from steps.softwarestack import build_cache, build_process, package_packing, package_sandbox
-from steps.softwarestack.build_cache import BuildCache, CacheEntry, CacheError
+from steps.softwarestack import build_process, package_packing, package_sandbox, task_input
+from steps.softwarestack.build_cache import BuildCache
+from steps.softwarestack.build_cache_storage import CacheEntry, CacheError
 from steps.softwarestack.builders import easybuild_program, spack_program
 from steps.softwarestack.builders.easybuild_program import EasyBuildProgram
 from steps.softwarestack.builders.package_builder import (
@@ -44,7 +45,7 @@ from steps.softwarestack.contract.stack_input import StackInput, StackPackage, p
 from steps.softwarestack.package_packing import PackedContent, PackingError
 from steps.softwarestack.package_sandbox import BUILD, NOBODY, SandboxedWords, SandboxMount
 from steps.softwarestack.package_sources import SourceArchiveError, SourceShelf
-from steps.softwarestack.task_input import STACKS, StackBuildInput, cache_folder
+from steps.softwarestack.task_input import STACKS, StackBuildInput
 from steps.softwarestack.unpacked_packages import UnpackedPackages
 from steps.stages.stack_build.contract import BatchBuilt
 
@@ -332,7 +333,7 @@ def _failed(site: BuildSite, draft: PackageBuilt, verdict: CommandVerdict) -> Pa
 def _of_error(error: CacheError | OSError) -> CommandVerdict:
     """Return the verdict on a build that an error of the cache or of the operating system ended."""
     if isinstance(error, CacheError):
-        return CommandVerdict(failure=error.failure, phase="cache", lines=(str(error),))
+        return CommandVerdict(failure=error.failure, phase="cache", retry=error.is_temporary, lines=(str(error),))
     kinds = dict.fromkeys(_FULL, BuildFailure.DISK_FULL) | dict.fromkeys(_DENIED, BuildFailure.PERMISSION)
     kind = kinds.get(error.errno or 0, BuildFailure.UNKNOWN)
     return CommandVerdict(failure=kind, lines=(f"{error.filename or 'the build'}: {error.strerror or error}",))
@@ -387,7 +388,7 @@ def build(context: Context, build: StackBuildInput) -> BatchBuilt:
     site, stack = site_of(context, build), build.stack
     UnpackedPackages(site.scratch, site.cache, stack.root).remove_old(time.time())
     with contextlib.suppress(OSError, BadTask):  # of other builders, on a disk that may be read-only for this one
-        build_cache.remove_leftovers(site.cache, timeouts.CACHE_LEFTOVERS, time.time())
+        site.cache.remove_leftovers(timeouts.CACHE_LEFTOVERS, time.time())
     results = tuple(build_package(site, stack.by_hash[hash_]) for hash_ in build.batch.packages)
     return BatchBuilt(stack=stack.digest, batch=build.shard, packages=results)
 
@@ -396,14 +397,14 @@ def site_of(context: Context, build: StackBuildInput) -> BuildSite:
     """Return the surroundings of a task's builds on this machine. Raises BadTask if a program is missing."""
     environment, stack = context.environment, build.stack
     stacks = environment.store / STACKS
-    location = msgspec.structs.replace(stack.cache, folder=str(cache_folder(context, stack)))
+    # a pod's own disk; the store may be a network file system, on which builds are slow
+    scratch = (environment.out if environment.is_on_argo else stacks) / "scratch"
     return BuildSite(
         stack=stack,
         builder=builder_of(build),
-        cache=BuildCache(location, stack.root),
+        cache=task_input.build_cache(context, stack, scratch / "archives"),
         sources=SourceShelf(stacks / "sources", stack.sources),
-        # a pod's own disk; the store may be a network file system, on which builds are slow
-        scratch=(environment.out if environment.is_on_argo else stacks) / "scratch",
+        scratch=scratch,
         store=context.store,
         logs=f"runs/{environment.run}/builds",
         hidden=(environment.store, environment.secrets, environment.tasks, environment.fleet, environment.out),

@@ -4,12 +4,15 @@ from functools import cached_property
 from pathlib import Path
 from typing import Final
 
+import msgspec
 from msgspec import Struct
 
+from steps.clients import certificates, secret_file
 from steps.contract.canonical import digest_bytes
 from steps.contract.release_layout import ReleaseTarget
 from steps.errors import BadTask
 from steps.runtime.context import Context
+from steps.softwarestack.build_cache import BuildCache
 from steps.softwarestack.contract import stack_input
 from steps.softwarestack.contract.stack_input import StackBatch, StackInput
 
@@ -23,7 +26,8 @@ class StackBuildArguments(Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     """Arguments of a task of verb `build`, which makes one `part` of a stack.
 
     `stack` and `files` are the digests of `stack.json` and `stack_files.json` beside the task. `key` is the secret file that signs
-    entries of the build cache (empty: unsigned); the task names it so that the pod gets it. `memory_mib` is what the largest of its
+    entries of the build cache (empty: unsigned), `cache_secrets` are those for access to it; the task names them so that the pod
+    gets them. `memory_mib` is what the largest of its
     packages needs, for the limit of the pod.
     """
 
@@ -32,6 +36,7 @@ class StackBuildArguments(Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     files: str
     gate: str
     key: str = ""
+    cache_secrets: tuple[str, ...] = ()
     memory_mib: int = 0
 
 
@@ -100,6 +105,18 @@ def read_input(context: Context) -> StackBuildInput:
     return StackBuildInput(wanted=wanted, stack=stack, packed_files=packed, shard=context.shard)
 
 
-def cache_folder(context: Context, stack: StackInput) -> Path:
-    """Return the folder of the build cache: the one that the spec names, else that of the store, which pods have too."""
-    return Path(stack.cache.folder) if stack.cache.folder else context.environment.store / STACKS / "cache"
+def build_cache(context: Context, stack: StackInput, temporary: Path) -> BuildCache:
+    """Return the build cache: the registry or the folder that the spec names, else the folder in the store, which pods have too.
+
+    Archives in a registry pass through the folder `temporary`. Raises BadTask for secret files that cannot be used.
+    """
+    if stack.cache.registry is not None:
+        # a folder needs no HTTP client, whose import takes a third of a small task's time
+        from steps.softwarestack import build_cache_registry
+
+        secrets, registry = context.environment.secrets, stack.cache.registry
+        password = secret_file.text(secrets, registry.password, "cache_access.password") if registry.password else ""
+        authorities = certificates.read(secrets, registry.ca, "cache_access.ca") if registry.ca else ()
+        return build_cache_registry.registry_cache(stack.cache, stack.root, temporary, password=password, authorities=authorities)
+    folder = stack.cache.folder or str(context.environment.store / STACKS / "cache")
+    return BuildCache(msgspec.structs.replace(stack.cache, folder=folder), stack.root)

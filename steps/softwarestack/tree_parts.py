@@ -4,9 +4,8 @@ import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-import msgspec
-
 from steps.contract.evidence import read_observation
+from steps.errors import Unreachable
 from steps.runtime.context import Context
 from steps.softwarestack import (
     builder_cpu,
@@ -18,9 +17,9 @@ from steps.softwarestack import (
     tree_assembly,
     tree_sandbox,
 )
-from steps.softwarestack.build_cache import CacheError
+from steps.softwarestack.build_cache_storage import CacheError
 from steps.softwarestack.cache_packages import CachePackages
-from steps.softwarestack.contract.stack_input import BuildCacheLocation, StackInput
+from steps.softwarestack.contract.stack_input import StackInput
 from steps.softwarestack.contract.stack_tests import StackTested, StackTestResult
 from steps.softwarestack.contract.tree_check import TreeObservation
 from steps.softwarestack.link_checks import TraceRules
@@ -30,6 +29,8 @@ from steps.softwarestack.reframe_tests import ReframeRun
 from steps.softwarestack.task_input import STACKS, TREE, StackBuildInput
 from steps.softwarestack.tree_sandbox import TreeSite
 
+ARCHIVES = ".archives"
+"""Folder beside the trees through which archives of a registry pass."""
 _TREE_STAGE = "stack_tree"
 _LMOD = "Lmod is not installed: install package lmod, or name its folder by LMOD_PKG"
 
@@ -37,11 +38,13 @@ _LMOD = "Lmod is not installed: install package lmod, or name its folder by LMOD
 def assemble_tree(context: Context, build: StackBuildInput) -> TreeObservation:
     """Install the packages of the stack from the build cache into its tree, and check that."""
     stack = build.stack
-    source = CachePackages(_with_cache(context, stack))
+    source = CachePackages(stack, task_input.build_cache(context, stack, trees_folder(context) / ARCHIVES))
     rules = TraceRules(workspaces=(package_sandbox.BUILD, str(context.environment.store)), factory=stack.factory)
     try:
         tree = tree_assembly.assemble(trees_folder(context), stack, source, rules)
     except (CacheError, PackingError) as error:
+        if isinstance(error, CacheError) and error.is_temporary:
+            raise Unreachable(str(error), hint="see that the registry of the build cache is up and reachable") from error
         return TreeObservation(stack=stack.digest, key=stack.key, problem=str(error))
     if tree.digest:
         context.say(f"the tree of {stack.name} has {len(tree.packages)} packages with {tree.size / 1e6:.0f} MB")
@@ -112,9 +115,3 @@ def assembled(context: Context, stack: StackInput) -> TreeObservation | None:
 def trees_folder(context: Context) -> Path:
     """Return the folder of the run's store with assembled trees."""
     return context.environment.store / STACKS / tree_assembly.TREES
-
-
-def _with_cache(context: Context, stack: StackInput) -> StackInput:
-    folder = str(task_input.cache_folder(context, stack))
-    location: BuildCacheLocation = msgspec.structs.replace(stack.cache, folder=folder)
-    return msgspec.structs.replace(stack, cache=location)

@@ -15,7 +15,8 @@ from typing import Final
 
 from steps import timeouts
 from steps.softwarestack import package_packing
-from steps.softwarestack.build_cache import BuildCache, CacheEntry, CacheError
+from steps.softwarestack.build_cache import BuildCache
+from steps.softwarestack.build_cache_storage import CacheEntry, CacheError
 from steps.softwarestack.contract.package_build import BuildFailure
 from steps.softwarestack.contract.stack_input import prefix_digest
 from steps.softwarestack.package_packing import PackingError

@@ -29,6 +29,8 @@ class BuildFailure(StrEnum):
     """A cache entry has other bytes than it says, or a signature that does not fit."""
     UNSIGNED = "unsigned"
     """A cache entry has no signature by a trusted key."""
+    REGISTRY = "registry"
+    """The registry with the build cache does not answer, or refuses what it is sent."""
     TIME = "time"
     """The build did not end within its time limit."""
     UNKNOWN = "unknown"

@@ -138,15 +138,40 @@ class StackLimits(Struct, frozen=True, kw_only=True, omit_defaults=True):
     tree_bytes: int = 0
 
 
-class BuildCacheLocation(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The build cache: its folder, the name of the secret file with the key that signs entries, and public keys that are trusted.
+class CacheRegistry(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A build cache in an OCI registry: the registry's URL, the repository, and names of secret files for access to it.
 
-    No folder: the cache lies in the run store. No key: entries are written unsigned. No signers: entries are read by digest alone.
+    No `username`: requests are anonymous. No `ca`: the certificates that the machine trusts count.
+    """
+
+    url: str
+    repository: str
+    username: str = ""
+    password: str = ""
+    ca: str = ""
+
+    @property
+    def place(self) -> str:
+        """Registry and repository as in a spec, such as `oci://registry.example.org:5000/hpc/cache`."""
+        return f"oci://{self.url.partition('://')[2]}/{self.repository}"
+
+
+class BuildCacheLocation(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The build cache: its folder or registry, the secret file with the key that signs entries, and public keys that are trusted.
+
+    Neither folder nor registry: the cache lies in the run store. No key: entries are written unsigned. No signers: entries are read
+    by digest alone.
     """
 
     folder: str
     key: str = ""
     signers: tuple[str, ...] = ()
+    registry: CacheRegistry | None = None
+
+    @property
+    def place(self) -> str:
+        """Folder or registry, for people; empty for the cache of the run store."""
+        return self.registry.place if self.registry is not None else self.folder
 
 
 class StackInput(Struct, frozen=True, kw_only=True, omit_defaults=True, dict=True):
@@ -327,6 +352,8 @@ _RECIPE = re.compile(r"(?:[A-Za-z0-9_][A-Za-z0-9+._-]*/)*[A-Za-z0-9_][A-Za-z0-9+
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _TARGET = re.compile(r"[a-z0-9_]{2,30}")
 _ROOT = re.compile(r"(?:/[A-Za-z0-9][A-Za-z0-9+._-]*)+")
+_REGISTRY = re.compile(r"https?://(?:[A-Za-z0-9][A-Za-z0-9.-]{0,252}|\[[0-9a-fA-F:.]{2,45}\])(?::[0-9]{1,5})?")
+_REPOSITORY = re.compile(r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*(?:/[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*)*")
 
 
 def _problems(stack: StackInput) -> Iterator[str]:
@@ -337,6 +364,7 @@ def _problems(stack: StackInput) -> Iterator[str]:
         yield f"{stack.root[:100]!r} is no absolute path of plain names"
     earlier = set[str]()
     yield from _target_problems(stack)
+    yield from _cache_problems(stack.cache.registry)
     yield from _spack_problems(stack)
     yield from _test_problems(stack)
     for package in stack.packages:
@@ -358,6 +386,13 @@ def _target_problems(stack: StackInput) -> Iterator[str]:
     )
     strange = [name for name, target in members if stack.targets and target not in stack.targets]
     yield from (f"{name[:100]!r} is for none of the CPU targets of the stack" for name in strange)
+
+
+def _cache_problems(registry: CacheRegistry | None) -> Iterator[str]:
+    if registry is not None and not _REGISTRY.fullmatch(registry.url):
+        yield f"{registry.url[:100]!r} is no URL of a registry"
+    if registry is not None and not (len(registry.repository) <= 200 and _REPOSITORY.fullmatch(registry.repository)):
+        yield f"{registry.repository[:100]!r} is no repository of a registry"
 
 
 def _test_problems(stack: StackInput) -> Iterator[str]:

@@ -24,12 +24,13 @@ _CAUSES: Final = {
     BuildFailure.DISK_FULL: (FailureClass.DEPENDENCY, "make room where packages are built and cached, and build again"),
     BuildFailure.LOCK_TIMEOUT: (FailureClass.RUNTIME, "see which build holds the lock, and build again"),
     BuildFailure.MEMORY: (FailureClass.RUNTIME, "give its size class more memory or fewer jobs, and build again"),
-    BuildFailure.PERMISSION: (FailureClass.PERMISSION, "give the builder's user that file or folder, and build again"),
+    BuildFailure.PERMISSION: (FailureClass.PERMISSION, "give the builder that file, folder or repository, and build again"),
     BuildFailure.TAMPERED: (
         FailureClass.COMPARISON,
         "see who wrote into the build cache; remove the entry by hand, and build again",
     ),
     BuildFailure.UNSIGNED: (FailureClass.PERMISSION, "remove the entry from the cache, or trust its key: package_signing.signers"),
+    BuildFailure.REGISTRY: (FailureClass.DEPENDENCY, "see that the registry is up and reachable from where packages are built"),
     BuildFailure.TIME: (FailureClass.RUNTIME, "raise limits.build, or see in the log what it waits for"),
     BuildFailure.UNKNOWN: (FailureClass.RUNTIME, "read the log of the build"),
 }

@@ -14,8 +14,8 @@ from typing import IO
 import pytest
 
 from steps.errors import BadTask
-from steps.softwarestack import build_cache
-from steps.softwarestack.build_cache import BuildCache, CacheEntry, CacheError
+from steps.softwarestack.build_cache import BuildCache
+from steps.softwarestack.build_cache_storage import LARGEST_ENTRY, CacheEntry, CacheError
 from steps.softwarestack.contract.package_build import BuildFailure
 from steps.softwarestack.contract.stack_input import BuildCacheLocation
 from steps.softwarestack.package_packing import PackedContent
@@ -150,8 +150,8 @@ def test_leftovers_of_killed_writers_are_removed_by_age(tmp_path: Path) -> None:
     part.write_bytes(b"half")
     (cache.folder / f"{'e' * 32}-0123456789ab.tar.zst").write_bytes(b"without description")
     written = part.stat().st_mtime
-    assert build_cache.remove_leftovers(cache, 3600, written + 10) == 0
-    assert build_cache.remove_leftovers(cache, 3600, written + 4000) == 2
+    assert cache.remove_leftovers(3600, written + 10) == 0
+    assert cache.remove_leftovers(3600, written + 4000) == 2
     assert content(cache) == b"archive"
 
 
@@ -162,7 +162,7 @@ TAMPERED: dict[str, Callable[[Path, Path], object]] = {
     "no JSON": lambda _, entry: entry.write_bytes(b"{"),
     "no text": lambda _, entry: entry.write_bytes(b"\xff\xfe"),
     "deep JSON": lambda _, entry: entry.write_bytes(b"[" * 100_000),
-    "too large": lambda _, entry: entry.write_bytes(b" " * (build_cache.LARGEST_ENTRY + 2)),
+    "too large": lambda _, entry: entry.write_bytes(b" " * (LARGEST_ENTRY + 2)),
     "empty": lambda _, entry: entry.write_bytes(b""),
 }
 FIELDS: dict[str, object] = {

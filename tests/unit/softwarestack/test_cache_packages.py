@@ -6,7 +6,8 @@ from typing import IO
 import pytest
 
 from steps.softwarestack import package_packing, tree_assembly
-from steps.softwarestack.build_cache import BuildCache, CacheEntry, CacheError
+from steps.softwarestack.build_cache import BuildCache
+from steps.softwarestack.build_cache_storage import CacheEntry, CacheError
 from steps.softwarestack.cache_packages import CachePackages
 from steps.softwarestack.contract.stack_input import StackInput
 from steps.softwarestack.link_checks import TraceRules

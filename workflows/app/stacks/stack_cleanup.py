@@ -7,7 +7,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from steps.clients.clock import RealClock
-from steps.softwarestack import build_cache, package_checks, store_collection, task_input, tree_assembly
+from steps.softwarestack import package_checks, store_collection, task_input, tree_assembly
 from steps.softwarestack.build_cache import BuildCache
 from steps.softwarestack.contract.stack_input import BuildCacheLocation
 from steps.softwarestack.package_store import PackageStore
@@ -83,7 +83,7 @@ def _unneeded_entries(specs: Sequence[str], recent: float, *, dry_run: bool) -> 
         cache = BuildCache(BuildCacheLocation(folder=folder), root)
         items += store_collection.collect_entries(cache.folder, hashes, recent, dry_run=dry_run)
         if not dry_run:
-            build_cache.remove_leftovers(cache, LEFTOVER_AGE, time.time())
+            cache.remove_leftovers(LEFTOVER_AGE, time.time())
     return items
 
 

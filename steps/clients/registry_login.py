@@ -1,0 +1,62 @@
+"""Login to an OCI registry: the challenge of an answer with status 401, and the Authorization header that meets it.
+
+Source: https://distribution.github.io/distribution/spec/auth/token/
+"""
+
+import re
+from typing import TYPE_CHECKING, Final
+from urllib.parse import urlencode
+
+import msgspec
+from msgspec import Struct
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+MOST_TOKEN: Final = 1 << 20
+"""Most bytes of a token server's answer; tokens have a few kB."""
+_SCHEME: Final = re.compile(r"\s*([A-Za-z0-9!#$%&'*+.^_`|~-]+)\s*(.*)", re.DOTALL)
+_PARAMETER: Final = re.compile(r'([a-z_]{1,30})="([^"]{0,2000})"')
+_TOKEN: Final = re.compile(r"[A-Za-z0-9._~+/=-]{1,100000}")
+
+
+class LoginChallenge(Struct, frozen=True, kw_only=True):
+    """A registry's demand for a login: its scheme in lower case (`basic`, `bearer`), token server, service and scope."""
+
+    scheme: str
+    realm: str = ""
+    service: str = ""
+    scope: str = ""
+
+    @property
+    def token_url(self) -> str:
+        """URL at which the token server gives a token for this challenge."""
+        wanted = {name: value for name, value in (("service", self.service), ("scope", self.scope)) if value}
+        return f"{self.realm}{'&' if '?' in self.realm else '?'}{urlencode(wanted)}" if wanted else self.realm
+
+
+class _Token(Struct):
+    """Answer of a token server; OAuth 2 calls the token `access_token`."""
+
+    token: str = ""
+    access_token: str = ""
+
+
+def challenge(header: str) -> LoginChallenge:
+    """Return the challenge in a header WWW-Authenticate; its scheme is empty if there is none."""
+    match = _SCHEME.match(header[:8000])
+    if match is None:
+        return LoginChallenge(scheme="")
+    values: Mapping[str, str] = dict(_PARAMETER.findall(match[2]))
+    known = {name: values.get(name, "") for name in ("realm", "service", "scope")}
+    return LoginChallenge(scheme=match[1].lower(), **known)
+
+
+def bearer(data: bytes) -> str:
+    """Return the Authorization header for a token server's answer; empty if the answer has no token."""
+    try:
+        answer = msgspec.json.decode(data, type=_Token)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return ""
+    token = answer.token or answer.access_token
+    return f"Bearer {token}" if _TOKEN.fullmatch(token) else ""

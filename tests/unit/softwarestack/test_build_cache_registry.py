@@ -1,0 +1,323 @@
+"""The build cache in a registry, which is a stand-in in memory: equal to the one in a folder, and honest about each failure."""
+
+import itertools
+import json
+import os
+import random
+import signal
+import subprocess
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import IO
+
+import pytest
+
+from steps.clients.registry_client import RegistryLimits
+from steps.errors import BadTask, NotUnderstood, Refused, Unreachable
+from steps.softwarestack.build_cache import BuildCache
+from steps.softwarestack.build_cache_registry import DESCRIPTION, registry_cache
+from steps.softwarestack.build_cache_storage import CacheEntry, CacheError
+from steps.softwarestack.contract.package_build import BuildFailure
+from steps.softwarestack.contract.stack_input import BuildCacheLocation, CacheRegistry
+from steps.softwarestack.package_packing import PackedContent
+from tests.unit.softwarestack import registry_stand_in
+from tests.unit.softwarestack.packed_packages import MODULE, PREFIX_FOLDER, ROOT
+from tests.unit.softwarestack.registry_stand_in import StandInRegistry
+
+HASH = "0123456789abcdefghijklmnopqrstuv"
+TAG = f"{PREFIX_FOLDER}-{HASH}"
+QUICK = RegistryLimits(tries=3, backoff=0, patience=0)
+"""Limits that wait for nothing."""
+
+
+@pytest.fixture
+def registry() -> Iterator[StandInRegistry]:
+    with registry_stand_in.serving() as server:
+        yield server
+
+
+def cache_of(
+    registry: StandInRegistry, folder: Path, *, signers: tuple[str, ...] = (), user: str = "", password: str = ""
+) -> BuildCache:
+    place = CacheRegistry(url=registry.url, repository="hpc/cache", username=user, password="cache_password")
+    location = BuildCacheLocation(folder="", signers=signers, registry=place)
+    return registry_cache(location, ROOT, folder / "temporary", password=password, limits=QUICK)
+
+
+def put(cache: BuildCache, data: bytes, hash_: str = HASH, key: Path | None = None) -> CacheEntry:
+    def write(file: IO[bytes]) -> PackedContent:
+        file.write(data)
+        return PackedContent(modules=(MODULE,), members=1, size=10_000)
+
+    draft = CacheEntry(hash=hash_, title="zlib@1.3", root=ROOT, archive="", size=0, modules=(), members=0, unpacked=0)
+    return cache.put(draft, write, key)
+
+
+def content(cache: BuildCache, hash_: str = HASH) -> bytes:
+    entry = cache.entry(hash_)
+    assert entry is not None
+    with cache.open_archive(entry) as file:
+        return file.read()
+
+
+def refusal(act: Callable[[], object]) -> CacheError:
+    with pytest.raises(CacheError) as caught:
+        act()
+    return caught.value
+
+
+def key_pair(folder: Path, name: str) -> tuple[Path, str]:
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", name, "-f", folder / name], check=True)
+    return folder / name, (folder / f"{name}.pub").read_text()
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_folder_and_registry_do_the_same(seed: int, registry: StandInRegistry, tmp_path: Path) -> None:
+    """Each step of a random sequence has the same result in both, damage of an archive included."""
+    print(f"seed {seed}")
+    chance, hashes = random.Random(seed), [letter * 32 for letter in "abc"]
+    caches = (BuildCache(BuildCacheLocation(folder=str(tmp_path / "folder")), ROOT), cache_of(registry, tmp_path))
+
+    def damage(hash_: str, data: bytes) -> None:
+        if hash_ in hashes and (entry := caches[0].entry(hash_)) is not None:
+            next(caches[0].folder.glob(f"{hash_}-*")).write_bytes(data)
+            registry.blobs[entry.archive] = data
+
+    def result(act: Callable[[BuildCache], object], cache: BuildCache) -> object:
+        try:
+            return act(cache)
+        except CacheError as error:
+            return error.failure
+        except (AssertionError, BadTask) as error:
+            return type(error)
+
+    outcomes = list[object]()
+    for number in range(50):
+        hash_ = chance.choice([*hashes, "not-a-hash"])
+        data = f"{number} {hash_}".encode()
+        acts: dict[str, Callable[[BuildCache], object]] = {
+            "put": lambda cache, hash_=hash_, data=data: put(cache, data, hash_),  # type: ignore[misc]
+            "entry": lambda cache, hash_=hash_: cache.entry(hash_),  # type: ignore[misc]
+            "content": lambda cache, hash_=hash_: content(cache, hash_),  # type: ignore[misc]
+            "hashes": lambda cache: cache.hashes(),
+        }
+        name = chance.choice([*acts, "content", "damage"] if number > 5 else ["put", "content"])
+        if name == "damage":
+            damage(hash_, data)
+            continue
+        in_folder, in_registry = (result(acts[name], cache) for cache in caches)
+        assert in_folder == in_registry, (number, name, hash_)
+        outcomes.append(in_folder)
+    assert BuildFailure.TAMPERED in outcomes
+    assert any(isinstance(outcome, bytes) for outcome in outcomes)
+
+
+def test_an_entry_is_a_manifest_with_description_and_archive(registry: StandInRegistry, tmp_path: Path) -> None:
+    cache = cache_of(registry, tmp_path)
+    assert cache.entry(HASH) is None
+    entry = put(cache, b"archive")
+    assert registry.tags() == [TAG]
+    manifest = json.loads(registry.manifests[TAG][1])
+    assert (manifest["config"]["mediaType"], manifest["layers"][0]["digest"]) == (DESCRIPTION, entry.archive)
+    assert json.loads(registry.blobs[manifest["config"]["digest"]])["entry"]["hash"] == HASH
+    before = len(registry.requests)
+    assert put(cache, b"another") == entry
+    assert [method for method, *_ in registry.requests[before:]] == ["GET", "GET"], "an entry that is there was written"
+    assert list((tmp_path / "temporary").iterdir()) == []
+
+
+def test_two_writers_end_with_one_whole_entry(registry: StandInRegistry, tmp_path: Path) -> None:
+    """Both have seen that there is none. Each gets an entry whose archive is its own, and readers see one of the two."""
+    start = threading.Barrier(2)
+
+    def before(method: str, path: str) -> None:
+        if method == "PUT" and "/manifests/" in path:
+            start.wait(20)
+
+    registry.before = before
+    with ThreadPoolExecutor(2) as beside:
+        entries = list(beside.map(lambda data: put(cache_of(registry, tmp_path), data), [b"first", b"second"]))
+    assert {content(cache_of(registry, tmp_path))} < {b"first", b"second"}
+    for entry in entries:
+        with cache_of(registry, tmp_path).open_archive(entry) as file:
+            assert file.read() in (b"first", b"second")
+
+
+def test_a_registry_with_immutable_tags_keeps_the_first(registry: StandInRegistry, tmp_path: Path) -> None:
+    registry.immutable = True
+    other = threading.Thread(target=put, args=(cache_of(registry, tmp_path), b"first"))
+    begun = itertools.count()
+
+    def before(method: str, path: str) -> None:
+        if method == "PUT" and "/manifests/" in path and next(begun) == 0:
+            other.start()
+            other.join()
+
+    registry.before = before
+    entry = put(cache_of(registry, tmp_path), b"second")
+    assert content(cache_of(registry, tmp_path)) == b"first"
+    assert entry == cache_of(registry, tmp_path).entry(HASH)
+
+
+def test_a_writer_that_is_killed_leaves_no_entry(registry: StandInRegistry, tmp_path: Path) -> None:
+    """Each of its five changes in turn is the last before which it lives; the next writer stores a whole entry."""
+    changes = ("POST", "PUT")
+    for number in range(5):
+        registry.blobs.clear()
+        registry.manifests.clear()
+        reader, starter = os.pipe()
+        if (child := os.fork()) == 0:
+            os.read(reader, 1)
+            put(cache_of(registry, tmp_path), b"killed")
+            os._exit(0)
+        changes, is_killed = itertools.count(), threading.Event()
+
+        def before(
+            method: str,
+            _path: str,
+            number: int = number,
+            child: int = child,
+            changes: Iterator[int] = changes,
+            is_killed: threading.Event = is_killed,
+        ) -> None:
+            if method in ("POST", "PUT") and next(changes) == number:
+                os.kill(child, signal.SIGKILL)
+                is_killed.set()
+                raise ConnectionAbortedError
+
+        registry.before = before
+        os.write(starter, b"x")
+        _, status = os.waitpid(child, 0)
+        os.close(reader)
+        os.close(starter)
+        assert os.WIFSIGNALED(status)
+        assert is_killed.wait(20), "the child was not killed by this test"
+        registry.before = lambda _method, _path: None
+        assert cache_of(registry, tmp_path).entry(HASH) is None
+        put(cache_of(registry, tmp_path), b"whole")
+        assert content(cache_of(registry, tmp_path)) == b"whole"
+    assert list((tmp_path / "temporary").iterdir()) == []
+
+
+def _other_image(registry: StandInRegistry) -> None:
+    manifest = json.loads(registry.manifests[TAG][1])
+    manifest["config"]["mediaType"] = "application/vnd.oci.image.config.v1+json"
+    registry.manifests[TAG] = ("", json.dumps(manifest).encode())
+
+
+def _other_layer(registry: StandInRegistry) -> None:
+    manifest = json.loads(registry.manifests[TAG][1])
+    manifest["layers"] *= 2
+    registry.manifests[TAG] = ("", json.dumps(manifest).encode())
+
+
+def _changed(registry: StandInRegistry, part: str, data: bytes | None) -> None:
+    manifest = json.loads(registry.manifests[TAG][1])
+    digest = (manifest["config"] if part == "config" else manifest["layers"][0])["digest"]
+    if data is None:
+        del registry.blobs[digest]
+    else:
+        registry.blobs[digest] = data
+
+
+FAULTS: dict[str, tuple[Callable[[StandInRegistry], object], BuildFailure, bool, str]] = {
+    "down": (lambda r: r.refuse.update({("GET", "/manifests/"): [503] * 9}), BuildFailure.REGISTRY, True, "answered 503"),
+    "busy archive": (lambda r: r.refuse.update({("GET", "/blobs/"): [429] * 9}), BuildFailure.REGISTRY, True, "answered 429"),
+    "denied": (lambda r: r.refuse.update({("GET", "/manifests/"): [403]}), BuildFailure.PERMISSION, False, "answered 403"),
+    "login": (lambda r: setattr(r, "login", "ada:secret"), BuildFailure.PERMISSION, False, "answered 401"),
+    "odd": (lambda r: r.refuse.update({("GET", "/manifests/"): [418]}), BuildFailure.REGISTRY, False, "answered 418"),
+    "loop": (lambda r: setattr(r, "storage", f"{r.url}/v2/x/manifests"), BuildFailure.TAMPERED, False, "is missing"),
+    "image": (_other_image, BuildFailure.TAMPERED, False, "its manifest names"),
+    "layers": (_other_layer, BuildFailure.TAMPERED, False, "its manifest names"),
+    "no manifest": (lambda r: r.manifests.update({TAG: ("", b"[]")}), BuildFailure.TAMPERED, False, "is no entry of a build cache"),
+    "no config": (lambda r: _changed(r, "config", None), BuildFailure.TAMPERED, False, "is missing"),
+    "other config": (lambda r: _changed(r, "config", b"{}"), BuildFailure.TAMPERED, False, "has the digest"),
+    "no archive": (lambda r: _changed(r, "layer", None), BuildFailure.TAMPERED, False, "is missing, and its entry names it"),
+    "other archive": (lambda r: _changed(r, "layer", b"ARCHIVE"), BuildFailure.TAMPERED, False, "its entry says"),
+    "short archive": (lambda r: _changed(r, "layer", b"arch"), BuildFailure.TAMPERED, False, "has 4 bytes"),
+    "long archive": (lambda r: _changed(r, "layer", b"x" * 4_000_000), BuildFailure.TAMPERED, False, "more than the 7 bytes"),
+}
+"""Name → what goes wrong once an entry is there, its failure, whether another attempt may succeed, and a part of the message."""
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_each_fault_has_its_cause(name: str, registry: StandInRegistry, tmp_path: Path) -> None:
+    cache = cache_of(registry, tmp_path)
+    put(cache, b"archive")
+    disturb, failure, temporary, sentence = FAULTS[name]
+    disturb(registry)
+    kept = dict(registry.manifests)
+    error = refusal(lambda: content(cache))
+    assert (error.failure, error.is_temporary) == (failure, temporary)
+    assert sentence in str(error)
+    assert registry.url.removeprefix("http://") in str(error)
+    assert registry.manifests == kept
+
+
+def test_a_moment_without_registry_is_waited_for(registry: StandInRegistry, tmp_path: Path) -> None:
+    registry.refuse = {
+        ("GET", "/manifests/"): [503, 500],
+        ("PUT", "/uploads/"): [502],
+        ("PUT", "/manifests/"): [429],
+        ("GET", "/blobs/"): [504],
+    }
+    cache = cache_of(registry, tmp_path)
+    put(cache, b"archive")
+    assert content(cache) == b"archive"
+    assert not any(registry.refuse.values())
+
+
+def test_a_registry_that_is_gone_stops_lists_and_writers(tmp_path: Path) -> None:
+    with registry_stand_in.serving() as gone:
+        cache = cache_of(gone, tmp_path)
+    with pytest.raises(Unreachable, match="the registry does not answer"):
+        cache.hashes()
+    assert refusal(lambda: put(cache, b"archive")).is_temporary
+
+
+@pytest.mark.parametrize("scheme", ["basic", "bearer"])
+def test_a_login_is_met_and_never_leaves_the_registry(scheme: str, registry: StandInRegistry, tmp_path: Path) -> None:
+    registry.login, registry.scheme = "ada:secret", scheme
+    with registry_stand_in.serving() as storage:
+        storage.blobs, registry.storage = registry.blobs, storage.url
+        cache = cache_of(registry, tmp_path, user="ada", password="secret")
+        put(cache, b"archive")
+        assert content(cache) == b"archive"
+        assert {path.partition("?")[0].rpartition("/")[0] for _, path, _ in storage.requests} == {"/storage"}
+        assert {authorization for *_, authorization in storage.requests} == {""}
+    assert cache.hashes() == {HASH}
+    wrong = cache_of(registry, tmp_path, user="ada", password="hunter2")
+    error = refusal(lambda: wrong.entry(HASH))
+    assert error.failure is BuildFailure.PERMISSION
+    assert "hunter2" not in str(error)
+    with pytest.raises(Refused, match="answered 401"):
+        wrong.hashes()
+
+
+def test_two_thousand_entries_are_listed_in_pages(registry: StandInRegistry, tmp_path: Path) -> None:
+    wanted = {f"{number:032}" for number in range(2000)}
+    registry.manifests = {f"{PREFIX_FOLDER}-{hash_}": ("", b"") for hash_ in wanted}
+    registry.manifests |= {"latest": ("", b""), f"{'0' * 8}-{HASH}": ("", b"")}
+    assert cache_of(registry, tmp_path).hashes() == wanted
+    assert len(registry.requests) == 3
+    registry.page = 0  # a page without tags that names a next one
+    assert cache_of(registry, tmp_path).hashes() == frozenset()
+
+
+@pytest.mark.parametrize("body", [b"[]", b"\xff", b'{"tags": [1]}', b"<html>"])
+def test_a_list_in_another_form_is_no_empty_cache(body: bytes, registry: StandInRegistry, tmp_path: Path) -> None:
+    registry.bodies["/v2/hpc/cache/tags/list"] = body
+    with pytest.raises(NotUnderstood, match="is no list of tags"):
+        cache_of(registry, tmp_path).hashes()
+
+
+def test_signatures_count_as_in_a_folder(registry: StandInRegistry, tmp_path: Path) -> None:
+    key, public = key_pair(tmp_path, "ours")
+    trusting = cache_of(registry, tmp_path, signers=(public,))
+    put(cache_of(registry, tmp_path), b"archive")
+    error = refusal(lambda: trusting.entry(HASH))
+    assert (error.failure, "has no signature" in str(error)) == (BuildFailure.UNSIGNED, True)
+    assert put(trusting, b"archive", "b" * 32, key).hash == "b" * 32
+    assert content(trusting, "b" * 32) == b"archive"
