@@ -52,7 +52,7 @@ Account = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9@._:/
 """A user or group name as the API server knows it."""
 
 
-ContentPattern = Annotated[str, StringConstraints(pattern=r"^[a-z*][a-z*-]{0,62}/[A-Za-z0-9*._:/-]{1,300}$")]
+ContentPattern = Annotated[str, StringConstraints(pattern=r"^[a-z*][a-z0-9*-]{0,62}/[A-Za-z0-9*._:/-]{1,300}$")]
 """Objects or images of a factory by name, with `*` for any characters."""
 
 
@@ -337,8 +337,9 @@ class Rebuild(Section):
     )
     restored: Annotated[tuple[ContentPattern, ...], Listed, Field(max_length=100)] = Field(
         default=(),
-        description="Contents that the site brings back by itself, such as Secrets: RESOURCE/NAMESPACE/NAME or images/NAME:TAG, "
-        "with * for any characters. A rebuild does not count them as lost; default: all others are.",
+        description="Contents that the site brings back by itself, such as Secrets: RESOURCE/NAMESPACE/NAME, RESOURCE/NAME outside "
+        "of namespaces, or images/NAME:TAG, with * for any characters. A rebuild does not count them as lost; default: all others "
+        "are.",
         examples=[["secrets/software/publish-key", "images/cache/*"]],
     )
     platforms: Annotated[tuple[RelativePath, ...], Listed] = Field(

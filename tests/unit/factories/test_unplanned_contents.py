@@ -11,7 +11,8 @@ import pytest
 
 from steps.clients.kube.client import Kube
 from tests.unit.factories.conftest import STARTER
-from workflows.app.factories import factory_pipeline, registry_listing, unplanned_contents, unplanned_objects
+from workflows.app.factories import cluster_origins, factory_pipeline, registry_listing, unplanned_contents, unplanned_objects
+from workflows.app.factories.cluster_origins import ClusterObject
 from workflows.app.factories.registry_listing import NotListed
 from workflows.app.factories.registry_push import RegistryEndpoint
 from workflows.app.factories.unplanned_contents import UnplannedContents
@@ -108,6 +109,104 @@ def test_objects_of_the_spec_that_somebody_changed_are_seen(whole: FactorySpec, 
         "roles software/developer*",
         "workflowtemplates software/science*",
     ]
+
+
+def test_objects_without_a_namespace_are_seen(whole: FactorySpec, plan: Plan, built: Kube) -> None:
+    rule = {"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}
+    ref = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "auditor"}
+    nfs = {"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteMany"], "nfs": {"server": "nas", "path": "/srv"}}
+    names = {"plural": "quotas", "kind": "Quota"}
+    schema = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
+    version = {"name": "v1", "served": True, "storage": True, "schema": schema}
+    spec = {"group": "example.org", "scope": "Cluster", "names": names, "versions": [version]}
+    own = [
+        made("ClusterRole", "auditor", "", api=RBAC, rules=[rule]),
+        made("ClusterRoleBinding", "auditor", "", api=RBAC, roleRef=ref),
+        made("StorageClass", "fast", "", api="storage.k8s.io/v1", provisioner="csi.example.org"),
+        made("PersistentVolume", "projects", "", spec=nfs),
+        made("PriorityClass", "urgent", "", api="scheduling.k8s.io/v1", value=9),
+        made("CustomResourceDefinition", "quotas.example.org", "", api="apiextensions.k8s.io/v1", spec=spec),
+        made("Quota", "team", "", api="example.org/v1"),
+        made("ValidatingWebhookConfiguration", "audit", "", api="admissionregistration.k8s.io/v1"),
+        made("IngressClass", "own", "", api="networking.k8s.io/v1"),
+    ]
+    for item in own:
+        built.create(item)
+    built.merge("/apis/scheduling.k8s.io/v1/priorityclasses/project-software", {"description": "changed"})
+    assert lost(whole, plan, built) == [
+        "clusterrolebindings /auditor",
+        "clusterroles /auditor",
+        "customresourcedefinitions /quotas.example.org",
+        "ingressclasses /own",
+        "persistentvolumes /projects",
+        "priorityclasses /project-software*",
+        "priorityclasses /urgent",
+        "quotas /team",
+        "storageclasses /fast",
+        "validatingwebhookconfigurations /audit",
+    ]
+
+
+def cluster_object(resource: str, name: str = "x", spec: Any = None, **meta: Any) -> ClusterObject:
+    """Return an object of a factory with chart `argo-workflows` and claim `software/data`, as the rules of origins look at it."""
+    content = {"metadata": {"name": name, **meta}, "spec": spec or {}}
+    claims = {("software", "data")}
+    return ClusterObject(resource=resource, content=content, releases={"argo-workflows"}, claims=claims)
+
+
+def helm(release: str, space: str) -> dict[str, str]:
+    return {"meta.helm.sh/release-name": release, "meta.helm.sh/release-namespace": space}
+
+
+def owner(kind: str, name: str) -> dict[str, str]:
+    return {"objectset.rio.cattle.io/owner-gvk": kind, "objectset.rio.cattle.io/owner-name": name}
+
+
+APF = "apf.kubernetes.io/autoupdate-spec"
+CHART, ADDON = "helm.cattle.io/v1, Kind=HelmChart", "k3s.cattle.io/v1, Kind=Addon"
+CLAIMED = {"claimRef": {"namespace": "software", "name": "data"}}
+ORIGINS: list[tuple[ClusterObject, bool]] = [
+    (cluster_object("clusterroles", "edit", labels={"kubernetes.io/bootstrapping": "rbac-defaults"}), True),
+    (cluster_object("clusterroles", "edit"), False),
+    (cluster_object("clusterroles", "system:coredns"), True),
+    (cluster_object("storageclasses", "system:coredns"), False),
+    (cluster_object("clusterrolebindings", "kube-apiserver-kubelet-admin"), True),
+    (cluster_object("priorityclasses", "system-node-critical"), True),
+    (cluster_object("flowschemas", annotations={APF: "true"}), True),
+    (cluster_object("flowschemas", annotations={APF: "false"}), False),
+    (cluster_object("apiservices", labels={"kube-aggregator.kubernetes.io/automanaged": "onstart"}), True),
+    (cluster_object("ingressclasses", "nginx", annotations=helm("rke2-ingress-nginx", "kube-system")), True),
+    (cluster_object("ingressclasses", "nginx", annotations=helm("rke2-ingress-nginx", "team")), False),
+    (cluster_object("clusterroles", annotations=helm("argo-workflows", "argo")), True),
+    (cluster_object("clusterroles", annotations=helm("grafana", "grafana")), False),
+    (cluster_object("clusterrolebindings", annotations=owner(CHART, "argo-workflows")), True),
+    (cluster_object("clusterrolebindings", annotations=owner(CHART, "grafana")), False),
+    (cluster_object("runtimeclasses", annotations=owner(ADDON, "rke2-runtimeclasses")), True),
+    (cluster_object("runtimeclasses", annotations=owner(ADDON, "own-manifest")), False),
+    (cluster_object("customresourcedefinitions", "helmcharts.helm.cattle.io", {"group": "helm.cattle.io"}), True),
+    (cluster_object("customresourcedefinitions", "workflows.argoproj.io", {"group": "argoproj.io"}), True),
+    (cluster_object("customresourcedefinitions", "rollouts.argoproj.io", {"group": "argoproj.io"}), False),
+    (cluster_object("nodes"), True),
+    (cluster_object("ipamblocks"), True),
+    (cluster_object("globalnetworkpolicies"), False),
+    (cluster_object("ippools", "default-ipv4-ippool"), True),
+    (cluster_object("ippools", "own"), False),
+    (cluster_object("persistentvolumes", "pvc-1", CLAIMED), True),
+    (cluster_object("persistentvolumes", "by-hand", CLAIMED), False),
+    (cluster_object("persistentvolumes", "pvc-1", {"persistentVolumeReclaimPolicy": "Retain"}), False),
+    (cluster_object("persistentvolumes", "pvc-1", {"persistentVolumeReclaimPolicy": "Delete"}), True),
+    (cluster_object("volumesnapshotcontents", spec={"source": {"volumeHandle": "v"}}), True),
+    (cluster_object("volumesnapshotcontents", spec={"source": {"snapshotHandle": "s"}}), False),
+    (cluster_object("etcdsnapshotfiles", ownerReferences=[{"name": "x"}]), True),
+    (cluster_object("csidrivers", managedFields=[{"manager": "kube-apiserver"}]), True),
+    (cluster_object("csidrivers", managedFields=[{"manager": "kube-apiserver"}, {"manager": "kubectl-edit"}]), False),
+    (cluster_object("csidrivers", managedFields=[{"manager": "kubelet", "subresource": "status"}]), False),
+]
+
+
+@pytest.mark.parametrize(("item", "is_made_again"), ORIGINS)
+def test_origins_of_objects_without_a_namespace(item: ClusterObject, is_made_again: bool) -> None:
+    assert bool(cluster_origins.origin(item)) == is_made_again
 
 
 class ListedRegistry(ThreadingHTTPServer):

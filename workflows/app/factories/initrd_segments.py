@@ -1,7 +1,7 @@
 """Members of an initrd, read in one pass: `newc` archives in a row, with zeros between them, and what lies behind them.
 
 The kernel's format is described in docs.kernel.org/driver-api/early-userspace/buffer-format.html. An early archive with microcode
-comes first, as it is; the main one behind it may be compressed by anything. So a reader that stops at the first end has seen nothing.
+comes first, as it is; the main one behind it may be compressed by anything. A reader that stops at the first end has seen nothing.
 """
 
 import io

@@ -1,11 +1,12 @@
 """Objects of a live factory that its spec does not bring, or brings otherwise: a rebuild makes none of them again.
 
-All kinds that the API serves in namespaces are listed, so that an object of any kind that somebody made by hand is seen. Those in
-projects and in `default` are compared one by one; a namespace that is no part of a factory counts as a whole.
+All kinds that the API serves are listed, so that an object of any kind that somebody made by hand is seen. Those in projects and in
+`default` are compared one by one; a namespace that is no part of a factory counts as a whole. Of those without a namespace
+`cluster_origins` tells which are made again by themselves.
 """
 
 import re
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +17,7 @@ from steps.clients.kube.client import Kube
 from steps.contract import plain_text
 from steps.contract.task import Verb
 from steps.errors import StepError
+from workflows.app.factories import cluster_origins
 from workflows.plan.model import Plan
 from workflows.spec import FactorySpec
 from workflows.spec.factory_spec import RESERVED
@@ -38,6 +40,11 @@ _COMPARED: Mapping[str, tuple[str, ...]] = {
     "configmaps": ("data", "binaryData"),
     "roles": ("rules",),
     "rolebindings": ("roleRef", "subjects"),
+    "clusterroles": ("rules",),
+    "clusterrolebindings": ("roleRef", "subjects"),
+    "clusterworkflowtemplates": ("spec",),
+    "priorityclasses": ("value", "description"),
+    "storageclasses": ("provisioner", "parameters"),
 }
 """Resource → fields that the API server keeps as they were written. Others are compared by name: it adds defaults to them."""
 _RELEASE = "meta.helm.sh/release-name"
@@ -84,7 +91,7 @@ class UnplannedObject:
     @property
     def key(self) -> str:
         """Return the name by which `rebuild.restored` of a spec means it."""
-        return f"{self.resource}/{self.namespace}/{self.name}"
+        return f"{self.resource}/{self.namespace}/{self.name}" if self.namespace else f"{self.resource}/{self.name}"
 
     @property
     def sentence(self) -> str:
@@ -104,18 +111,31 @@ class ObjectComparison:
     uncompared: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Reference:
+    """Parts of a factory by which a live object is judged: projects, planned objects by key, releases, and all its claims."""
+
+    spaces: frozenset[str]
+    planned: Mapping[tuple[str, str, str], Object]
+    releases: frozenset[str]
+    claims: frozenset[tuple[str, str]]
+
+
 def compare(spec: FactorySpec, plan: Plan, kube: Kube) -> ObjectComparison:
     """Compare all objects of a live factory with its plan. Raises StepError if the API server does not answer."""
-    planned = {_key(item): item for item in planned_objects(plan)}
-    releases = frozenset(release.release_name for release in plan.releases)
+    claims = kube.list("/api/v1/persistentvolumeclaims", Object) or ()
+    reference = _Reference(
+        spaces=frozenset({*spec.projects, "default"}),
+        planned={_key(item): item for item in planned_objects(plan)},
+        releases=frozenset(release.release_name for release in plan.releases),
+        claims=frozenset(_key(claim)[1:] for claim in claims),
+    )
     objects, uncompared = list(_namespaces(spec, kube)), []
-    spaces = frozenset({*spec.projects, "default"})
     for path in _versions(kube):
         try:
             for resource in _resources(kube, path):
                 listed = kube.list(f"{path}/{resource.name}", Object) or ()
-                own = [item for item in listed if item.get("metadata", {}).get("namespace") in spaces]
-                objects += [entry for item in own if (entry := _unplanned(resource, item, planned, releases))]
+                objects += [entry for item in listed if (entry := _unplanned(resource, item, reference))]
         except StepError as error:
             # the API of a group may be served by a program of its own, which is down
             uncompared.append(f"objects of {path.removeprefix('/apis/')}: {plain_text.line(str(error))[:_MESSAGE]}")
@@ -155,26 +175,40 @@ def _versions(kube: Kube) -> Iterator[str]:
 def _resources(kube: Kube, path: str) -> Iterator[_ServedResource]:
     served = kube.get(path, _ResourceList) or _ResourceList()
     for resource in served.resources:
-        if resource.namespaced and "list" in resource.verbs and "/" not in resource.name and resource.name not in DERIVED | WORK:
+        if "list" in resource.verbs and "/" not in resource.name and resource.name not in DERIVED | WORK | {"namespaces"}:
             yield resource
 
 
-def _unplanned(
-    resource: _ServedResource, item: Object, planned: Mapping[tuple[str, str, str], Object], releases: Container[object]
-) -> UnplannedObject | None:
-    """Return an object of a project if a rebuild does not bring it back as it is; None for all others."""
-    meta = item.get("metadata") or {}
-    name, annotations = str(meta.get("name", "")), meta.get("annotations") or {}
-    if (resource.name, name) in _DEFAULTS or meta.get("ownerReferences") or annotations.get(_RELEASE) in releases:
+def _unplanned(resource: _ServedResource, item: Object, reference: _Reference) -> UnplannedObject | None:
+    """Return an object if a rebuild does not bring it back as it is; None for all others, and for those of other namespaces."""
+    kind, space, name = resource.kind, *_key(item)[1:]
+    if resource.namespaced and space not in reference.spaces:
         return None
-    if item.get("type") == "kubernetes.io/service-account-token" and annotations.get(_ACCOUNT) == "default":
-        return None
-    space = str(meta.get("namespace", ""))
-    wanted = planned.get((resource.kind, space, name))
+    wanted = reference.planned.get((kind, space, name))
     if wanted is not None and not _is_changed(resource.name, item, wanted):
+        return None
+    if wanted is None and _is_made_again(resource, item, reference):
         return None
     content = {} if resource.name == "secrets" else item
     return UnplannedObject(resource=resource.name, namespace=space, name=name, content=content, is_changed=wanted is not None)
+
+
+def _is_made_again(resource: _ServedResource, item: Object, reference: _Reference) -> bool:
+    """Return True for an object that no plan has, and that Kubernetes, a chart or another object brings back."""
+    if not resource.namespaced:
+        judged = cluster_origins.ClusterObject(
+            resource=resource.name, content=item, releases=reference.releases, claims=reference.claims
+        )
+        return bool(cluster_origins.origin(judged))
+    meta = item.get("metadata") or {}
+    annotations = meta.get("annotations") or {}
+    if (
+        (resource.name, meta.get("name")) in _DEFAULTS
+        or meta.get("ownerReferences")
+        or annotations.get(_RELEASE) in reference.releases
+    ):
+        return True
+    return item.get("type") == "kubernetes.io/service-account-token" and annotations.get(_ACCOUNT) == "default"
 
 
 def _is_changed(resource: str, item: Object, wanted: Object) -> bool:
