@@ -78,14 +78,16 @@ def start_folders(naming: str, paths: Iterable[str], target: str = "") -> tuple[
         own = f"{MODULES}/{target}/"
         below = (f"{MODULES}/{path.removeprefix(own)}" for path in paths if path.startswith(own))
         return tuple((own + folder.removeprefix(MODULES).lstrip("/")).rstrip("/") for folder in start_folders(naming, below))
-    folders = set[str]()
+    folders, cores = set[str](), set[str]()
     for path in paths:
         parts = path.split("/")
         if "Core" in parts[1:-1] and naming != "EasyBuildMNS":
-            folders.add("/".join(parts[: parts.index("Core") + 1]))
+            cores.add("/".join(parts[: parts.index("Core") + 1]))
         elif naming == "EasyBuildMNS" or not naming:
             folders.add("/".join(parts[:2]) if parts[0] == MODULES and len(parts) > 3 else parts[0])
-    return tuple(sorted(folders))
+    # below the folder of an MPI library Spack has another Core, which becomes visible with that library
+    least = min((core.count("/") for core in cores), default=0)
+    return tuple(sorted(folders | {core for core in cores if core.count("/") == least}))
 
 
 def routes(output: str, modules_root: str) -> tuple[ModuleRoute, ...]:

@@ -22,7 +22,7 @@ from msgspec.structs import replace
 from steps.contract.canonical import digest
 from steps.contract.release_layout import ReleaseFile
 from steps.errors import BadTask
-from steps.softwarestack import link_checks, lmod_modules, target_choice, tree_scan
+from steps.softwarestack import link_checks, lmod_modules, module_placement, target_choice, tree_scan
 from steps.softwarestack.contract import package_files
 from steps.softwarestack.contract.package_files import LISTING
 from steps.softwarestack.contract.stack_input import PACKAGES, StackInput, StackPackage, package_folder
@@ -75,7 +75,7 @@ class AssembledTree(Struct, frozen=True, kw_only=True):
 def tree_digest(stack: StackInput, archives: Iterable[str]) -> str:
     """Return the digest that names a stack's tree: of its place and its packages' archives, not of tests, which change nothing."""
     targets = [list(stack.targets)] if stack.targets else []
-    return digest([_SCHEMA, stack.name, stack.root, list(archives), *targets])
+    return digest([_SCHEMA, stack.name, stack.root, list(archives), *targets, *stack.arrangement])
 
 
 def tree_folder(trees: Path, digest_: str) -> Path:
@@ -193,6 +193,7 @@ def _install(work: Path, stack: StackInput, source: PackageSupply) -> None:
     with ThreadPoolExecutor(max_workers=len(os.sched_getaffinity(0))) as beside:
         for _ in beside.map(install, stack.installed):
             pass
+    module_placement.place(stack, work / MODULES)
     if stack.targets:
         _write_choice(work, stack)
 

@@ -185,13 +185,19 @@ class _Command:
     def _write_module(self, prefix: Path, spec: Mapping[str, Any]) -> None:
         modules = self._section("modules")["default"]
         excluded = {entry.rsplit("/", 1)[-1] for entry in modules["lmod"]["exclude"]}
-        path = Path(modules["roots"]["lmod"], "Core", spec["name"], f"{spec['version']}-{spec['hash'][:7]}.lua")
-        path.parent.mkdir(parents=True, exist_ok=True)
-        lines = [f"whatis([[Name : {spec['name']}]])"]
+        name = f"{spec['name']}/{spec['version']}-{spec['hash'][:7]}"
+        needs = []
         for needed in spec.get("dependencies", ()):
             kinds = {*needed.get("type", ()), *needed.get("parameters", {}).get("deptypes", ())}
             if needed["hash"] not in excluded and kinds & {"link", "run"}:
                 other = self._specs()[needed["hash"]]
-                lines.append(f'depends_on("{other["name"]}/{other["version"]}-{needed["hash"][:7]}")')
-        lines.append(f'prepend_path("PATH", "{prefix}/bin", ":")')
-        path.write_text("\n".join(lines) + "\n")
+                needs.append(f"{other['name']}/{other['version']}-{needed['hash'][:7]}")
+        lua = [f"whatis([[Name : {spec['name']}]])", *(f'depends_on("{needed}")' for needed in needs)]
+        lua.append(f'prepend_path("PATH", "{prefix}/bin", ":")')
+        tcl = ["#%Module1.0", *(f"depends-on {needed}" for needed in needs), f"prepend-path PATH {{{prefix}/bin}}"]
+        texts = {"lmod": (f"Core/{name}.lua", lua), "tcl": (name, tcl)}
+        for kind in modules["enable"]:
+            path, lines = texts[kind]
+            file = Path(modules["roots"][kind], path)
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text("\n".join(lines) + "\n")

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.stack.spack_site import LOCK, RECORDED, SpackSite, recorded
+from tests.stack.spack_site import LOCK, RECORDED, SPACK, SpackSite, recorded
 
 BUILT = 16
 """Packages of the recorded lock that are no externals."""
@@ -41,6 +41,14 @@ def test_a_recorded_lock_is_built_published_and_loaded(site: SpackSite) -> None:
     loaded = site.loaded("zstd", modules=("zstd",))
     assert (loaded.returncode, loaded.stdout) == (0, "zstd 1.5.4\n"), loaded.stderr
     assert "nothing changed" in site.run("build")
+    # other places and another language of the modules need no build
+    site.write(spack=SPACK | {"naming": "hierarchical"}, module_syntax="tcl")
+    site.run("build")
+    assert (site.current[:5], site.built()) == ("0002-", {})
+    assert not list((site.published / "current/modules").rglob("*.lua"))
+    assert site.loaded("true", modules=("mpi-ring",)).returncode
+    loaded = site.loaded("mpi-ring", modules=("openmpi", "mpi-ring"))
+    assert (loaded.returncode, loaded.stdout) == (0, "mpi-ring 1.0\n"), loaded.stderr
 
 
 def test_a_package_that_does_not_compile_stops_its_dependents_alone(site: SpackSite) -> None:

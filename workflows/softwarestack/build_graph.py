@@ -32,7 +32,8 @@ class PackageNode:
     """One package configuration.
 
     `runtime` are hashes that the installed package needs when it runs (link and run dependencies), `build` those that only its
-    build needs. An external comes with the operating system, and nothing builds it.
+    build needs. An external comes with the operating system, and nothing builds it; `prefix` is its folder where the lock names it.
+    `provides_mpi` is true for an MPI library that another package of the lock uses as such.
     """
 
     hash: str
@@ -43,6 +44,8 @@ class PackageNode:
     external: bool
     runtime: tuple[str, ...]
     build: tuple[str, ...]
+    prefix: str = ""
+    provides_mpi: bool = False
 
     @property
     def dependencies(self) -> tuple[str, ...]:

@@ -132,6 +132,14 @@ def _node(hash_: str, spec: _ConcreteSpec, specs: Mapping[str, _ConcreteSpec]) -
     )
 
 
+def _prefix(external: msgspec.Raw) -> str:
+    """Return the folder of an external package; empty for one that only the site's modules bring."""
+    try:
+        return msgspec.json.decode(external, type=_SpecExternal).path or ""
+    except (msgspec.MsgspecError, RecursionError):
+        return ""
+
+
 def _compiler(spec: _ConcreteSpec, specs: Mapping[str, _ConcreteSpec]) -> str:
     """Return the compiler of a package, such as `gcc@13.2.0`; empty for a package that nothing compiles."""
     if spec.compiler is not None:

@@ -10,11 +10,12 @@ from typing import Final
 import msgspec
 
 from steps.softwarestack.contract import spack_layout
-from steps.softwarestack.contract.stack_input import SpackFiles, StackPackage
+from steps.softwarestack.contract.stack_input import ModuleProvider, SpackFiles, StackPackage
 from workflows.softwarestack import package_classes, spack_environment_file, spack_lock
 from workflows.softwarestack.bounded_files import read_bounded
 from workflows.softwarestack.build_graph import BuildGraph, LockError, PackageNode
 from workflows.softwarestack.spack_environment_file import SpackEnvironment
+from workflows.softwarestack.spack_hierarchy import ModuleHierarchy
 from workflows.softwarestack.stack_spec import SpackSettings, StackSpec
 
 _AGAIN: Final = "`bringup stack lock` makes the lock again"
@@ -64,17 +65,19 @@ def resolve(spec: StackSpec, section: SpackSettings, folder: Path) -> ResolvedSp
         raise LockError(f"{path}: recipes of its package repositories have changed since it was made", _AGAIN)
     if wishes.environment not in ("", environment.wishes_digest):
         raise LockError(f"{path}: specs or settings of {section.environment} have changed since it was made", _AGAIN)
+    modules, providers = _modules(section, graph, environment)
     settings = msgspec.json.encode(environment.settings, order="sorted")
     files = {hashlib.sha256(data).hexdigest(): data for data in (content, settings, *environment.files)}
     return ResolvedSpack(
         release=release,
         graph=graph,
-        packages=tuple(_package(graph.nodes[hash_], spec.jobs) for hash_ in graph.order),
+        packages=tuple(_package(graph.nodes[hash_], spec.jobs, modules) for hash_ in graph.order),
         spack=SpackFiles(
             lock=hashlib.sha256(content).hexdigest(),
             settings=hashlib.sha256(settings).hexdigest(),
             repositories=environment.repositories,
             recipes=environment.recipes,
+            providers=providers,
         ),
         files=files,
         lock=content,
@@ -120,13 +123,23 @@ def _require_target(spec: StackSpec, graph: BuildGraph, path: Path) -> None:
         raise LockError(f"{path}: it was made for target {', '.join(targets[:3])}, and the spec says {spec.target}", _AGAIN)
 
 
-def _package(node: PackageNode, most_jobs: int) -> StackPackage:
+def _modules(
+    section: SpackSettings, graph: BuildGraph, environment: SpackEnvironment
+) -> tuple[Mapping[str, str], tuple[ModuleProvider, ...]]:
+    """Return the full names of modules by hash, as far as compiler and MPI decide them, and the modules that make others visible."""
+    if section.naming != spack_layout.HIERARCHICAL:
+        return {}, ()
+    hierarchy = ModuleHierarchy(graph, section.core_compilers, environment.settings.get("compilers"))
+    return hierarchy.modules, hierarchy.providers()
+
+
+def _package(node: PackageNode, most_jobs: int, modules: Mapping[str, str]) -> StackPackage:
     size = package_classes.shipped().of(node.name)
     return StackPackage(
         hash=node.hash,
         name=node.name,
         version=node.version,
-        module="" if node.external else spack_layout.module_name(node.name, node.version, node.hash),
+        module="" if node.external else modules.get(node.hash) or spack_layout.module_name(node.name, node.version, node.hash),
         external=node.external,
         runtime=node.runtime,
         build=node.build,

@@ -14,7 +14,7 @@ from msgspec.structs import replace as with_fields
 
 from steps.contract.canonical import digest_bytes
 from steps.contract.detachment import NO_FACTORY, Factory
-from steps.softwarestack.contract import stack_input
+from steps.softwarestack.contract import spack_layout, stack_input
 from steps.softwarestack.contract.output_patterns import OutputReference
 from steps.softwarestack.contract.stack_input import (
     BuildCacheLocation,
@@ -63,7 +63,8 @@ def resolve(spec: StackSpec, folder: Path, origin: str = "") -> ResolvedStack:
         made = spack_resolution.resolve(spec, spec.spack, folder)
         tests, test_files = _test_files(spec, folder)
         stack = _input(spec, SPACK, made.release, made.packages, made.graph.roots)
-        stack = with_fields(stack, spack=made.spack, reframe=tests, lock=digest_bytes(made.lock), origin=origin, factory=factory)
+        naming = spec.spack.naming if spec.spack.naming == spack_layout.HIERARCHICAL else ""  # so keys of flat stacks stay
+        stack = with_fields(stack, spack=made.spack, naming=naming, reframe=tests, lock=digest_bytes(made.lock), origin=origin, factory=factory)
         return ResolvedStack(stack=stack, graph=made.graph, files=_ordered(made.files, test_files))
     path = folder / spec.lock_path
     if not path.is_file():
@@ -159,6 +160,7 @@ def _input(spec: StackSpec, backend: str, release: str, packages: tuple[StackPac
         cache=BuildCacheLocation(
             folder=spec.cache or "", key=PACKAGE_KEY if signing.sign is not None else "", signers=signing.signers
         ),
+        syntax=spec.module_syntax,
         target=spec.target,
         builder=spec.builder,
         sources=spec.sources,

@@ -11,6 +11,7 @@ from pydantic import AfterValidator, Field, StringConstraints, field_validator, 
 
 from steps.contract.release_layout import NODES
 from steps.softwarestack.contract import output_patterns
+from steps.softwarestack.contract.spack_layout import FLAT
 from steps.softwarestack.contract.stack_input import PACKAGES
 from workflows.softwarestack import smoke_tests
 from workflows.spec.fields import (
@@ -34,11 +35,11 @@ from workflows.stage_names import StageName
 
 PUBLISHED: Final = "stack_publish"
 """Stage that waits for the approval of a stack spec, if there is one."""
-FLAT: Final = (
-    "Spack's modules lie in one folder in this version, not by compiler and MPI: builds of one package with several of them differ"
-    " in the hash of their module's version, such as hdf5/1.14.3-4zs6t2k"
+FLAT_MODULES: Final = (
+    "Spack's modules lie in one folder (spack.naming: flat), not by compiler and MPI: builds of one package with several of them"
+    " differ in the hash of their module's version, such as hdf5/1.14.3-4zs6t2k"
 )
-"""Sentence about the modules of a stack of Spack."""
+"""Sentence about the modules of a stack of Spack without a hierarchy."""
 SIGN_KEY, PACKAGE_KEY = "stack_sign_key", "package_sign_key"
 """Names of files in the secrets folder: the key that signs published stacks, and the one that signs packages in the cache."""
 
@@ -54,6 +55,10 @@ Easyconfig = Annotated[RelativePath, StringConstraints(pattern=r"\.eb$")]
 """Path of an easyconfig below the folder of the spec."""
 
 
+CompilerName = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_-]*@[A-Za-z0-9][A-Za-z0-9+._-]*$", max_length=100)]
+"""Compiler with its version, as locks of Spack name it."""
+
+
 class SpackSettings(Section):
     """Section `spack` of `stack.yaml`: the release of Spack that builds, and the environment that it builds."""
 
@@ -63,11 +68,26 @@ class SpackSettings(Section):
         description="The spack.yaml. Its specs, packages, compilers and repos count, nothing else.",
         examples=["spack.yaml"],
     )
+    naming: Literal["flat", "hierarchical"] = Field(
+        default="flat", description="Places of modules: all in one folder, or by compiler and MPI.", examples=["hierarchical"]
+    )
+    core_compilers: Annotated[tuple[CompilerName, ...], Listed, Field(max_length=20)] = Field(
+        default=(),
+        description="Compilers whose packages are visible without a compiler's module; default: the only one, or those that built "
+        "compilers of the stack. Only with naming hierarchical.",
+        examples=[["gcc@12.2.0"]],
+    )
 
     @model_validator(mode="after")
     def _is_pinned(self) -> "SpackSettings":
         if is_floating(self.revision) or self.revision.startswith("develop"):
             raise problem(f"revision {self.revision} means different things at different times", "write a tag or a commit")
+        return self
+
+    @model_validator(mode="after")
+    def _has_a_hierarchy_for_its_core(self) -> "SpackSettings":
+        if self.core_compilers and self.naming == FLAT:
+            raise problem("core_compilers has no effect where all modules lie in one folder", "write naming: hierarchical")
         return self
 
 
@@ -317,6 +337,11 @@ class StackSpec(PipelineSpec):
         default="x86_64_v3", description="CPU target of all packages.", examples=["zen4"]
     )
     builder: Argument = Field(description="Builder image with its tag.", examples=["registry.example.org/builder:2026.11"])
+    module_syntax: Literal["lua", "tcl"] = Field(
+        default="lua",
+        description="Language of module files. Lmod reads both; Environment Modules read Tcl, and are not tested.",
+        examples=["tcl"],
+    )
     jobs: Annotated[int, Field(ge=1, le=256)] = Field(default=8, description="Most make jobs of one package.", examples=[16])
     builds_at_once: Annotated[int, Field(ge=1, le=1000)] = Field(
         default=4, description="Packages that are built at the same time.", examples=[16]
@@ -372,7 +397,7 @@ class StackSpec(PipelineSpec):
     @property
     def notes(self) -> tuple[str, ...]:
         """Sentences about limits of this version that a user of this stack meets, for `validate` and `plan`."""
-        return (FLAT,) if self.spack is not None else ()
+        return (FLAT_MODULES,) if self.spack is not None and self.spack.naming == FLAT else ()
 
     @property
     def approvals(self) -> tuple[ApprovalPoint, ...]:

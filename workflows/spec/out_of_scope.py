@@ -88,9 +88,9 @@ NOT_YET: tuple[OutOfScope, ...] = (
     ),
     OutOfScope("views", ("view", "views"), "Views of a stack are not in this version: users load its modules."),
     OutOfScope(
-        "module syntax",
-        ("module_system", "module_syntax", "tcl"),
-        "Module files in Tcl are not in this version: they are written in Lua, for Lmod.",
+        "module system",
+        ("module_system", "tcl"),
+        "The module system is not named here: Lmod tests all module files, and module_syntax writes them in lua or tcl.",
     ),
     OutOfScope("image compression", ("compression",), "A choice of compression is not in this version."),
 )

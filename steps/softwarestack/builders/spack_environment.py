@@ -25,8 +25,8 @@ REPOSITORIES: Final = "spack-repos"
 STAGE: Final = "stage"
 ARCHIVES: Final = "spack-archives"
 """Folder that builds share: archives by their SHA-256."""
-MODULES: Final = "all"
-"""Folder below that of the modules; all modules of a stack lie there, below the folder for modules that need no other."""
+MODULES, TCL_MODULES = "all", "tcl"
+"""Folders below that of the modules: Spack writes each module in Lua and in Tcl. A tree has one of both (`module_placement`)."""
 _COMPILERS_ARE_PACKAGES: Final = 6
 """Version of lock files since which repositories have names, and compilers are packages (Spack 1.0)."""
 _COMPILERS: Final = frozenset({"aocc", "gcc", "intel-oneapi-compilers", "llvm", "nvhpc"})
@@ -122,9 +122,10 @@ def pruned_lock(lock: bytes, hash_: str) -> bytes:
     return msgspec.json.encode(msgspec.structs.replace(file, roots=(root,), concrete_specs=kept))
 
 
-def module_path(package: StackPackage) -> str:
-    """Return the path of a package's module file below the folder of modules."""
-    return f"{MODULES}/{spack_layout.module_name(package.name, package.version, package.hash)}.lua"
+def module_paths(package: StackPackage) -> tuple[str, str]:
+    """Return the paths of a package's module files, in Lua and in Tcl, below the folder of modules."""
+    name = spack_layout.module_name(package.name, package.version, package.hash)
+    return f"{MODULES}/{name}.lua", f"{TCL_MODULES}/{name}"
 
 
 def _scope(stack: StackInput, spack: SpackFiles, lock: _LockContent, place: BuildPlace, indices: str) -> Iterator[tuple[str, Any]]:
@@ -154,16 +155,23 @@ def _mirror(folder: str) -> dict[str, Any]:
 
 
 def _modules(stack: StackInput, lock: _LockContent, place: BuildPlace) -> dict[str, Any]:
-    """Return the settings by which Spack writes a module file for Lmod after each install."""
-    lmod = {
-        "core_compilers": _compilers(lock),
-        "hierarchy": [],
+    """Return the settings by which Spack writes two module files after each install, both in one folder.
+
+    Trees place them by compiler and MPI: packages are shared by stacks with and without a hierarchy.
+    """
+    both: dict[str, Any] = {
         "hash_length": MODULE_HASH_CHARACTERS,
         # externals have no module here, and Lmod refuses a module that depends on a missing one
         "exclude": [f"{package.name}/{package.hash}" for package in stack.packages if package.external],
         "all": {"autoload": "direct", "environment": {"set": {"{name}_ROOT": "{prefix}"}}},
     }
-    return {"enable": ["lmod"], "arch_folder": False, "roots": {"lmod": f"{place.modules}/{MODULES}"}, "lmod": lmod}
+    return {
+        "enable": ["lmod", "tcl"],
+        "arch_folder": False,
+        "roots": {"lmod": f"{place.modules}/{MODULES}", "tcl": f"{place.modules}/{TCL_MODULES}/{spack_layout.CORE}"},
+        "lmod": both | {"core_compilers": _compilers(lock), "hierarchy": []},
+        "tcl": both | {"projections": {"all": "{name}/{version}"}},
+    }
 
 
 def _compilers(lock: _LockContent) -> list[str]:

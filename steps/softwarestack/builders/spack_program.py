@@ -34,7 +34,7 @@ INTERPRETER: Final = "SPACK_PYTHON"
 _KEPT: Final = frozenset({"spec.json", "repos"})
 """Entries of a package's folder `.spack` that stay: all others say when, where and by whom it was built."""
 _METADATA: Final = ".spack"
-_WRITTEN_ON: Final = re.compile(rb"^(-- Module file created by spack \([^)\n]*\)) on [^\n]*$", re.MULTILINE)
+_WRITTEN_ON: Final = re.compile(rb"^((?:--|##) Module file created by spack \([^)\n]*\)) on [^\n]*$", re.MULTILINE)
 """Line of a module file with the time at which it was written, which makes equal builds differ."""
 _FOLDERS: Final = ("home", "tmp", STAGE)
 
@@ -105,18 +105,19 @@ class SpackProgram(PackageBuilder):
         return CommandVerdict(failure=failure, phase=phase, retry=verdict.retry, lines=verdict.lines)
 
     def module_files(self, package: StackPackage, written: Iterable[str]) -> tuple[str, ...]:
-        """Return the module file of the package, which Spack writes after the install, if it is there."""
-        wanted = spack_environment.module_path(package)
-        return tuple(path for path in written if path == wanted)
+        """Return those of the package's two module files that are there; Spack writes them after the install."""
+        wanted = spack_environment.module_paths(package)
+        return tuple(path for path in written if path in wanted)
 
     def tidy(self, package: StackPackage, prefix: Path) -> bool:
-        """Remove logs, the manifest with owners and times, and the time in the module file.
+        """Remove logs, the manifest with owners and times, and the time in the module files.
 
         Each package has files, at least its `spec.json`, by which Spack finds it as a dependency.
         """
-        module = prefix.parent.with_name(MODULES) / spack_environment.module_path(package)
-        if module.is_file() and not module.is_symlink():
-            module.write_bytes(_WRITTEN_ON.sub(rb"\1", module.read_bytes(), count=1))
+        for path in spack_environment.module_paths(package):
+            module = prefix.parent.with_name(MODULES) / path
+            if module.is_file() and not module.is_symlink():
+                module.write_bytes(_WRITTEN_ON.sub(rb"\1", module.read_bytes(), count=1))
         for entry in (prefix / _METADATA).iterdir():
             if entry.name in _KEPT:
                 continue

@@ -9,7 +9,7 @@ import re
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 from msgspec import Struct
@@ -18,6 +18,7 @@ from steps.contract.canonical import canonical, digest, digest_bytes
 from steps.contract.detachment import NO_FACTORY, Factory
 from steps.softwarestack.contract import output_patterns
 from steps.softwarestack.contract.output_patterns import OutputReference
+from steps.softwarestack.contract.spack_layout import HIERARCHICAL
 
 SCHEMA: Final = 1
 FILE: Final = "stack.json"
@@ -32,6 +33,8 @@ BEST: Final = "best"
 """Folder, beside those of the CPU targets, with the module that chooses the best target of a node."""
 PACKAGES: Final = "packages"
 """Folder of the installed packages below the install root; versions of all stacks share it."""
+LUA, TCL = "lua", "tcl"
+"""Languages of module files."""
 HASH_CHARACTERS: Final = 12
 """Characters of a package's hash in the name of its folder."""
 _PLAIN_BYTES: Final = 200_000
@@ -112,18 +115,35 @@ class StackTestFile(Struct, frozen=True, kw_only=True):
     sha256: str
 
 
+class ModuleProvider(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A module whose loading makes further modules visible: that of a compiler, or of an MPI library.
+
+    `module` is its full name, `family` is `compiler` or `mpi`: of a family one module is loaded at a time. `unlocks` are the
+    folders of the modules that then become visible. `site`: the site provides it, so the stack writes its module; `prefix` is its
+    folder, empty for programs that are on every search path.
+    """
+
+    module: str
+    family: str
+    unlocks: tuple[str, ...]
+    site: bool = False
+    prefix: str = ""
+
+
 class SpackFiles(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Spack's part of a stack, by SHA-256 in the files of the stack.
 
     `lock` is the whole `spack.lock`. `settings` is JSON of those sections of `spack.yaml` that builds need (compilers, packages).
     `repositories` are package repositories, the first one first: absolute paths in the builder image, or names of folders that
-    `recipes` fill, whose paths begin with such a name.
+    `recipes` fill, whose paths begin with such a name. `providers` are the modules by which a hierarchy is walked; a stack without
+    hierarchy has none.
     """
 
     lock: str
     settings: str
     repositories: tuple[str, ...] = ()
     recipes: tuple[StackTestFile, ...] = ()
+    providers: tuple[ModuleProvider, ...] = ()
 
 
 class StackLimits(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -193,6 +213,8 @@ class StackInput(Struct, frozen=True, kw_only=True, omit_defaults=True, dict=Tru
     cache: BuildCacheLocation
     batches: tuple[StackBatch, ...] = ()
     naming: str = ""
+    syntax: str = LUA
+    """Language of the module files: `lua`, or `tcl`."""
     target: str = ""
     targets: tuple[str, ...] = ()
     builder: str = ""
@@ -220,8 +242,21 @@ class StackInput(Struct, frozen=True, kw_only=True, omit_defaults=True, dict=Tru
         installed = [package.hash for package in self.installed]
         target = " ".join(self.targets) or self.target
         head = [self.name, self.backend, self.release, self.naming, target, self.root, list(self.roots), installed]
+        head += [self.arrangement] if self.arrangement else []
         tests = [msgspec.structs.replace(test, incident="") for test in self.tests]  # words about a test change nothing
         return digest([head, msgspec.to_builtins(tests), msgspec.to_builtins(self.reframe)])
+
+    @property
+    def arrangement(self) -> list[Any]:
+        """Places and language of module files, as far as hashes of packages do not cover them; empty for the usual ones.
+
+        Hashes of Spack cover nothing of it, those of EasyBuild all.
+        """
+        if self.spack is None:
+            return []
+        providers = msgspec.to_builtins(self.spack.providers)
+        placed = [[package.module for package in self.installed], providers] if self.naming == HIERARCHICAL else []
+        return [*placed, *([self.syntax] if self.syntax != LUA else [])]
 
     @cached_property
     def by_hash(self) -> Mapping[str, StackPackage]:
@@ -365,6 +400,8 @@ def _problems(stack: StackInput) -> Iterator[str]:
     earlier = set[str]()
     yield from _target_problems(stack)
     yield from _cache_problems(stack.cache.registry)
+    if stack.syntax not in (LUA, TCL):
+        yield f"{stack.syntax[:40]!r} is no language of module files"
     yield from _spack_problems(stack)
     yield from _test_problems(stack)
     for package in stack.packages:
@@ -412,6 +449,11 @@ def _spack_problems(stack: StackInput) -> Iterator[str]:
         yield from (f"{path[:100]!r} is no path of a package repository" for path in wrong)
         digests = [stack.spack.lock, stack.spack.settings, *(recipe.sha256 for recipe in stack.spack.recipes)]
         yield from (f"{sha256[:80]!r} is no SHA-256 of a file of Spack" for sha256 in digests if not _SHA256.fullmatch(sha256))
+        for provider in stack.spack.providers:
+            names = (provider.module, provider.family, *provider.unlocks)
+            yield from (f"{name[:100]!r} is no name of a module or of its folder" for name in names if not _PATH.fullmatch(name))
+            if provider.prefix and not _ROOT.fullmatch(provider.prefix):
+                yield f"{provider.prefix[:100]!r} is no folder of a provider of modules"
 
 
 def _package_problems(package: StackPackage, earlier: set[str]) -> Iterator[str]:

@@ -56,6 +56,7 @@ def test_other_output_is_refused(output: str) -> None:
         ("HierarchicalMNS", ("modules/all/Core/GCC/12.lua", "modules/all/Compiler/GCC/12/zlib/1.lua"), ("modules/all/Core",)),
         ("EasyBuildMNS", ("modules/all/GCC/12.lua", "modules/all/Core/1.lua"), ("modules/all",)),
         ("", ("modules/spack/Core/zlib/1.lua",), ("modules/spack/Core",)),
+        ("hierarchical", ("modules/all/Core/x/1", "modules/all/openmpi/4-abc/Core/y/1"), ("modules/all/Core",)),
         ("", ("modules/zlib/1.lua",), ("modules",)),
         ("", (), ()),
     ],

@@ -133,11 +133,14 @@ def test_packages_are_built_at_their_published_paths(tmp_path: Path) -> None:
 
 def test_modules_of_all_compilers_lie_in_one_folder_and_need_no_module_of_an_external(tmp_path: Path) -> None:
     modules = _section(_written(tmp_path), "modules")["default"]
-    assert modules["enable"] == ["lmod"]
-    assert modules["roots"] == {"lmod": "/srv/stacks/small/current/modules/all"}
+    assert modules["enable"] == ["lmod", "tcl"]
+    place = "/srv/stacks/small/current/modules"
+    assert modules["roots"] == {"lmod": f"{place}/all", "tcl": f"{place}/tcl/Core"}
     assert modules["lmod"]["core_compilers"] == ["gcc@12.2.0"]
-    assert f"glibc/{GLIBC}" in modules["lmod"]["exclude"]
-    assert not any(name.startswith("zstd/") for name in modules["lmod"]["exclude"])
+    assert modules["tcl"]["projections"] == {"all": "{name}/{version}"}
+    for language in ("lmod", "tcl"):
+        assert f"glibc/{GLIBC}" in modules[language]["exclude"]
+        assert not any(name.startswith("zstd/") for name in modules[language]["exclude"])
 
 
 def test_repositories_lie_in_the_workspace_or_in_the_builder_image(tmp_path: Path) -> None:
@@ -244,15 +247,20 @@ def test_a_package_keeps_its_spec_and_recipe_and_loses_logs_and_times(tmp_path: 
     module.parent.mkdir(parents=True)
     recorded = (RECORDED / "lmod_modulefiles.txt").read_text().partition("\n")[2]
     module.write_text(recorded)
+    tcl, in_tcl = tmp_path / "modules/tcl/Core/zstd/1.5.4-rd24mwd", (RECORDED / "tcl_modulefile_zstd.txt").read_text()
+    tcl.parent.mkdir(parents=True)
+    tcl.write_text(in_tcl)
     assert PROGRAM.tidy(STACK.by_hash[ZSTD], prefix)
     assert sorted(path.name for path in metadata.rglob("*") if path.is_file()) == ["package.py", "spec.json"]
     assert module.read_text() == recorded.replace(" on 2026-11-28 08:50:51.553672", "")
     assert module.read_text() != recorded
+    assert tcl.read_text() == in_tcl.replace(" on 2026-11-28 08:50:55.055662", "")
 
 
-def test_only_the_module_file_of_the_package_is_its_own() -> None:
-    written = ["all/Core/zstd/1.5.4-rd24mwd.lua", "all/Core/zlib/1.2.13-72a7sbl.lua", "all/Core/zstd/.modulerc.lua"]
-    assert PROGRAM.module_files(STACK.by_hash[ZSTD], written) == ("all/Core/zstd/1.5.4-rd24mwd.lua",)
+def test_only_the_module_files_of_the_package_are_its_own() -> None:
+    own = ("all/Core/zstd/1.5.4-rd24mwd.lua", "tcl/Core/zstd/1.5.4-rd24mwd")
+    written = [*own, "all/Core/zlib/1.2.13-72a7sbl.lua", "tcl/Core/zlib/1.2.13-72a7sbl", "all/Core/zstd/.modulerc.lua"]
+    assert PROGRAM.module_files(STACK.by_hash[ZSTD], written) == own
 
 
 def _program(tmp_path: Path, text: str) -> dict[str, str]:

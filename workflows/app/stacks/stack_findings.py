@@ -28,7 +28,7 @@ def issues(path: Path) -> Iterator[Issue]:
         raise SpecErrors(errors.source, [*errors.errors, *further]) from None
     yield from _programs()
     for note in spec.notes:
-        fix = "load modules with the version that `module avail` shows, or build with EasyBuild, which has a hierarchy"
+        fix = "load modules with the version that `module avail` shows, or write spack.naming: hierarchical"
         yield Issue("spack_modules", "warning", "spack", note, fix, _SOURCE)
     missing = tuple(_missing_files(spec, path.absolute().parent))
     yield from missing
