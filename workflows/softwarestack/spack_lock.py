@@ -19,6 +19,7 @@ LARGEST_BYTES: Final = 256 << 20
 """Largest file that is read: a lock of 1,238 packages has 7 MB."""
 _RUNTIME_TYPES: Final = {"link", "run"}
 _BUILD_TYPES: Final = {"build"}
+_MPI: Final = "mpi"
 _LANGUAGES: Final = {"c", "cxx", "fortran"}
 """Virtual packages that a compiler provides, since lock file version 6."""
 
@@ -60,6 +61,10 @@ class _CompilerSpec(Struct, frozen=True):
     version: str = ""
 
 
+class _SpecExternal(Struct, frozen=True):
+    path: str | None = None
+
+
 class _ConcreteSpec(Struct, frozen=True):
     name: str
     version: str = ""
@@ -97,7 +102,8 @@ def parse(content: bytes, source: str) -> BuildGraph:
         raise LockError(f"{source}: it is no spack.lock: {error}", hint) from error
     except RecursionError as error:
         raise LockError(f"{source}: it is no spack.lock: it is nested too deeply", hint) from error
-    nodes = {hash_: _node(hash_, spec, specs) for hash_, spec in specs.items()}
+    mpi = {needed.hash for spec in specs.values() for needed in spec.dependencies if _MPI in needed.parameters.virtuals}
+    nodes = {hash_: _node(hash_, spec, specs, provides_mpi=hash_ in mpi) for hash_, spec in specs.items()}
     return BuildGraph(source, nodes, tuple(dict.fromkeys(root.hash for root in roots)))
 
 
@@ -111,7 +117,7 @@ def _check(meta: _LockFileMeta, source: str, hint: str) -> None:
         )
 
 
-def _node(hash_: str, spec: _ConcreteSpec, specs: Mapping[str, _ConcreteSpec]) -> PackageNode:
+def _node(hash_: str, spec: _ConcreteSpec, specs: Mapping[str, _ConcreteSpec], *, provides_mpi: bool) -> PackageNode:
     runtime, build = list[str](), list[str]()
     for dependency in spec.dependencies:
         types = {*dependency.type, *dependency.parameters.deptypes}
@@ -120,13 +126,16 @@ def _node(hash_: str, spec: _ConcreteSpec, specs: Mapping[str, _ConcreteSpec]) -
         elif types & _BUILD_TYPES:  # dependencies of type test alone are installed only where tests are asked for
             build.append(dependency.hash)
     target = spec.arch.target if spec.arch else None
+    is_external = bytes(spec.external) not in (b"null", b"{}")
     return PackageNode(
         hash=hash_,
         name=spec.name,
         version=spec.version,
         compiler=_compiler(spec, specs),
         target=target.name if isinstance(target, _CpuTarget) else target or "",
-        external=bytes(spec.external) not in (b"null", b"{}"),
+        external=is_external,
+        prefix=_prefix(spec.external) if is_external else "",
+        provides_mpi=provides_mpi,
         runtime=tuple(dict.fromkeys(runtime)),
         build=tuple(dict.fromkeys(build)),
     )
