@@ -34,8 +34,9 @@ def place(stack: StackInput, modules: Path) -> None:
     for package in stack.installed:
         file = modules / spack_environment.module_paths(package)[is_tcl]
         if package.module and file.is_file():
-            added = "\n".join(line for provider in unlocking.get(package.module, ()) for line in _unlocking(provider, root, is_tcl=is_tcl))
-            texts[package.module] = file.read_text(errors="surrogateescape") + (f"\n{added}\n" if added else "")
+            lines = [line for provider in unlocking.get(package.module, ()) for line in _unlocking(provider, root, is_tcl=is_tcl)]
+            added = "".join(f"{line}\n" for line in ("", *lines)) if lines else ""
+            texts[package.module] = file.read_text(errors="surrogateescape") + added
     for name, providers in unlocking.items():
         if providers[0].site:
             texts[name] = "\n".join(_site_module(providers, root, is_tcl=is_tcl)) + "\n"

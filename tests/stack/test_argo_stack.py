@@ -44,7 +44,7 @@ def test_a_stack_is_built_assembled_and_tested_by_pods(home: Lab, ground: Path) 
     site.keep_only()
     test = {"name": "mpi_is_there", "modules": ["gompi"], "command": ["mpirun", "--version"], "timeout": "60s"}
     easybuild = {"release": EASYBUILD, "easyconfigs": ["easyconfigs/gompi-2022.12.eb"]}
-    site.write(easybuild=easybuild, tests=[test], **IN_THE_STORE)
+    site.write(easybuild=easybuild, tests=[test], module_syntax="tcl", **IN_THE_STORE)
     site.environment["KUBECONFIG"] = home.where.kubeconfig
     site.run("lock")
     where = ("--engine", "argo", "--namespace", home.where.namespace)
@@ -61,5 +61,7 @@ def test_a_stack_is_built_assembled_and_tested_by_pods(home: Lab, ground: Path) 
     assert tested.verdict is not None
     assert tested.verdict.is_pass, tested.verdict.reason
     assert "mpi_is_there" in json.dumps(tested.observation)
+    modules = [path.read_text() for path in (home.store / "stacks/trees").glob("*/modules/**/*") if path.is_file()]
+    assert [text[:8] for text in modules] == ["#%Module"] * 3
     assert list((home.store / "stacks/cache").rglob("*.tar.zst")), "packages lie in the run store"
     assert not list(site.root.iterdir()), "nothing is published from pods"

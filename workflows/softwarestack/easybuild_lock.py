@@ -17,6 +17,7 @@ import msgspec
 from msgspec import Struct
 
 from steps.contract.canonical import canonical
+from steps.softwarestack.contract.stack_input import LUA, TCL
 from workflows.softwarestack.bounded_files import read_bounded
 from workflows.softwarestack.build_graph import MOST_NODES, BuildGraph, LockError, PackageNode
 
@@ -58,7 +59,8 @@ class LockedEasyconfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 class EasyBuildLock(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The content of a lock file: the builder, hashes of the roots, and packages after what they need.
 
-    The builder is the release of EasyBuild, the naming scheme of modules, and the CPU target.
+    The builder is the release of EasyBuild, the naming scheme of modules, and the CPU target; `syntax` is the language of module
+    files if that is not Lua.
     """
 
     kind: str
@@ -68,11 +70,17 @@ class EasyBuildLock(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     target: str
     roots: tuple[str, ...]
     packages: tuple[LockedEasyconfig, ...]
+    syntax: str = LUA
 
     @property
-    def builder(self) -> tuple[str, str, str]:
-        """Release of EasyBuild, naming scheme and CPU target, as hashes of packages cover them."""
-        return (self.easybuild, self.naming, self.target)
+    def builder(self) -> tuple[str, ...]:
+        """Release of EasyBuild, naming scheme, CPU target, and language of modules if not Lua, as hashes of packages cover them."""
+        return (self.easybuild, self.naming, self.target, *syntax_words(self.syntax))
+
+
+def syntax_words(syntax: str) -> tuple[str, ...]:
+    """Return the words by which the hash of a package covers the language of its module; none for Lua, as in locks from before."""
+    return () if syntax == LUA else (syntax,)
 
 
 def with_hash(builder: Iterable[str], package: LockedEasyconfig) -> LockedEasyconfig:
@@ -130,6 +138,7 @@ def text(lock: EasyBuildLock) -> str:
     """Return the JSON text of a lock file, a package a line; equal locks give equal bytes."""
     fields = {"kind": lock.kind, "schema": lock.schema, "easybuild": lock.easybuild}
     fields |= {"naming": lock.naming, "target": lock.target, "roots": lock.roots}
+    fields |= {} if lock.syntax == LUA else {"syntax": lock.syntax}
     head = [f" {json.dumps(key)}: {json.dumps(value)}," for key, value in fields.items()]
     packages = ",\n".join(f"  {json.dumps(_without_defaults(package))}" for package in lock.packages)
     return "\n".join(["{", *head, f' "packages": [\n{packages}\n ]', "}", ""])
@@ -158,6 +167,8 @@ def _problems(lock: EasyBuildLock) -> Iterator[str]:
         yield f"easybuild {lock.easybuild[:60]!r} is no release"
     if lock.naming not in NAMING_SCHEMES:
         yield f"naming {lock.naming[:60]!r} is none of {', '.join(NAMING_SCHEMES)}"
+    if lock.syntax not in (LUA, TCL):
+        yield f"syntax {lock.syntax[:60]!r} is none of {LUA}, {TCL}"
     if not _TARGET.fullmatch(lock.target):
         yield f"target {lock.target[:60]!r} is no CPU target"
     modules = set[str]()

@@ -15,6 +15,8 @@ from typing import Any, Final
 import msgspec
 from msgspec import Struct
 
+from steps.softwarestack.contract.stack_input import LUA
+from workflows.softwarestack import easybuild_lock
 from workflows.softwarestack.build_graph import LockError
 from workflows.softwarestack.easybuild_lock import KIND, SCHEMA, EasyBuildLock, LockedEasyconfig, LockedSource, with_hash
 
@@ -54,6 +56,8 @@ class _ResolvedSet(Struct, frozen=True):
 class EasyBuildSettings:
     """Settings of a stack for EasyBuild: its release, root easyconfigs, robot folders, module naming scheme, and CPU target.
 
+    `syntax` is the language of module files.
+
     `interpreter` is the Python that EasyBuild is installed for.
     """
 
@@ -63,6 +67,7 @@ class EasyBuildSettings:
     robot: tuple[Path, ...]
     naming: str
     target: str
+    syntax: str = LUA
 
 
 def lock(settings: EasyBuildSettings) -> EasyBuildLock:
@@ -82,6 +87,7 @@ def lock(settings: EasyBuildSettings) -> EasyBuildLock:
         schema=SCHEMA,
         easybuild=resolved.easybuild,
         naming=settings.naming,
+        syntax=settings.syntax,
         target=settings.target,
         roots=tuple(roots),
         packages=tuple(packages.values()),
@@ -129,7 +135,7 @@ def _last_line(output: bytes) -> str:
 def _locked(resolved: _ResolvedSet, settings: EasyBuildSettings) -> Iterator[LockedEasyconfig]:
     """Yield the packages of a resolved set, external modules first, each after what it needs."""
     hashes = dict[str, str]()
-    builder = [resolved.easybuild, settings.naming, settings.target]
+    builder = [resolved.easybuild, settings.naming, settings.target, *easybuild_lock.syntax_words(settings.syntax)]
     for module in dict.fromkeys(name for package in resolved.packages for name in package.external):
         name, _, version = module.rpartition("/")
         external = LockedEasyconfig(hash="", name=name or version, version=version, module=module, external=True)

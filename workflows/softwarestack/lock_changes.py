@@ -139,5 +139,5 @@ def _easybuild_reason(before: LockedEasyconfig, after: LockedEasyconfig, earlier
     if before.patches != after.patches:
         return "its patches changed"
     if earlier is not None and earlier.builder != made.builder:
-        return "EasyBuild's release, the naming scheme or the CPU target changed"
+        return "EasyBuild's release, the naming scheme, the language of modules or the CPU target changed"
     return "something that it needs changed"

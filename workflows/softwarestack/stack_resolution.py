@@ -64,7 +64,8 @@ def resolve(spec: StackSpec, folder: Path, origin: str = "") -> ResolvedStack:
         tests, test_files = _test_files(spec, folder)
         stack = _input(spec, SPACK, made.release, made.packages, made.graph.roots)
         naming = spec.spack.naming if spec.spack.naming == spack_layout.HIERARCHICAL else ""  # so keys of flat stacks stay
-        stack = with_fields(stack, spack=made.spack, naming=naming, reframe=tests, lock=digest_bytes(made.lock), origin=origin, factory=factory)
+        stack = with_fields(stack, spack=made.spack, naming=naming)
+        stack = with_fields(stack, reframe=tests, lock=digest_bytes(made.lock), origin=origin, factory=factory)
         return ResolvedStack(stack=stack, graph=made.graph, files=_ordered(made.files, test_files))
     path = folder / spec.lock_path
     if not path.is_file():
@@ -126,8 +127,10 @@ def cached_packages(folder: Path, root: str) -> frozenset[str]:
 def _require_settings(spec: StackSpec, lock: EasyBuildLock, path: Path) -> None:
     """Raise `LockError` if the lock was made with another release of EasyBuild, naming scheme or CPU target than the spec has."""
     assert spec.easybuild is not None
+    if lock.syntax != spec.module_syntax:
+        raise LockError(f"{path}: it was made for module_syntax {lock.syntax}, and the spec says {spec.module_syntax}", _AGAIN)
     wanted = (spec.easybuild.release, spec.easybuild.naming, spec.target)
-    for locked, name, value in zip(lock.builder, ("easybuild.release", "easybuild.naming", "target"), wanted, strict=True):
+    for locked, name, value in zip(lock.builder[:3], ("easybuild.release", "easybuild.naming", "target"), wanted, strict=True):
         if locked != value:
             raise LockError(f"{path}: it was made for {name} {locked}, and the spec says {value}", _AGAIN)
 

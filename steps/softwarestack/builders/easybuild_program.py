@@ -15,12 +15,13 @@ from steps.errors import BadTask
 from steps.softwarestack.builders import log_easybuild
 from steps.softwarestack.builders.package_builder import FETCHED, SOURCES, BuildCommand, BuildPlace, CommandVerdict
 from steps.softwarestack.contract.package_build import BuildFailure
-from steps.softwarestack.contract.stack_input import StackInput, StackPackage, package_folder
+from steps.softwarestack.contract.stack_input import LUA, TCL, StackInput, StackPackage, package_folder
 from steps.softwarestack.package_packing import MTIME
 
 FETCH, BUILD = "fetch", "build"
 """Phases of a build, each a command."""
 _ROBOT: Final = "easyconfigs"
+_SYNTAX: Final = {LUA: "Lua", TCL: "Tcl"}
 _FOLDERS: Final = ("home", "logs", "tmp", "work", "easybuild")
 """Folders of the workspace."""
 LMOD: Final = "/usr/share/lmod/lmod/libexec/lmod"
@@ -122,7 +123,7 @@ class EasyBuildProgram:
             f"--installpath-software={place.packages}/{package_folder(package)}",
             f"--installpath-modules={place.modules}",
             *(f"--tmpdir={work / 'tmp'}", f"--tmp-logdir={work / 'logs'}", f"--locks-dir={work / 'locks'}"),
-            *(f"--module-naming-scheme={stack.naming}", "--module-syntax=Lua", "--modules-tool=Lmod"),
+            *(f"--module-naming-scheme={stack.naming}", f"--module-syntax={_SYNTAX[stack.syntax]}", "--modules-tool=Lmod"),
             *("--enforce-checksums", "--umask=022", "--output-style=basic"),
             *options,
         )
@@ -177,6 +178,7 @@ class EasyBuildProgram:
     def reproduce(self, stack: StackInput, package: StackPackage) -> str:
         """Return the `eb` command for a laptop, in the folder of the spec; it builds missing dependencies too."""
         words = ["eb", Path(package.easyconfig).name, "--robot", f"--robot-paths={_ROBOT}:", "--rebuild"]
+        words += [] if stack.syntax == LUA else [f"--module-syntax={_SYNTAX[stack.syntax]}"]
         words += [f"--module-naming-scheme={stack.naming}", f"--optarch={optarch(stack.target_of(package))}"]
         return f"{shlex.join(words)}  # EasyBuild {stack.release}"
 

@@ -72,6 +72,13 @@ def test_a_package_is_fetched_with_network_and_built_without(tmp_path: Path) -> 
     assert list(build.arguments) == [*WORDS.split(), "--max-parallel=4", "--optarch=march=x86-64-v3"]
 
 
+def test_modules_are_written_in_tcl_where_the_stack_says_so(tmp_path: Path) -> None:
+    stack = msgspec.structs.replace(STACK, syntax="tcl")
+    build = PROGRAM.commands(stack, ZLIB, place_of(tmp_path))[-1]
+    assert "--module-syntax=Tcl" in build.arguments
+    assert "--module-syntax=Tcl" in PROGRAM.reproduce(stack, ZLIB)
+
+
 def test_nothing_of_the_caller_reaches_a_build(tmp_path: Path) -> None:
     build = PROGRAM.commands(STACK, ZLIB, place_of(tmp_path))[-1]
     assert build.environment == {

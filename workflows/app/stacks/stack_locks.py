@@ -92,4 +92,5 @@ def _settings(spec: StackSpec, section: EasyBuildSection, folder: Path) -> EasyB
         robot=tuple(folder / path for path in section.robot),
         naming=section.naming,
         target=spec.target,
+        syntax=spec.module_syntax,
     )
