@@ -56,6 +56,10 @@ ContentPattern = Annotated[str, StringConstraints(pattern=r"^[a-z*][a-z0-9*-]{0,
 """Objects or images of a factory by name, with `*` for any characters."""
 
 
+ClaimName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?/[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?$")]
+"""A PersistentVolumeClaim: namespace and name."""
+
+
 def _check_argo(text: str) -> str:
     numbers = re.fullmatch(r"v([0-9]+)\.([0-9]+)\.([0-9]+)", text)
     if numbers is None:
@@ -278,6 +282,26 @@ class SurvivingCopy(Section):
         examples=["complete"],
     )
     within: Duration = Field(default="24h", validate_default=True, description="Greatest age of the copy.", examples=["24h"])
+    volume: ClaimName | None = Field(
+        default=None,
+        description="Claim of a project whose bytes it holds, NAMESPACE/NAME. A rebuild refuses to lose bytes of claims without a "
+        "copy. Default: none.",
+        examples=["software/data"],
+    )
+    restored: RelativePath | None = Field(
+        default=None,
+        description="File in the folder that the site writes anew once it has brought the bytes back into the volume after a "
+        "rebuild. A drill waits for it and counts the volume as lost without it. Default: nobody compares the volume.",
+        examples=["restored"],
+    )
+
+    @model_validator(mode="after")
+    def _restores_a_volume(self) -> SurvivingCopy:
+        if self.restored and not self.volume:
+            raise problem(
+                "a file tells of a restored volume, and no volume is named", "add volume: NAMESPACE/NAME, or remove restored"
+            )
+        return self
 
 
 class SecondPlace(Section):
@@ -338,9 +362,15 @@ class Rebuild(Section):
     restored: Annotated[tuple[ContentPattern, ...], Listed, Field(max_length=100)] = Field(
         default=(),
         description="Contents that the site brings back by itself, such as Secrets: RESOURCE/NAMESPACE/NAME, RESOURCE/NAME outside "
-        "of namespaces, or images/NAME:TAG, with * for any characters. A rebuild does not count them as lost; default: all others "
-        "are.",
-        examples=[["secrets/software/publish-key", "images/cache/*"]],
+        "of namespaces, images/NAME:TAG, or volumes/NAMESPACE/CLAIM for bytes in a volume, with * for any characters. A rebuild "
+        "does not count them as lost; default: all others are.",
+        examples=[["secrets/software/publish-key", "images/cache/*", "volumes/software/scratch"]],
+    )
+    restore_timeout: Duration = Field(
+        default="30m",
+        validate_default=True,
+        description="How long a drill waits, after the rebuild, for the files of `copies[].restored`.",
+        examples=["2h"],
     )
     platforms: Annotated[tuple[RelativePath, ...], Listed] = Field(
         default=(), description="Cluster specs whose hosts a rebuild refuses to touch.", examples=[["clusters/h200.yaml"]]

@@ -1,6 +1,7 @@
 """Parts of a drill: which hosts it takes, what a host's trial shows, and what a rebuild lost."""
 
 import json
+import os
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -89,6 +90,38 @@ def test_a_drill_says_what_it_does_not_compare() -> None:
     )
     more = section % ", published: [/srv/stacks]" + "rebuild: {copies: [{what: stacks, path: /srv/none}]}\n"
     assert factory_drill.holdings(load_factory(STARTER.read_text() + more), [outcome(HEALTHY)]).uncompared == ()
+
+
+class RestoringSite:
+    """Clock of a site that writes `file` while somebody waits, after some looks; None: it never does."""
+
+    def __init__(self, file: Path, looks: int | None) -> None:
+        self.seconds, self._file, self._looks = 0.0, file, looks
+
+    def now(self) -> float:
+        """Return the time."""
+        return self.seconds
+
+    def pause(self, seconds: float, deadline: float) -> None:
+        """Let time pass."""
+        self.seconds = min(deadline, self.seconds + seconds)
+        if self._looks is not None and self.seconds >= self._looks * factory_drill.LOOK_SECONDS:
+            self._file.write_text("restored")
+
+
+@pytest.mark.parametrize(("looks", "waited", "lost"), [(2, 30.0, 0), (None, 600.0, 1)])
+def test_volumes_are_restored_once_their_file_is_written_anew(tmp_path: Path, looks: int | None, waited: float, lost: int) -> None:
+    file = tmp_path / "restored"
+    file.write_text("an earlier restoration")
+    os.utime(file, (1, 1))
+    copy = f"{{what: data, path: {tmp_path}, marker: complete, volume: software/data, restored: restored}}"
+    spec = load_factory(STARTER.read_text() + f"rebuild: {{restore_timeout: 10m, copies: [{copy}]}}\n")
+    before, site = factory_drill.restores(spec), RestoringSite(file, looks)
+    factory_drill.await_restores(spec, before, site)
+    holdings = [Holdings(copies={}, published={}, restored=restored) for restored in (before, factory_drill.restores(spec))]
+    losses = list(factory_drill.losses(*holdings))
+    assert (site.seconds, len(losses)) == (waited, lost)
+    assert all(f"volume software/data ({file}): the file" in line for line in losses)
 
 
 def raises(error: BaseException) -> Any:

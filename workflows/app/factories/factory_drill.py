@@ -4,13 +4,14 @@ import os
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
 import msgspec
 from msgspec import Struct
 
+from steps.clients.clock import Clock, RealClock
 from steps.contract import plain_text
 from steps.contract.exit import ExitCode
 from workflows.app.factories import factory_pipeline, factory_rebuild, production_cut
@@ -21,7 +22,10 @@ from workflows.app.factories.unplanned_contents import UnplannedContents
 from workflows.app.run_options import StartOptions
 from workflows.app.runs.screen import Screen
 from workflows.spec import FactorySpec
+from workflows.spec.factory_spec import SurvivingCopy
 
+LOOK_SECONDS = 15.0
+"""Time between two looks at files of restored volumes, of which most take minutes."""
 UNFINISHED = "the rebuild failed, so nobody knows what was lost; bringup factory up goes on with it"
 UNREAD = "the factory was not rebuilt, because what it holds could not be read"
 UNCOMPARED = "the rebuild ended, and what was lost could not be read"
@@ -52,11 +56,13 @@ class DrillReport(Struct, frozen=True, kw_only=True):
 class Holdings:
     """Parts that must survive a rebuild: copies (path → names of files), and folders of production (host and folder → digest).
 
-    `only_live` are sentences about objects and images that only the live factory has, `uncompared` about what nobody compares.
+    `restored` maps files that tell of restored volumes to the times at which they were written, 0 for those that are missing.
+    `only_live` are sentences about contents that only the live factory has, `uncompared` about what nobody compares.
     """
 
     copies: Mapping[str, frozenset[str]]
     published: Mapping[str, str]
+    restored: Mapping[str, int] = field(default_factory=dict)
     only_live: tuple[str, ...] = ()
     uncompared: tuple[str, ...] = ()
 
@@ -71,7 +77,7 @@ def cut(screen: Screen, source: str) -> int:
     return _conclude(screen, spec, tried)
 
 
-def drill(screen: Screen, prepared: PreparedRebuild, options: StartOptions) -> int:
+def drill(screen: Screen, prepared: PreparedRebuild, options: StartOptions, clock: Clock = RealClock()) -> int:
     """Cut production off, rebuild the factory if production works without it, and return the exit code."""
     spec, folder, began = prepared.spec, prepared.path.parent, time.time()
     trial = production_cut.cut_off(spec, folder)
@@ -83,7 +89,13 @@ def drill(screen: Screen, prepared: PreparedRebuild, options: StartOptions) -> i
         contents = factory_rebuild.contents_of(prepared)
         before = holdings(spec, trial, contents)
     rebuild = partial(factory_rebuild.rebuild, screen, prepared, options, contents)
-    return compare(screen, spec, tried, before, rebuild, lambda: holdings(spec, production_cut.look(spec, folder)))
+
+    def look() -> Holdings:
+        if not prepared.until:  # a factory that is built in part has no volumes yet
+            await_restores(spec, before.restored, clock)
+        return holdings(spec, production_cut.look(spec, folder))
+
+    return compare(screen, spec, tried, before, rebuild, look)
 
 
 def compare(
@@ -143,9 +155,32 @@ def holdings(spec: FactorySpec, trial: list[TrialOutcome], contents: UnplannedCo
     return Holdings(
         copies={copy.path: frozenset(_files(Path(copy.path))) for copy in spec.rebuild.copies},
         published={f"{outcome.host}:{folder}": digest for outcome in trial for folder, digest in outcome.folders},
+        restored=restores(spec),
         only_live=contents.sentences,
         uncompared=tuple(uncompared),
     )
+
+
+def restores(spec: FactorySpec) -> dict[str, int]:
+    """Return volume and file of each `copies[].restored` → when the file was written in ns, 0 if it is missing."""
+    files = {f"{copy.volume} ({copy.path}/{copy.restored})": Path(copy.path, copy.restored) for copy in _restorable(spec)}
+    return {name: file.stat().st_mtime_ns if file.is_file() else 0 for name, file in files.items()}
+
+
+def _restorable(spec: FactorySpec) -> list[SurvivingCopy]:
+    return [copy for copy in spec.rebuild.copies if copy.restored]
+
+
+def await_restores(spec: FactorySpec, before: Mapping[str, int], clock: Clock) -> None:
+    """Wait until the site has written the files that tell of restored volumes, for `rebuild.restore_timeout` at most."""
+    deadline = clock.now() + spec.rebuild.restore_timeout.total_seconds()
+    while list(_unrestored(before, restores(spec))) and clock.now() < deadline:
+        clock.pause(LOOK_SECONDS, deadline)
+
+
+def _unrestored(before: Mapping[str, int], after: Mapping[str, int]) -> Iterator[str]:
+    """Yield the volumes whose file is missing, or as old as it was before the rebuild."""
+    return (name for name, written in before.items() if after.get(name, 0) in (0, written))
 
 
 def _files(path: Path) -> Iterator[str]:
@@ -162,13 +197,15 @@ def _files(path: Path) -> Iterator[str]:
 
 
 def losses(before: Holdings, after: Holdings) -> Iterator[str]:
-    """Yield what a rebuild lost: files of copies, published folders that differ, and objects that only the old factory had."""
+    """Yield what a rebuild lost: files of copies, published folders that differ, volumes, and contents of the old factory alone."""
     for path, names in before.copies.items():
         if gone := sorted(names - after.copies.get(path, frozenset())):
             yield f"{len(gone)} of {len(names)} files of {path}, first {gone[0]}"
     for place, digest in before.published.items():
         if after.published.get(place) != digest:
             yield f"{place} is not as it was before the rebuild"
+    for name in _unrestored(before.restored, after.restored):
+        yield f"bytes in volume {name}: the file that tells of their restoration was not written anew"
     yield from before.only_live
 
 

@@ -1,4 +1,4 @@
-"""Reasons for which a factory is not rebuilt: incomplete or old copies, hosts of others, this machine, builds that run."""
+"""Reasons for which a factory is not rebuilt: incomplete or old copies, hosts of others, this machine, builds, bytes in volumes."""
 
 import socket
 import time
@@ -9,12 +9,16 @@ from pathlib import Path
 from msgspec import Struct
 
 from steps.clients.kube.client import Kube
+from steps.contract import plain_text
 from steps.contract.plain_text import count
 from steps.errors import StepError
-from workflows.app.factories import surviving_copies
+from workflows.app.factories import project_volumes, surviving_copies
+from workflows.app.factories.project_volumes import ObjectReader
 from workflows.spec import FactorySpec, load
 
 ENDED = ("Succeeded", "Failed", "Error")
+MOST_VOLUMES = 10
+"""Most volumes that a refusal names; the others are counted."""
 _WORKFLOWS = "/apis/argoproj.io/v1alpha1/workflows"
 
 
@@ -54,7 +58,10 @@ def refusals(spec: FactorySpec, folder: Path, kubeconfig: Path | None) -> Iterat
     yield from _platforms(spec, folder)
     yield from _this_machine(spec)
     if kubeconfig is not None:
-        yield from running_builds(kubeconfig)
+        yield from (builds := tuple(running_builds(kubeconfig)))
+        # a factory that does not answer need not be asked a second time
+        if all(reason.ends for reason in builds):
+            yield from volumes_at_risk(spec, Kube.from_file(kubeconfig, who="factory rebuild"))
 
 
 def _platforms(spec: FactorySpec, folder: Path) -> Iterator[Refusal]:
@@ -104,6 +111,25 @@ def running_builds(kubeconfig: Path) -> Iterator[Refusal]:
     if running:
         listed = ", ".join(running[:5])
         yield Refusal(problem=f"{count(len(running), 'build')} run: {listed}", fix=fix, forcible=True, ends=True)
+
+
+def volumes_at_risk(spec: FactorySpec, kube: ObjectReader) -> Iterator[Refusal]:
+    """Yield a refusal for volumes of projects whose bytes a rebuild loses; also if the factory does not say which there are."""
+    try:
+        lost = tuple(project_volumes.lost(spec, project_volumes.read(spec, kube)))
+    except StepError as error:
+        fix = 'repair it, or add --force "REASON"'
+        yield Refusal(problem=f"the factory does not say which volumes its projects have: {error}", fix=fix, forcible=True)
+        return
+    if lost:
+        listed = plain_text.some([item.about for item in lost], MOST_VOLUMES)
+        verb = "holds" if len(lost) == 1 else "hold"
+        yield Refusal(
+            problem=f"{count(len(lost), 'volume')} of projects {verb} bytes that a rebuild loses: {listed}",
+            fix="name their copies in rebuild.copies[].volume, or those that the site restores or gives up in rebuild.restored "
+            '(volumes/NAMESPACE/CLAIM), or add --force "REASON", which loses them',
+            forcible=True,
+        )
 
 
 def unfinished(kube: Kube) -> list[str]:

@@ -20,7 +20,9 @@ FactoryFile = Annotated[
 ]
 Force = Annotated[
     str,
-    typer.Option("--force", metavar="REASON", help="Rebuild though builds run, which end, or though a machine does not answer."),
+    typer.Option(
+        "--force", metavar="REASON", help="Rebuild though builds run, which end, volumes hold bytes, or a machine does not answer."
+    ),
 ]
 
 
@@ -99,8 +101,9 @@ def rebuild(
 ) -> int:
     """Throw a factory away and build it again: its machines are reinstalled if the spec says how, else emptied.
 
-    Nothing is touched while a copy of what must survive is missing, incomplete or old, while builds run or may run, if a machine
-    belongs to a platform's spec or runs slurmd or processes of users, or if this command runs on one of the machines.
+    Nothing is touched while a copy of what must survive is missing, incomplete or old, while builds run or may run, while volumes
+    of projects hold bytes without a copy, if a machine belongs to a platform's spec or runs slurmd or processes of users, or if
+    this command runs on one of the machines.
     """
     from workflows.app.factories import factory_rebuild
 
