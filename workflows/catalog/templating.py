@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from workflows.catalog import slurm_values
@@ -20,14 +20,12 @@ from workflows.catalog.criteria import Facts, matches, multus_owner
 from workflows.spec import ClusterSpec
 from workflows.spec.cluster_spec import (
     GPU,
-    PRODUCT_LABEL,
-    advertised,
     gpu_groups,
     keeping_taints,
     own_taints,
     product_label,
 )
-from workflows.spec.gpu_pools import mig_strategy, plugin_configs, quota_pool, uniform
+from workflows.spec.gpu_pools import PoolFlavor, mig_strategy, plugin_configs, quota_flavors, uniform
 from workflows.spec.platform import Fabric, TenantQueue
 
 _MELLANOX = "15b3"
@@ -45,22 +43,19 @@ def scope(spec: ClusterSpec) -> Mapping[str, Any]:
 
 
 def _derived(spec: ClusterSpec) -> dict[str, Any]:
-    tenants, flavor = quota_pool(spec), spec.scheduler.flavor
-    under_quota = tenants.spec if tenants else spec
-    product = product_label(under_quota)
-    resources = advertised(under_quota)
-    covered = flavor.covered_resources or resources or (GPU,)
+    flavors = quota_flavors(spec) if spec.scheduler.quota != "none" else ()
+    covered = spec.scheduler.flavor.covered_resources or covered_resources(flavors)
     return {
         "multus": multus_owner(spec),
         "registration_address": spec.registration_address,
-        "product_label": product,
+        "product_label": product_label(spec),
         "gpu_nodes": len(spec.gpu_machines),
         "resource_key": spec.fabric.resource_key,
-        "flavor_labels": dict(flavor.node_labels) if flavor.node_labels is not None else {PRODUCT_LABEL: product},
+        "flavors": [_flavor(flavor) for flavor in flavors],
         "covered_resources": list(covered),
         "plugin_configs": plugin_configs(spec),
         "mig_strategy": mig_strategy(spec),
-        "queues": [_queue(queue, covered) for queue in spec.scheduler.queues],
+        "queues": [_queue(queue, flavors, covered) for queue in spec.scheduler.queues],
         "daemon_tolerations": _daemon_tolerations(spec),
         **slurm_values.derived(spec),
         **_fabric(spec.fabric),
@@ -91,10 +86,27 @@ def _json(value: object) -> str:
     return json.dumps(value, separators=(",", ":"), sort_keys=True)
 
 
-def _queue(queue: TenantQueue, covered: tuple[str, ...]) -> dict[str, Any]:
+def covered_resources(flavors: Iterable[PoolFlavor]) -> tuple[str, ...]:
+    """Return the resources that the nodes of flavors advertise, each once; GPUs if they advertise none, as with DRA."""
+    return tuple(dict.fromkeys(name for flavor in flavors for name in flavor.resources)) or (GPU,)
+
+
+def _flavor(flavor: PoolFlavor) -> dict[str, Any]:
+    tolerations = {"tolerations": [slurm_values.toleration(taint) for taint in flavor.taints]} if flavor.taints else {}
+    return {"name": flavor.name, "spec": {"nodeLabels": dict(flavor.labels), **tolerations}}
+
+
+def _queue(queue: TenantQueue, flavors: Iterable[PoolFlavor], covered: tuple[str, ...]) -> dict[str, Any]:
+    """Return a tenant's queue. Kueue takes only queues that have a quota on every covered resource in each flavor."""
     limit = {} if queue.borrowing_limit is None else {"borrowingLimit": queue.borrowing_limit}
-    resources = [{"name": name, "nominalQuota": queue.gpus, **limit} for name in covered]
-    return {"name": queue.name, "namespace": queue.namespace, "cohort": queue.cohort or queue.name, "resources": resources}
+    quotas = [
+        {
+            "name": flavor.name,
+            "resources": [{"name": name, "nominalQuota": flavor.quota(queue, name), **limit} for name in covered],
+        }
+        for flavor in flavors
+    ]
+    return {"name": queue.name, "namespace": queue.namespace, "cohort": queue.cohort or queue.name, "flavors": quotas}
 
 
 def _daemon_tolerations(spec: ClusterSpec) -> list[dict[str, str]]:

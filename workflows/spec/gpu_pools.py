@@ -16,13 +16,16 @@ from workflows.spec.cluster_spec import (
     GPU,
     PRODUCT_LABEL,
     ClusterSpec,
+    advertised,
     ib_write_bw_floor,
+    keeping_taints,
     node_labels,
     product_label,
     sharing_label,
 )
 from workflows.spec.gpus import Accelerator, GpuSharing
 from workflows.spec.hosts import HostGroup
+from workflows.spec.platform import TenantQueue
 
 PLUGIN_CONFIG, MIG_CONFIG = "nvidia.com/device-plugin.config", "nvidia.com/mig.config"
 WHOLE = "whole"
@@ -152,18 +155,73 @@ def ports_floor(spec: ClusterSpec) -> float | None:
     return min(floors, default=None)
 
 
-def quota_pool(spec: ClusterSpec) -> GpuPool | None:
-    """Return the pool whose nodes the flavor of Kueue's quotas selects; None if it selects none, or nodes of several pools.
+@dataclass(frozen=True)
+class PoolFlavor:
+    """A ResourceFlavor of Kueue: the GPUs of pools whose nodes carry the labels `labels`.
 
-    Without labels the flavor selects by the product after sharing, which pools with one product and sharing have alone.
+    `taints` keep pods away from these nodes. Jobs that the quota admits get tolerations for them.
     """
-    pools, written = gpu_pools(spec), spec.scheduler.flavor.node_labels
-    if len(pools) < 2:
-        return pools[0] if pools else None
-    if not written:
-        return None
-    chosen = [pool for pool in pools if any(_carries(pool, group, written) for group in pool.groups)]
-    return chosen[0] if len(chosen) == 1 else None
+
+    name: str
+    labels: Mapping[str, str]
+    pools: tuple[GpuPool, ...]
+    taints: tuple[str, ...] = ()
+
+    @property
+    def resources(self) -> tuple[str, ...]:
+        """Return the resources that the nodes of this flavor advertise after sharing, each once; empty with DRA."""
+        return tuple(dict.fromkeys(name for pool in self.pools for name in advertised(pool.spec)))
+
+    @property
+    def groups(self) -> tuple[str, ...]:
+        """Return the host groups of the flavor's nodes."""
+        return tuple(group for pool in self.pools for group in pool.groups)
+
+    def quota(self, queue: TenantQueue, resource: str) -> int:
+        """Return a queue's nominal quota on a resource in this flavor: that of the groups which advertise the resource."""
+        if queue.gpus_by_group is None:
+            return queue.gpus or 0
+        counted = (pool for pool in self.pools if _may_advertise(pool, resource))
+        return sum(queue.gpus_by_group.get(group, 0) for pool in counted for group in pool.groups)
+
+
+def quota_flavors(spec: ClusterSpec) -> tuple[PoolFlavor, ...]:
+    """Return the flavors of Kueue's quotas: the one whose labels the spec names, else one for each product after sharing.
+
+    Nodes of one product cannot be told apart by its label, so their pools are one flavor. The result is empty without GPU groups,
+    and if the named labels select no pool, or nodes of several.
+    """
+    pools, flavor = gpu_pools(spec), spec.scheduler.flavor
+    if flavor.node_labels is not None:
+        chosen = [pool for pool in pools if any(_carries(pool, group, flavor.node_labels) for group in pool.groups)]
+        if len(pools) == 1:
+            chosen = list(pools)
+        return (PoolFlavor(flavor.name, flavor.node_labels, (chosen[0],)),) if len(chosen) == 1 else ()
+    products: dict[str, list[GpuPool]] = {}
+    for pool in pools:
+        products.setdefault(product_label(pool.spec), []).append(pool)
+    if len(products) == 1:
+        return (PoolFlavor(flavor.name, {PRODUCT_LABEL: product_label(pools[0].spec)}, pools),)
+    return tuple(_product_flavor(spec, product, tuple(alike)) for product, alike in products.items())
+
+
+def flavor_of(spec: ClusterSpec, pool: GpuPool) -> PoolFlavor | None:
+    """Return the flavor that counts the GPUs of a pool; None if no quota counts them."""
+    return next((flavor for flavor in quota_flavors(spec) if pool.groups[0] in flavor.groups), None)
+
+
+def _product_flavor(spec: ClusterSpec, product: str, pools: tuple[GpuPool, ...]) -> PoolFlavor:
+    """Return the flavor of one product of several, named after its first group."""
+    name = f"{spec.scheduler.flavor.name}-{pools[0].name.replace('_', '-').strip('-')}"
+    # a Job asks for a resource and cannot know where it is admitted, so its flavor brings the tolerations
+    taints = keeping_taints(spec, [group for pool in pools for group in pool.groups])
+    return PoolFlavor(name, {PRODUCT_LABEL: product}, pools, taints)
+
+
+def _may_advertise(pool: GpuPool, resource: str) -> bool:
+    """Return False for a GPU resource that nodes of a pool do not advertise; the others, such as `cpu`, all nodes have."""
+    names = advertised(pool.spec)
+    return resource in names or not names or not resource.startswith("nvidia.com/")
 
 
 def _carries(pool: GpuPool, group: str, labels: Mapping[str, str]) -> bool:

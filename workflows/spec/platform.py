@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field, StringConstraints, WithJsonSchema, model_validator
 
-from workflows.spec.fields import DnsLabel, LabelKey, LabelValue, Listed, OneOrMore, Section, problem
+from workflows.spec.fields import DnsLabel, LabelKey, LabelValue, Listed, OneOrMore, Section, SnakeId, problem
 from workflows.spec.hosts import Cidr, IpAddress
 
 
@@ -127,27 +127,55 @@ class Fabric(Section):
         return self
 
 
+Units = Annotated[int, Field(ge=0, le=1_000_000)]
+"""A number of units of a resource: GPUs, shares of GPUs or MIG instances."""
+
+
 class TenantQueue(Section):
     """The quota of one tenant: a Kueue ClusterQueue with a LocalQueue in the namespace of the tenant."""
 
     name: DnsLabel = Field(description="Name of the queue.", examples=["research"])
     namespace: DnsLabel = Field(description="The tenant's namespace.", examples=["team-a"])
-    gpus: Annotated[int, Field(ge=0, le=1_000_000)] = Field(description="Nominal quota, in advertised units.", examples=[64])
-    borrowing_limit: Annotated[int, Field(ge=0, le=1_000_000)] | None = Field(
-        default=None, description="Units that the queue may borrow from its cohort; default: no limit.", examples=[64]
+    gpus: Units | None = Field(default=None, description="Nominal quota, in advertised units.", examples=[64])
+    gpus_by_group: Mapping[SnakeId, Units] | None = Field(
+        default=None,
+        description="Nominal quota of each GPU group, instead of gpus where groups differ; a group that is left out has 0.",
+        examples=[{"gpu": 64, "older": 8}],
+    )
+    borrowing_limit: Units | None = Field(
+        default=None,
+        description="Units of each flavor that the queue may borrow from its cohort; default: no limit.",
+        examples=[64],
     )
     cohort: DnsLabel | None = Field(
         default=None, description="Cohort that the queue lends to and borrows from; default: none.", examples=["all"]
     )
 
+    @model_validator(mode="after")
+    def _has_one_quota(self) -> "TenantQueue":
+        if (self.gpus is None) == (self.gpus_by_group is None):
+            which = "neither gpus nor gpus_by_group" if self.gpus is None else "both gpus and gpus_by_group"
+            raise problem(f"queue {self.name} has {which}", "write gpus: 8, or gpus_by_group: {gpu: 8} where GPU groups differ")
+        return self
+
+    @property
+    def quota(self) -> int:
+        """The nominal quota over all groups, in advertised units."""
+        return self.gpus if self.gpus is not None else sum((self.gpus_by_group or {}).values())
+
 
 class QueueFlavor(Section):
-    """The Kueue ResourceFlavor of all queues: the nodes and resources that are under quota."""
+    """The Kueue ResourceFlavor of all queues: the nodes and resources that are under quota.
 
-    name: DnsLabel = Field(default="gpu", description="Name of the flavor.", examples=["h200"])
+    Without `node_labels` GPU groups with different products after sharing get a flavor each.
+    """
+
+    name: DnsLabel = Field(
+        default="gpu", description="Name of the flavor, or the first part of the names of several.", examples=["h200"]
+    )
     node_labels: Mapping[LabelKey, LabelValue] | None = Field(
         default=None,
-        description="Labels of the nodes of this flavor; default: nvidia.com/gpu.product with its value after sharing.",
+        description="Labels of the nodes of the only flavor; default: nvidia.com/gpu.product with its value after sharing.",
         examples=[{"nvidia.com/gpu.product": "NVIDIA-H200"}],
     )
     covered_resources: Annotated[tuple[LabelKey, ...], OneOrMore] = Field(

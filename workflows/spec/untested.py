@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from workflows.spec import unit_checks
 from workflows.spec.acceptance_levels import FULL, LEVELS
 from workflows.spec.cluster_spec import ClusterSpec
-from workflows.spec.gpu_pools import GpuPool, gpu_pools, group_path, joins_gpus, quota_pool, shares_by_mig, whole_pools
+from workflows.spec.gpu_pools import GpuPool, gpu_pools, group_path, joins_gpus, quota_flavors, shares_by_mig, whole_pools
 from workflows.spec.slurm_section import Partition, Slurm, sharing_check
 
 NCCL_INTRA, NCCL_INTER, DCGM, PORTS, GANG, SRUN, CUDA_IN_JOBS = (
@@ -210,12 +210,13 @@ def _of_units(spec: ClusterSpec) -> Iterator[UntestedPart]:
 
 def _of_gang(spec: ClusterSpec) -> Iterator[UntestedPart]:
     """Yield the gangs of GPU groups outside the quota by which gangs are placed, and those whose members request no GPU."""
-    pools, tenants = gpu_pools(spec), quota_pool(spec)
+    pools, flavors = gpu_pools(spec), quota_flavors(spec)
     placed = pools
-    if len(pools) > 1 and spec.scheduler.gang == "none" and tenants is not None:
-        placed = tuple(pool for pool in pools if pool.groups == tenants.groups)
-        others = [pool for pool in pools if pool.groups != tenants.groups]
-        reason = f"the flavor of the quota is for {tenants.shown} alone"
+    counted = [group for flavor in flavors for group in flavor.groups]
+    others = [pool for pool in pools if pool.name not in counted]
+    if others and flavors and spec.scheduler.gang == "none":
+        placed = tuple(pool for pool in pools if pool not in others)
+        reason = f"the flavor of the quota is for {placed[0].shown} alone"
         yield UntestedPart(_on(GANG, others, pools), "scheduler.flavor.node_labels", reason)
     for pool in placed:
         if obstacle := unit_checks.fill_obstacle(pool.spec, {}):

@@ -10,15 +10,16 @@ advertise no GPU resource, and with Slurm, whose node pods hold every GPU, so th
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 
 from steps.contract.task import Verb
 from workflows.catalog import PlannedRelease
 from workflows.catalog.slurm_values import toleration
+from workflows.catalog.templating import covered_resources
 from workflows.spec.cluster_spec import (
     GPU,
     GROUP_LABEL,
-    PRODUCT_LABEL,
     ClusterSpec,
     advertised,
     allocatable,
@@ -26,9 +27,8 @@ from workflows.spec.cluster_spec import (
     max_pods,
     node_labels,
     own_taints,
-    product_label,
 )
-from workflows.spec.gpu_pools import quota_pool
+from workflows.spec.gpu_pools import PoolFlavor, quota_flavors
 from workflows.stage_names import StageName
 from workflows.stages import manifest_objects, rights
 from workflows.stages.stage import Change, Object, Rule, Site, Stage, Step, task
@@ -51,7 +51,8 @@ RULES: dict[str, tuple[Rule, ...]] = {
 class Gang:
     """A gang of `count` pods that the check `check` creates for a scheduler, with the size of each member.
 
-    The pods end by themselves after `seconds` if nobody deletes them. Members of a gang that `runs` report what they did.
+    The pods end by themselves after `seconds` if nobody deletes them. Members of a gang that `runs` report what they did. `flavor`
+    is the flavor in which a queue of Kueue admits the gang.
     """
 
     check: str
@@ -60,6 +61,7 @@ class Gang:
     sizes: Sizes
     scheduler: str
     runs: bool = False
+    flavor: str = ""
 
     @property
     def units(self) -> int:
@@ -93,7 +95,7 @@ def check_objects(gang: Gang, spec: ClusterSpec, *, within: bool = False) -> lis
     job = _batch(gang, pod, {"kueue.x-k8s.io/queue-name": gang.check}, {}, {})
     # Kueue's webhook suspends Jobs too, but while the webhook is down a pod could slip through
     job["spec"]["suspend"] = True
-    return [_cluster_queue(gang, spec), local_queue, job]
+    return [_cluster_queue(gang), local_queue, job]
 
 
 def _volcano(gang: Gang, pod: Object) -> Object:
@@ -133,14 +135,14 @@ def _batch(gang: Gang, pod: Object, labels: dict[str, str], notes: dict[str, str
     }
 
 
-def _cluster_queue(gang: Gang, spec: ClusterSpec) -> Object:
+def _cluster_queue(gang: Gang) -> Object:
     """Return the ClusterQueue of a gang, with a quota one unit short of the oversized gang, or just enough for the gang that fits.
 
     If members request nothing, the quota counts pods.
     """
     sizes = gang.sizes
     quota = gang.quota if gang.runs else gang.quota - 1
-    flavors = [{"name": spec.scheduler.flavor.name, "resources": [{"name": sizes.resource, "nominalQuota": quota}]}]
+    flavors = [{"name": gang.flavor, "resources": [{"name": sizes.resource, "nominalQuota": quota}]}]
     return {
         "apiVersion": "kueue.x-k8s.io/v1beta2",
         "kind": "ClusterQueue",
@@ -272,7 +274,7 @@ def build(site: Site) -> Stage | None:
     ]
     gates |= {"control": CONTROL}
     for part in _parts(site):
-        for step in _proofs(part, steps[-1].name, under_quota=part.gpu_select == _tenants(site).gpu_select):
+        for step in _proofs(part, steps[-1].name, _flavor_of(site, part)):
             steps.append(step)
             gate = str(step.task.arguments["gate"])
             gates[step.name] = manifest_objects.pool_check(site, part, STAGE, gate) if gate == NODES else gate
@@ -288,16 +290,21 @@ def build(site: Site) -> Stage | None:
 
 
 def _parts(site: Site) -> tuple[Site, ...]:
-    """Return a site for each pool whose GPUs gangs get: all pools; with Kueue alone the one whose GPUs are under quota."""
+    """Return a site for each pool whose GPUs gangs get: all pools; with Kueue alone those whose GPUs are under quota."""
     if len(site.pools) < 2 or site.spec.scheduler.gang != "none":
         return site.pools
-    return (_tenants(site),)
+    return tuple(part for part in site.pools if _flavor_of(site, part)) or site.pools
 
 
-def _tenants(site: Site) -> Site:
-    """Return the site of the pool whose GPUs are under quota; the site itself if there is one pool."""
-    pool = quota_pool(site.spec)
-    return next((part for part in site.pools if part.pool and pool and part.pool.groups == pool.groups), site)
+def _flavors(site: Site) -> tuple[PoolFlavor, ...]:
+    """Return Kueue's flavors; empty without quotas."""
+    return () if site.spec.scheduler.quota == "none" else quota_flavors(site.spec)
+
+
+def _flavor_of(site: Site, part: Site) -> PoolFlavor | None:
+    """Return the flavor of the quota under which the GPUs of one of the site's pools are; None if they are under none."""
+    name = part.pool.name if part.pool else None
+    return next((flavor for flavor in _flavors(site) if name is None or name in flavor.groups), None)
 
 
 def _members(site: Site) -> str:
@@ -306,16 +313,16 @@ def _members(site: Site) -> str:
     return "gpu" if len(parts) == len(site.pools) else parts[0].gpu_select
 
 
-def _proofs(site: Site, after: str, *, under_quota: bool) -> list[Step]:
+def _proofs(site: Site, after: str, flavor: PoolFlavor | None) -> list[Step]:
     """Return the tasks that prove the schedulers of one pool, one after the other, the first after the task `after`.
 
     The second gang needs the room that a failing first one would hold. Beside a gang scheduler, two more gangs go through a queue
-    of Kueue if the pool is under quota: the states of its objects do not show that it holds Jobs back and lets them in.
+    of Kueue if the pool is under quota in `flavor`: the states of its objects do not show that it holds Jobs back and lets them in.
     """
     sizes, main = gang_sizes(site), scheduler(site.spec)
-    steps = [_nodes(site, sizes, _flavors(site.spec) if under_quota else {}, after)]
+    steps = [_nodes(site, sizes, _labels((flavor,) if flavor else ()), after)]
     rounds = {main: ("oversize", "functional")}
-    if under_quota and site.spec.scheduler.quota != "none":
+    if flavor is not None:
         rounds.setdefault(KUEUE, ("quota_oversize", "quota_functional"))
     for placed_by, (large, small) in rounds.items():
         seconds = CHECK_SECONDS + MARGIN_SECONDS
@@ -323,7 +330,7 @@ def _proofs(site: Site, after: str, *, under_quota: bool) -> list[Step]:
         seconds = RUN_SECONDS + MARGIN_SECONDS
         fit = Gang(check="gang-fit", count=sizes.fit, seconds=seconds, sizes=sizes, scheduler=placed_by, runs=True)
         for gang, name, gate in ((oversize, large, OVERSIZE), (fit, small, FIT)):
-            steps.append(_check(site, gang, name, gate, steps[-1].name))
+            steps.append(_check(site, replace(gang, flavor=flavor.name if flavor else ""), name, gate, steps[-1].name))
     return steps
 
 
@@ -395,27 +402,30 @@ def _expectations(site: Site, chosen: tuple[PlannedRelease, ...], made: list[Obj
         for queue in (item for item in made if item["kind"] in ("ClusterQueue", "LocalQueue")):
             space, name = queue["metadata"].get("namespace"), queue["metadata"]["name"]
             expectations["queues"].append(f"{queue['kind']} {f'{space}/{name}' if space else name}")
-        tenants = _tenants(site).spec
-        counted = {"spare": _spare_units(site)} if advertised(tenants) else {"claims": True}
-        expectations |= {"flavors": _flavors(tenants), "covered": list(advertised(tenants) or (GPU,)), **counted}
+        flavors = _flavors(site)
+        expectations |= {"flavors": _labels(flavors), "covered": list(covered_resources(flavors)), **_counted(site, flavors)}
     return expectations
 
 
-def _spare_units(site: Site) -> int:
-    """Return how many units the nodes advertise that the stage's quorum forgives, if they are the largest ones."""
-    units = max(allocatable(_tenants(site).spec).values(), default=0)
+def _counted(site: Site, flavors: tuple[PoolFlavor, ...]) -> Object:
+    """Return the expectations about the amounts that quotas may promise; with DRA nothing counts the GPUs."""
+    if not any(flavor.resources for flavor in flavors):
+        return {"claims": True}
+    spare = {flavor.name: _spare_units(site, flavor) for flavor in flavors}
+    if len(flavors) == 1:
+        return {"spare": spare[flavors[0].name]}
+    return {"pools": {flavor.name: {"resources": list(flavor.resources), "spare": spare[flavor.name]} for flavor in flavors}}
+
+
+def _spare_units(site: Site, flavor: PoolFlavor) -> int:
+    """Return how many units the nodes of a flavor advertise that the stage's quorum forgives, if they are the largest ones."""
+    units = max((count for pool in flavor.pools for count in allocatable(pool.spec).values()), default=0)
     return manifest_objects.spare_nodes(site, STAGE) * units
 
 
-def _flavors(spec: ClusterSpec) -> dict[str, dict[str, str]]:
-    """Return the Kueue flavor's name → its node labels; empty without quotas.
-
-    Sharing changes the label `nvidia.com/gpu.product`, so the value after sharing is used.
-    """
-    if spec.scheduler.quota == "none":
-        return {}
-    flavor = spec.scheduler.flavor
-    return {flavor.name: dict(flavor.node_labels) if flavor.node_labels is not None else {PRODUCT_LABEL: product_label(spec)}}
+def _labels(flavors: Iterable[PoolFlavor]) -> dict[str, dict[str, str]]:
+    """Return flavor name → labels of its nodes. Sharing changes `nvidia.com/gpu.product`, so it has the value after sharing."""
+    return {flavor.name: dict(flavor.labels) for flavor in flavors}
 
 
 def _wait(site: Site, chosen: tuple[PlannedRelease, ...], name: str, after: str, expectations: Object) -> Step:

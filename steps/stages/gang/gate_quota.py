@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from steps.contract.verdict import FailureClass
-from steps.stages.gang.contract import ControlExpectation, ControlObservation, Quota
+from steps.stages.gang.contract import ControlExpectation, ControlObservation, FlavorPool, Quota
 from steps.stages.shared.finding import Finding, fail, unknown
 
 CLUSTER_QUEUE = "ClusterQueue "
@@ -13,11 +13,14 @@ def judge_quotas(seen: ControlObservation, want: ControlExpectation) -> Iterator
     """Yield the problems of all ClusterQueues that the gate expects, then those of the quotas on each flavor together."""
     for queue in sorted(name for name in want.queues if name.startswith(CLUSTER_QUEUE)):
         yield from _covered(queue, seen, want)
-        for resource in want.covered:
-            yield from _usable(queue, resource, seen, want)
+        usable = [list(_usable(queue, resource, seen, want)) for resource in want.covered]
+        # a queue may be for some of several flavors, and the resources of the others are then out of its reach
+        spared = FailureClass.COMPARISON if want.pools and not all(usable) else None
+        yield from (finding for findings in usable for finding in findings if finding.failure_class is not spared)
     for flavor in () if want.claims else want.flavors:
+        pool = want.pools.get(flavor, FlavorPool(resources=want.covered, spare=want.spare))
         for resource in want.covered:
-            yield from _backed(flavor, resource, seen, want.spare)
+            yield from _backed(flavor, resource, seen, pool)
 
 
 def _covered(queue: str, seen: ControlObservation, want: ControlExpectation) -> Iterator[Finding]:
@@ -64,7 +67,7 @@ def _lendable(quota: Quota) -> float:
     return nominal if quota.lending is None else min(nominal, quota.lending)
 
 
-def _backed(flavor: str, resource: str, seen: ControlObservation, spare: int) -> Iterator[Finding]:
+def _backed(flavor: str, resource: str, seen: ControlObservation, pool: FlavorPool) -> Iterator[Finding]:
     """Yield a problem if all queues together promise more of a resource than the flavor's nodes advertise."""
     rows = [quota for quota in seen.quotas if quota.flavor == flavor and quota.resource == resource]
     capacity = seen.capacity.get(flavor)
@@ -72,11 +75,13 @@ def _backed(flavor: str, resource: str, seen: ControlObservation, spare: int) ->
         yield _unknown(f"what the nodes of flavor {flavor} advertise is unknown", "a number of units", "apply this stage again")
         return
     exists = capacity.get(resource, 0.0)
-    if not exists:
+    if not exists and resource in pool.resources:
         problem = f"no expected node with the labels of ResourceFlavor {flavor} advertises {resource}"
         step = "correct scheduler.flavor: sharing changes the resource and nvidia.com/gpu.product, and quotas then count nothing"
         yield fail(FailureClass.COMPARISON, problem, "the nodes on which the quotas are spent", step)
     promised = sum(quota.nominal or 0.0 for quota in rows)
+    # units that the quorum forgives are of resources that the pool has
+    spare = pool.spare if resource in pool.resources else 0
     if promised <= exists + spare:
         return
     named = ", ".join(f"{quota.queue} {quota.nominal:g}" for quota in rows if quota.nominal)

@@ -13,7 +13,9 @@ def group(ranges: str, start: str, **sections: Any) -> dict[str, Any]:
 MIG = group("mig[1-2]", "10.10.1.1", sharing={"mode": "mig", "profile": "1g.18gb"})
 SLICED = group("sliced1", "10.10.1.11", sharing={"mode": "time_slicing", "replicas": 4})
 WHOLE = group("whole[1-2]", "10.10.1.21")
-OLDER = group("older[1-2]", "10.10.1.31", accelerator={"product": "A100-80GB", "per_node": 4})
+OLDER = group(
+    "older[1-2]", "10.10.1.31", accelerator={"product": "A100-80GB", "per_node": 4}, taints=["example.org/older=yes:NoSchedule"]
+)
 BY_GROUP: dict[str, Any] = SMALL | {
     "name": "by-group",
     "hosts": {"servers": SMALL["hosts"]["servers"], "mig": MIG, "sliced": SLICED, "whole": WHOLE},
@@ -27,9 +29,11 @@ TWO_PRODUCTS: dict[str, Any] = SMALL | {
     "scheduler": {
         "gang": "kai",
         "quota": "kueue",
-        "queues": [{"name": "research", "namespace": "team-a", "gpus": 8}],
-        "flavor": {"node_labels": {"bringup/group": "older"}},
+        "queues": [
+            {"name": "research", "namespace": "team-a", "gpus_by_group": {"mig": 100, "sliced": 16, "older": 8}},
+            {"name": "trials", "namespace": "team-b", "gpus_by_group": {"sliced": 16}},
+        ],
     },
     "validation": {"dcgm_level": 2, "nccl": {"inter_node_floor_gb_s": 150}},
 }
-"""The quota counts the GPUs of the older product. A test between nodes runs for that one alone."""
+"""Each product after sharing has a flavor of the quota. A test between nodes runs for the older one alone."""

@@ -30,6 +30,11 @@ def errors(document: dict[str, Any], **sections: Any) -> dict[str, str]:
     return {issue.path: issue.problem for issue in catalog.check(spec, catalog.load()) if issue.severity == "error"}
 
 
+def quota(**amounts: Any) -> dict[str, Any]:
+    """A section `scheduler` with one queue."""
+    return {"gang": "none", "quota": "kueue", "queues": [{"name": "research", "namespace": "team-a", **amounts}]}
+
+
 def test_each_group_has_its_own_resources_and_labels() -> None:
     mig, sliced, older = gpu_pools(spec_of(TWO_PRODUCTS))
     assert [allocatable(pool.spec) for pool in (mig, sliced, older)] == [
@@ -53,6 +58,46 @@ def test_configurations_are_named_after_their_settings() -> None:
     many = SLICED | {"ranges": "t[1-2]", "addresses": {"start": "10.10.9.1"}, "sharing": {"mode": "mps", "replicas": 8}}
     configs = plugin_configs(spec_of(BY_GROUP, hosts=hosts(sliced=SLICED, many=many, whole=WHOLE)))
     assert list(configs) == ["whole", "time-slicing-4", "mps-8"]
+
+
+def quota_objects(spec: ClusterSpec) -> dict[str, list[dict[str, Any]]]:
+    """Return the specs of Kueue's objects by kind."""
+    kueue = next(release for release in catalog.resolve(spec, catalog.load()) if release.id == "kueue")
+    kinds: dict[str, list[dict[str, Any]]] = {}
+    for item in kueue.objects:
+        kinds.setdefault(item["kind"], []).append({"name": item["metadata"]["name"], **item["spec"]})
+    return kinds
+
+
+def test_each_product_after_sharing_has_a_flavor_with_its_own_quota() -> None:
+    objects = quota_objects(spec_of(TWO_PRODUCTS))
+    product = "nvidia.com/gpu.product"
+    taint = {"key": "example.org/older", "effect": "NoSchedule", "operator": "Equal", "value": "yes"}
+    assert objects["ResourceFlavor"] == [
+        {"name": "gpu-mig", "nodeLabels": {product: "NVIDIA-H200-MIG-1g.18gb"}},
+        {"name": "gpu-sliced", "nodeLabels": {product: "NVIDIA-H200"}},
+        {"name": "gpu-older", "nodeLabels": {product: "NVIDIA-A100-SXM4-80GB"}, "tolerations": [taint]},
+    ]
+    group = objects["ClusterQueue"][0]["resourceGroups"][0]
+    assert group["coveredResources"] == ["nvidia.com/gpu", "nvidia.com/gpu.shared"]
+    amounts = {
+        flavor["name"]: {row["name"].partition("/")[2]: row["nominalQuota"] for row in flavor["resources"]}
+        for flavor in group["flavors"]
+    }
+    assert amounts == {
+        "gpu-mig": {"gpu": 100, "gpu.shared": 0},
+        "gpu-sliced": {"gpu": 0, "gpu.shared": 16},
+        "gpu-older": {"gpu": 8, "gpu.shared": 0},
+    }
+
+
+def test_groups_of_one_product_after_sharing_are_one_flavor() -> None:
+    fewer = WHOLE | {"ranges": "n[1-2]", "addresses": {"start": "10.10.9.1"}, "accelerator": {"product": "H200", "per_node": 4}}
+    spec = spec_of(BY_GROUP, hosts=hosts(whole=WHOLE, fewer=fewer), slurm={"kind": "none"}, scheduler=quota(gpus=24))
+    objects = quota_objects(spec)
+    assert [flavor["name"] for flavor in objects["ResourceFlavor"]] == ["gpu"]
+    assert objects["ClusterQueue"][0]["resourceGroups"][0]["flavors"][0]["resources"][0]["nominalQuota"] == 24
+    assert "scheduler.queues" in errors(BY_GROUP, hosts=hosts(whole=WHOLE, fewer=fewer), scheduler=quota(gpus=25))
 
 
 def test_tests_that_do_not_run_name_their_groups() -> None:
@@ -108,13 +153,30 @@ REFUSED: dict[str, tuple[dict[str, Any], str, str]] = {
         "slurm.kind",
         "takes all GPUs of group sliced, which time_slicing shares",
     ),
-    "a flavor over unlike groups": (
-        {
-            "slurm": {"kind": "none"},
-            "scheduler": {"gang": "volcano", "quota": "kueue", "queues": [{"name": "research", "namespace": "team-a", "gpus": 8}]},
-        },
+    "a quota for which of several flavors": (
+        {"slurm": {"kind": "none"}, "scheduler": quota(gpus=8)},
+        "scheduler.queues[0].gpus",
+        "each with a flavor (gpu-mig of group mig; gpu-sliced of group sliced, whole), and gpus does not say which it is for",
+    ),
+    "a quota of a group without GPUs": (
+        {"slurm": {"kind": "none"}, "scheduler": quota(gpus_by_group={"mig": 8, "servers": 1})},
+        "scheduler.queues[0].gpus_by_group.servers",
+        "no flavor counts the GPUs of a group servers",
+    ),
+    "a quota above the instances of its group": (
+        {"slurm": {"kind": "none"}, "scheduler": quota(gpus_by_group={"mig": 113, "whole": 16})},
+        "scheduler.queues",
+        "promise 113 nvidia.com/gpu (research 113), and 2 machines advertise 112",
+    ),
+    "a quota in two ways": (
+        {"slurm": {"kind": "none"}, "scheduler": quota(gpus=8, gpus_by_group={"mig": 8})},
+        "scheduler.queues[0]",
+        "both gpus and gpus_by_group",
+    ),
+    "a flavor whose labels several kinds of nodes have": (
+        {"slurm": {"kind": "none"}, "scheduler": quota(gpus=8) | {"flavor": {"node_labels": {"rack": "a"}}}},
         "scheduler.flavor.node_labels",
-        "one flavor counts the GPUs of groups that are alike",
+        "groups that differ in product or sharing",
     ),
 }  # fmt: skip
 

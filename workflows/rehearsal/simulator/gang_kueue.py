@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Set
 
+from steps.contract.node_taints import tolerates
 from workflows.rehearsal.simulator import simulated_pods
 from workflows.rehearsal.simulator.api_kinds import (
     DEPLOYMENTS,
@@ -18,7 +19,7 @@ from workflows.rehearsal.simulator.api_kinds import (
 )
 from workflows.rehearsal.simulator.chart_installers import ChartRelease, chart
 from workflows.rehearsal.simulator.operators import has_ready_pod
-from workflows.rehearsal.simulator.scheduler import quantity, requests
+from workflows.rehearsal.simulator.scheduler import admits, node_terms, quantity, requests
 from workflows.rehearsal.simulator.world import Changes, World
 
 CLUSTER_QUEUES = custom("kueue.x-k8s.io", "ClusterQueue")
@@ -116,26 +117,78 @@ def _job(world: World, job: Obj) -> None:
         world.set_condition(WORKLOADS, workload, "Finished", "True", reason, "Job finished")
     if queue is None or not job["spec"].get("suspend"):
         return
-    short = _short(queue, job, count)
-    if short:
-        world.set_condition(WORKLOADS, workload, "QuotaReserved", "False", "ExceedsMaxQuota", short)
+    assigned, refusal = _assigned(world, queue, job, count)
+    if refusal:
+        reason = "ExceedsMaxQuota" if INSUFFICIENT in refusal else "NoMatchingFlavor"
+        world.set_condition(WORKLOADS, workload, "QuotaReserved", "False", reason, refusal)
         return
     for kind in ("QuotaReserved", "Admitted"):
         message = f"{kind} in ClusterQueue {queue['metadata']['name']}"
         workload = world.set_condition(WORKLOADS, workload, kind, "True", kind, message) or workload
-    flavor = world.find(FLAVORS, next(_flavors(queue))["name"])
-    labels = (flavor or {}).get("spec", {}).get("nodeLabels") or {}
-    world.patch(JOBS, job, {"spec": {"suspend": False, "template": {"spec": {"nodeSelector": labels}}}})
+    pod = job["spec"]["template"]["spec"]
+    labels = {key: value for flavor in assigned for key, value in (flavor["spec"].get("nodeLabels") or {}).items()}
+    added = [toleration for flavor in assigned for toleration in flavor["spec"].get("tolerations") or ()]
+    tolerations = {"tolerations": [*(pod.get("tolerations") or ()), *added]} if added else {}
+    world.patch(JOBS, job, {"spec": {"suspend": False, "template": {"spec": {"nodeSelector": labels, **tolerations}}}})
 
 
-def _short(queue: Obj, job: Obj, count: int) -> str:
-    """Return why a Job of `count` pods exceeds its queue's quota; empty if it fits. Other workloads in the queue do not count."""
-    requested = requests(job["spec"]["template"])
-    for flavor in _flavors(queue):
-        for resource in flavor["resources"]:
-            wanted, most = requested.get(resource["name"], 0.0) * count, quantity(resource["nominalQuota"])
-            if wanted > most:
-                why = f"insufficient quota for {resource['name']} in flavor {flavor['name']}, previously considered podsets"
-                sums = f"requests (0) + current podset request ({wanted:g}) > maximum capacity ({most:g})"
-                return f"couldn't assign flavors to pod set main: {why} {sums}"
+INSUFFICIENT = "insufficient quota"
+
+
+def _assigned(world: World, queue: Obj, job: Obj, count: int) -> tuple[list[Obj], str]:
+    """Return the flavor that a Job of `count` pods gets in each resource group of its queue, or why it gets none in one.
+
+    Kueue tries the flavors of a group in the order of the queue and takes the first that fits. A group none of whose resources
+    the Job requests assigns no flavor. Other workloads in the queue do not count.
+    """
+    requested, assigned = requests(job["spec"]["template"]), list[Obj]()
+    for group in queue["spec"].get("resourceGroups") or ():
+        if not any(requested.get(name) for name in group["coveredResources"]):
+            continue
+        keys = {key for quota in group["flavors"] for key in _flavor_spec(world, quota["name"]).get("nodeLabels") or {}}
+        refusals: list[str] = []
+        for quota in group["flavors"]:
+            refusal = _refusal(quota, _flavor_spec(world, quota["name"]), job, requested, count, keys)
+            if not refusal:
+                assigned.append({"spec": _flavor_spec(world, quota["name"])})
+                break
+            refusals.append(refusal)
+        else:
+            return [], f"couldn't assign flavors to pod set main: {', '.join(refusals)}"
+    return assigned, ""
+
+
+def _flavor_spec(world: World, name: str) -> Obj:
+    return (world.find(FLAVORS, name) or {}).get("spec") or {}
+
+
+def _refusal(quota: Obj, flavor: Obj, job: Obj, requested: Mapping[str, float], count: int, keys: Set[str]) -> str:
+    """Return why a Job gets no quota in a flavor; empty if it does. Its node selection counts as far as `keys` go."""
+    pod = job["spec"]["template"]["spec"]
+    tolerations = [*(pod.get("tolerations") or ()), *(flavor.get("tolerations") or ())]
+    node = {"metadata": {"name": quota["name"], "labels": flavor.get("nodeLabels") or {}}, "spec": {}}
+    if admits(node, _selection(pod, keys)):
+        return f"flavor {quota['name']} doesn't match node affinity"
+    for taint in flavor.get("nodeTaints") or ():
+        if taint["effect"] != "PreferNoSchedule" and not tolerates(tolerations, taint):
+            shown = f"{{{taint['key']} {taint.get('value', '')} {taint['effect']} <nil>}}"
+            return f"untolerated taint {shown} in flavor {quota['name']}"
+    for resource in quota["resources"]:
+        wanted, most = requested.get(resource["name"], 0.0) * count, quantity(resource["nominalQuota"])
+        if wanted > most:
+            why = f"{INSUFFICIENT} for {resource['name']} in flavor {quota['name']}, previously considered podsets"
+            return f"{why} requests (0) + current podset request ({wanted:g}) > maximum capacity ({most:g})"
     return ""
+
+
+def _selection(pod: Obj, keys: Set[str]) -> Obj:
+    """Return the node selection of a pod spec as far as it is about labels that flavors have; flavors say nothing of the others."""
+    selector = {key: value for key, value in (pod.get("nodeSelector") or {}).items() if key in keys}
+    expressions = [
+        [entry for entry in term.get("matchExpressions") or () if entry["key"] in keys] for term in node_terms(pod) or ()
+    ]
+    if not expressions or not all(expressions):  # one term without expressions matches every flavor
+        return {"nodeSelector": selector}
+    required = {"nodeSelectorTerms": [{"matchExpressions": entries} for entries in expressions]}
+    affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
+    return {"nodeSelector": selector, "affinity": affinity}

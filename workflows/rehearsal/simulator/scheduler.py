@@ -86,7 +86,8 @@ def _affinity_term(term: Obj, node: Obj) -> bool:
     )
 
 
-def _node_terms(spec: Obj) -> list[Obj] | None:
+def node_terms(spec: Obj) -> list[Obj] | None:
+    """Return the terms of a pod spec's required node affinity, one of which a node must match; None if it has none."""
     required = ((spec.get("affinity") or {}).get("nodeAffinity") or {}).get("requiredDuringSchedulingIgnoredDuringExecution")
     return required["nodeSelectorTerms"] if required else None
 
@@ -116,7 +117,7 @@ def admits(node: Obj, spec: Obj, *, daemon: bool = False) -> str:
     labels = labels_of(node)
     if not (spec.get("nodeSelector") or {}).items() <= labels.items():
         return ELSEWHERE
-    terms = _node_terms(spec)
+    terms = node_terms(spec)
     if terms is not None and not any(_affinity_term(term, node) for term in terms):
         return ELSEWHERE
     if node["spec"].get("unschedulable") and not daemon:
@@ -182,7 +183,7 @@ class Occupancy:
     def allowed_nodes(self, spec: Obj) -> Mapping[str, Obj]:
         """Return the nodes to which a pod's node affinity limits it by name, or all nodes."""
         names: set[str] = set()
-        for term in _node_terms(spec) or [{}]:
+        for term in node_terms(spec) or [{}]:
             some = _names_of_term(term, self._hosts)
             if some is None:
                 return self.nodes

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from workflows.spec.accelerators import DRIVER_BRANCHES, numbers
-from workflows.spec.cluster_spec import PRODUCT_LABEL, advertised, has_gpu_cluster, product_label
+from workflows.spec.cluster_spec import PRODUCT_LABEL, has_gpu_cluster, product_label
 from workflows.spec.compat.rule_table import Platform, RuleFinding, rule
-from workflows.spec.gpu_pools import gpu_pools, group_path, mig_strategy, quota_pool, uses_dra
+from workflows.spec.gpu_pools import PoolFlavor, gpu_pools, group_path, mig_strategy, quota_flavors, uses_dra
 
+MOST_FLAVORS = 64
+"""Flavors of a resource group of Kueue at most (`maxItems` in its CRD)."""
 _GPU_CLUSTER_LEAST = (26, 7)
 _BAD_MIXED_MIG = ((570, 124, 6), (570, 158, 1))
 """First and last driver with which mixed MIG leaves whole-GPU pods pending (NVIDIA/gpu-operator#1361)."""
@@ -119,17 +121,19 @@ def quota_covers(platform: Platform) -> Iterator[RuleFinding]:
     scheduler = platform.spec.scheduler
     if scheduler.quota == "none" or platform.spec.accelerator is None:
         return
-    path, tenants = "scheduler.flavor.node_labels", quota_pool(platform.spec)
+    path, flavors = "scheduler.flavor.node_labels", quota_flavors(platform.spec)
     written = (scheduler.flavor.node_labels or {}).get(PRODUCT_LABEL)
-    if tenants is None:
+    if not flavors:
         pools = gpu_pools(platform.spec)
-        problem = "GPU groups differ in product or sharing, and one flavor counts the GPUs of groups that are alike: "
+        problem = "these labels select no GPU group, or groups that differ in product or sharing: "
         problem += "; ".join(f"{pool.shown} carry {PRODUCT_LABEL}={product_label(pool.spec)}" for pool in pools)
         if pools:
-            label = pools[0].name.replace("_", "-")
-            yield RuleFinding(path, problem, f"name a label that one of them has alone, as in {{bringup/group: {label}}}")
+            step = (
+                f"leave node_labels out, or name a label of one of them, as in {{bringup/group: {pools[0].name.replace('_', '-')}}}"
+            )
+            yield RuleFinding(path, problem, step)
         return
-    expected = product_label(tenants.spec)
+    expected = product_label(flavors[0].pools[0].spec)
     if written is not None and written != expected:
         problem = f"after sharing the nodes carry {PRODUCT_LABEL}={expected}, so this flavor matches none"
         yield RuleFinding(path, problem, f"write {PRODUCT_LABEL}: {expected}, or leave node_labels out")
@@ -137,17 +141,41 @@ def quota_covers(platform: Platform) -> Iterator[RuleFinding]:
     if has_gpu_cluster(platform.spec) and (scheduler.flavor.node_labels is None or written is not None):
         problem = f"with GPUCluster no node carries {PRODUCT_LABEL}, so this flavor matches none"
         yield RuleFinding(path, problem, "name a label of the GPU nodes, as in bringup/group: gpu")
-    names = advertised(tenants.spec)
+    names = tuple(dict.fromkeys(name for flavor in flavors for name in flavor.resources))
     for name in scheduler.flavor.covered_resources:
         if name not in names and name.startswith("nvidia.com/"):
             problem = f"quota on {name} covers nothing: the nodes advertise {', '.join(names) or 'no GPU resource (DRA)'}"
             yield RuleFinding("scheduler.flavor.covered_resources", problem, "leave it out, or name what is advertised")
-    others = [name for pool in gpu_pools(platform.spec) if pool.groups != tenants.groups for name in pool.groups]
+    counted = [group for flavor in flavors for group in flavor.groups]
+    others = [name for pool in gpu_pools(platform.spec) for name in pool.groups if name not in counted]
     if others:
-        problem = f"the flavor is for {tenants.shown}, so nothing counts who uses the GPUs of {', '.join(others)}"
-        yield RuleFinding(path, problem, "accept it, or give these groups the same product and sharing", "warning")
+        shown = flavors[0].pools[0].shown
+        problem = f"the flavor is for {shown}, so nothing counts who uses the GPUs of {', '.join(others)}"
+        yield RuleFinding(path, problem, "accept it, or leave node_labels out and give quotas by group", "warning")
     if not names:
         yield RuleFinding("scheduler.quota", "Kueue's quota does not count DRA claims", "leave quota out", "warning")
     if scheduler.gang == "volcano":
         problem = "Kueue does not govern Volcano Jobs; only Job, MPIJob, JobSet and pods are under quota"
         yield RuleFinding("scheduler.quota", problem, "let tenants submit Jobs, MPIJobs or JobSets", "warning")
+    yield from _quotas_by_group(platform, flavors)
+
+
+def _quotas_by_group(platform: Platform, flavors: tuple[PoolFlavor, ...]) -> Iterator[RuleFinding]:
+    """Yield the quotas of queues that do not say which flavor they are for, or that name groups which no flavor counts."""
+    groups = [group for flavor in flavors for group in flavor.groups]
+    if len(flavors) > MOST_FLAVORS:
+        problem = f"{len(flavors)} products after sharing, each a flavor, and a queue of Kueue has at most {MOST_FLAVORS}"
+        yield RuleFinding("scheduler.flavor", problem, "name the labels of one group in scheduler.flavor.node_labels")
+    for index, queue in enumerate(platform.spec.scheduler.queues):
+        path = f"scheduler.queues[{index}]"
+        if queue.gpus_by_group is None and len(flavors) > 1:
+            shown = "; ".join(f"{flavor.name} of group {', '.join(flavor.groups)}" for flavor in flavors)
+            problem = (
+                f"GPU groups differ in product after sharing, each with a flavor ({shown}), and gpus does not say which it is for"
+            )
+            step = f"write gpus_by_group: {{{flavors[0].groups[0]}: {queue.gpus}}}, or the label of one group in node_labels"
+            yield RuleFinding(f"{path}.gpus", problem, step)
+        for name in queue.gpus_by_group or ():
+            if name not in groups:
+                problem = f"no flavor counts the GPUs of a group {name}"
+                yield RuleFinding(f"{path}.gpus_by_group.{name}", problem, f"choose from {', '.join(groups)}")

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from workflows.spec.accelerators import NEWEST_PATCH, is_prerelease, numbers
 from workflows.spec.cluster_spec import ClusterSpec, allocatable
 from workflows.spec.compat.rule_table import Platform, RuleFinding, rule
-from workflows.spec.gpu_pools import gpu_pools, quota_pool, shares_by_mig
+from workflows.spec.gpu_pools import PoolFlavor, gpu_pools, quota_flavors, shares_by_mig
 from workflows.spec.untested import NCCL_INTER, NCCL_INTRA, PORTS, runs, untested
 
 _RHEL = tuple(f"{major}.{minor}" for major, most in ((8, 10), (9, 8), (10, 2)) for minor in range(most + 1))
@@ -122,19 +122,30 @@ def quotas_exist(platform: Platform) -> Iterator[RuleFinding]:
     spec = platform.spec
     if spec.scheduler.quota == "none" or spec.accelerator is None or not spec.scheduler.queues:
         return
-    tenants = quota_pool(spec)
-    if tenants is None:  # rule P10 says why
+    flavors, queues = quota_flavors(spec), spec.scheduler.queues
+    if not flavors or (len(flavors) > 1 and any(queue.gpus_by_group is None for queue in queues)):  # rule P10 says why
         return
-    per_node = tenants.accelerator.per_node
-    # machines with a GPU out count as whole: the quorum forgives what they lack
-    whole = [allocatable(tenants.spec, max(per_node, machine.gpus)) for machine in tenants.spec.gpu_machines]
-    promised = sum(queue.gpus for queue in spec.scheduler.queues)
-    for name in dict.fromkeys(name for counts in whole for name, count in counts.items() if count):
-        exists = sum(counts.get(name, 0) for counts in whole)
-        if promised > exists and name in (spec.scheduler.flavor.covered_resources or (name,)):
-            shares = ", ".join(f"{queue.name} {queue.gpus}" for queue in spec.scheduler.queues[:6])
-            problem = f"the queues promise {promised} {name} ({shares}), and {len(whole)} machines advertise {exists}"
-            yield RuleFinding("scheduler.queues", problem, "lower gpus of the queues, and let them borrow in a cohort")
+    for flavor in flavors:
+        # machines with a GPU out count as whole: the quorum forgives what they lack
+        whole = [
+            allocatable(pool.spec, max(pool.accelerator.per_node, machine.gpus))
+            for pool in flavor.pools
+            for machine in pool.spec.gpu_machines
+        ]
+        yield from _flavor_exists(flavor, whole, spec)
+    promised = sum(queue.quota for queue in queues)
     if not promised:
         problem = "every quota is 0, so no job is ever admitted"
         yield RuleFinding("scheduler.queues", problem, "give at least one queue of each cohort some gpus")
+
+
+def _flavor_exists(flavor: PoolFlavor, whole: list[dict[str, int]], spec: ClusterSpec) -> Iterator[RuleFinding]:
+    """Yield the resources of which all quotas in a flavor promise more than its machines advertise, each as in `whole`."""
+    queues, covered = spec.scheduler.queues, spec.scheduler.flavor.covered_resources
+    for name in dict.fromkeys(name for counts in whole for name, count in counts.items() if count):
+        exists = sum(counts.get(name, 0) for counts in whole)
+        promised = sum(flavor.quota(queue, name) for queue in queues)
+        if promised > exists and name in (covered or (name,)):
+            shares = ", ".join(f"{queue.name} {flavor.quota(queue, name)}" for queue in queues[:6])
+            problem = f"the queues promise {promised} {name} ({shares}), and {len(whole)} machines advertise {exists}"
+            yield RuleFinding("scheduler.queues", problem, "lower gpus of the queues, and let them borrow in a cohort")

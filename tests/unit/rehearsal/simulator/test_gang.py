@@ -7,12 +7,13 @@ from typing import Any
 
 import pytest
 
+from steps.clients.kube.client import Kube
 from steps.contract.verdict import Status
 from tests.unit.rehearsal.simulator.harness import Make, User
 from tests.unit.rehearsal.simulator.stage_runner import NODES, run, stage
 from workflows.rehearsal.faults import gang as faults
 from workflows.rehearsal.faults.fault_registry import Fault, find_fault
-from workflows.rehearsal.simulator import api_kinds
+from workflows.rehearsal.simulator import api_kinds, gang_kueue
 
 VOLCANO: dict[str, Any] = {"gang": "volcano"}
 KAI: dict[str, Any] = {"gang": "kai"}
@@ -125,3 +126,61 @@ def test_members_take_one_share_each_where_kubelets_refuse_several(make: Make) -
     verdicts = run(user, stage("gang", scheduler=VOLCANO, sharing=SHARED))
     assert [verdict.reason for verdict in verdicts.values() if not verdict.is_pass] == []
     assert "ran a CUDA kernel on 1 each" in verdicts["functional"].reason
+
+
+PRODUCT = "nvidia.com/gpu.product"
+FLAVORS: dict[str, dict[str, Any]] = {
+    "older": {"nodeLabels": {PRODUCT: "NVIDIA-A100"}, "nodeTaints": [{"key": "old", "value": "yes", "effect": "NoSchedule"}]},
+    "mig": {"nodeLabels": {PRODUCT: "NVIDIA-H200-MIG-1g.18gb"}, "tolerations": [{"key": "cut", "operator": "Exists"}]},
+    "whole": {"nodeLabels": {PRODUCT: "NVIDIA-H200"}},
+}
+OLD = {"key": "old", "operator": "Exists"}
+IN_ORDER: dict[str, tuple[int, dict[str, Any], str, str]] = {
+    "first-tolerated": (2, {}, "mig", ""),
+    "first": (2, {"tolerations": [OLD]}, "older", ""),
+    "first-with-quota": (8, {"tolerations": [OLD]}, "whole", ""),
+    "selected": (2, {"nodeSelector": {PRODUCT: "NVIDIA-H200", "rack": "a"}}, "whole", ""),
+    "too-large": (9, {"tolerations": [OLD]}, "", r"flavor older.* \(4\), .*flavor mig.* \(4\), .*flavor whole.* \(8\)$"),
+    "elsewhere": (1, {"nodeSelector": {PRODUCT: "NVIDIA-B200"}}, "", "flavor whole doesn't match node affinity$"),
+}
+"""Job → its GPUs, fields of its pods, and the flavor that it gets or why it gets none."""
+
+
+def test_kueue_takes_the_first_flavor_that_fits(make: Make) -> None:
+    user = cluster(make)
+    made = stage("gang", scheduler=KUEUE)
+    run(user, type(made)(**{**vars(made), "steps": made.steps[:4]}))
+    kueue, meta = "kueue.x-k8s.io/v1beta2", {"name": "mixed", "namespace": "team-a"}
+    amounts = {"older": 4, "mig": 4, "whole": 8}
+    quotas = [{"name": name, "resources": [{"name": "nvidia.com/gpu", "nominalQuota": amounts[name]}]} for name in FLAVORS]
+    groups = [{"coveredResources": ["nvidia.com/gpu"], "flavors": quotas}]
+    kube = Kube.from_file(user.kubeconfig)
+    for name, flavor in FLAVORS.items():
+        kube.apply({"apiVersion": kueue, "kind": "ResourceFlavor", "metadata": {"name": name}, "spec": flavor})
+    queue = {"namespaceSelector": {}, "resourceGroups": groups}
+    kube.apply({"apiVersion": kueue, "kind": "ClusterQueue", "metadata": {"name": "mixed"}, "spec": queue})
+    kube.apply({"apiVersion": kueue, "kind": "LocalQueue", "metadata": meta, "spec": {"clusterQueue": "mixed"}})
+    for name, (gpus, fields, _, _) in IN_ORDER.items():
+        container = {"name": "main", "image": "i", "resources": {"limits": {"nvidia.com/gpu": gpus}}}
+        template = {"spec": {"restartPolicy": "Never", "containers": [container], **fields}}
+        place = meta | {"name": name, "labels": {"kueue.x-k8s.io/queue-name": "mixed"}}
+        kube.apply({"apiVersion": "batch/v1", "kind": "Job", "metadata": place, "spec": {"suspend": True, "template": template}})
+    user.simulator.settle()
+    jobs = {
+        job["metadata"]["name"]: job["spec"] for job in user.world.objects(api_kinds.JOBS) if job["metadata"]["name"] in IN_ORDER
+    }
+    placed = {
+        name: job["template"]["spec"].get("nodeSelector", {}).get(PRODUCT) for name, job in jobs.items() if not job["suspend"]
+    }
+    assert placed == {name: FLAVORS[flavor]["nodeLabels"][PRODUCT] for name, (_, _, flavor, _) in IN_ORDER.items() if flavor}
+    assert jobs["first-tolerated"]["template"]["spec"]["tolerations"] == FLAVORS["mig"]["tolerations"]
+    reasons = {
+        workload["metadata"]["name"]: condition["message"]
+        for workload in user.world.objects(gang_kueue.WORKLOADS)
+        for condition in workload.get("status", {}).get("conditions", ())
+        if condition["status"] == "False"
+    }
+    for name, (_, _, _, why) in IN_ORDER.items():
+        if why:
+            (reason,) = (text for workload, text in reasons.items() if workload.startswith(f"job-{name}-"))
+            assert re.search(why, reason), reason
