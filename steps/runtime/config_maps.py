@@ -9,7 +9,7 @@ from steps.clients.kube.api import FIELD_MANAGER, ApiError
 from steps.contract.delivery import ConfigMapKeys, KnownHosts, ServerCertificates
 from steps.errors import Conflict, Temporary
 from steps.runtime.context import Context
-from steps.stages.shared.probe_workloads import Managed, OwningObject
+from steps.stages.shared.kube_objects import Managed, OwningObject
 
 Object = dict[str, Any]
 Wanted = ConfigMapKeys | KnownHosts | ServerCertificates

@@ -8,8 +8,8 @@ from collections.abc import Iterable
 from msgspec import Struct
 
 from steps.contract.plain_text import truncate
+from steps.stages.shared.kube_objects import NodeInfo, NodeSpec, OwningObject
 from steps.stages.shared.probe_containers import ContainerStatus, States
-from steps.stages.shared.probe_workloads import NodeInfo, NodeSpec, OwningObject
 
 MOST_EVENTS = 25
 MESSAGE = 500

@@ -17,7 +17,7 @@ from steps.stages.slurm_login import probe
 from steps.stages.slurm_login.contract import OutdatedPod, SessionsObservation
 
 if TYPE_CHECKING:
-    from steps.stages.shared.probe_workloads import Pod
+    from steps.stages.shared.kube_objects import Pod
 
 _SESSION = re.compile(r"session ([A-Za-z0-9_.@+$-]{1,64}) ([A-Za-z0-9_./:-]{1,64})")
 _END = "end"

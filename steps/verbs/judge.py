@@ -12,7 +12,7 @@ from steps.contract.exit import ExitCode
 from steps.contract.verdict import NodeVerdict, Verdict
 from steps.runtime import gating, quorum, target
 from steps.runtime.context import Context
-from steps.stages.shared.probe_workloads import Node
+from steps.stages.shared.kube_objects import Node
 
 
 class Arguments(Struct, frozen=True, kw_only=True):

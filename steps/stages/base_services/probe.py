@@ -17,9 +17,9 @@ from steps.stages.base_services.contract import (
     Webhook,
 )
 from steps.stages.shared import probe_charts, probe_checks
+from steps.stages.shared.kube_objects import Conditioned, ObjectMeta
 from steps.stages.shared.kube_reader import KubeReader, Scope
 from steps.stages.shared.probe_charts import read_crds
-from steps.stages.shared.probe_workloads import Conditioned, ObjectMeta
 
 DEFAULT_CLASS = "storageclass.kubernetes.io/is-default-class"
 CHECK = "pvc"

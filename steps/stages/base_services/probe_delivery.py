@@ -11,9 +11,9 @@ from msgspec import Struct
 from steps.contract.delivery import HOST_KEYS, SECRET_TYPE, KnownHosts, ServerCertificates, certificates, host_keys, text_digest
 from steps.stages.base_services.contract import ArgoCdObservation, ArgoCdWorkload, DeliveryObservation, Project, Repository, Trust
 from steps.stages.shared import probe_charts, probe_workloads
+from steps.stages.shared.kube_objects import DeployedWorkload, ObjectMeta
 from steps.stages.shared.kube_reader import KubeReader, Scope
 from steps.stages.shared.probe_charts import DataObject, read_crds
-from steps.stages.shared.probe_workloads import ObjectMeta, Raw
 
 PART_OF, COMPONENT = "app.kubernetes.io/part-of", "app.kubernetes.io/component"
 ARGO_CD = "argocd"
@@ -31,7 +31,7 @@ def argo_cd(kube: KubeReader, scope: Scope) -> ArgoCdObservation:
     """Return Argo CD's Helm release if bringup installs it, its workloads with pods that are not ready, and its CRDs."""
     space, labels = _namespace(scope), dict[str, str]()
 
-    def keep(raw: Raw) -> bool:
+    def keep(raw: DeployedWorkload) -> bool:
         labels[raw.metadata.name] = raw.metadata.labels.get(COMPONENT, "")
         return raw.metadata.labels.get(PART_OF) == ARGO_CD
 

@@ -8,8 +8,8 @@ from msgspec import Struct
 from steps.contract.checks import CHECK_NAMESPACE
 from steps.stages.factory_argo.contract import POD_GC, REQUEUE, WORKERS, CheckWorkflow, ControlObservation, FunctionalObservation
 from steps.stages.shared import probe_charts, probe_checks
+from steps.stages.shared.kube_objects import ContainerProgram, ObjectMeta, ProgramPodSpec, WorkloadObject
 from steps.stages.shared.kube_reader import KubeReader, Scope
-from steps.stages.shared.probe_workloads import ObjectMeta
 
 SPACE, CONFIG_MAP = "argo", "argo-workflows-workflow-controller-configmap"
 CONTROLLER, CONTAINER = "argo-workflows-workflow-controller", "controller"
@@ -34,35 +34,6 @@ class _ConfigMap(Struct, frozen=True):
     """A ConfigMap as the API returns it."""
 
     data: dict[str, str] = {}
-
-
-class _EnvVariable(Struct, frozen=True):
-    name: str = ""
-    value: str = ""
-
-
-class _ControllerContainer(Struct, frozen=True):
-    name: str = ""
-    args: tuple[str, ...] = ()
-    env: tuple[_EnvVariable, ...] = ()
-
-
-class _ControllerPod(Struct, frozen=True):
-    containers: tuple[_ControllerContainer, ...] = ()
-
-
-class _ControllerTemplate(Struct, frozen=True):
-    spec: _ControllerPod = _ControllerPod()
-
-
-class _ControllerSpec(Struct, frozen=True):
-    template: _ControllerTemplate = _ControllerTemplate()
-
-
-class _RawController(Struct, frozen=True):
-    """The controller's Deployment as the API returns it."""
-
-    spec: _ControllerSpec = _ControllerSpec()
 
 
 class _Parameter(Struct, frozen=True):
@@ -98,8 +69,8 @@ class _RawWorkflow(Struct, frozen=True):
 def control(kube: KubeReader, scope: Scope) -> ControlObservation:
     """Return the chart, the kinds that the task names, and the settings in the controller's ConfigMap and Deployment."""
     config = kube.get(f"/api/v1/namespaces/{SPACE}/configmaps/{CONFIG_MAP}", _ConfigMap)
-    deployment = kube.get(f"/apis/apps/v1/namespaces/{SPACE}/deployments/{CONTROLLER}", _RawController) or _RawController()
-    settings = None if config is None else dict([*_configured(config), *_started_with(deployment)])
+    deployment = kube.get(f"/apis/apps/v1/namespaces/{SPACE}/deployments/{CONTROLLER}", WorkloadObject[ProgramPodSpec])
+    settings = None if config is None else dict([*_configured(config), *(_started_with(deployment.pod) if deployment else ())])
     return ControlObservation(
         releases=probe_charts.observe(kube, probe_charts.scoped_releases(scope)),
         crds=probe_charts.read_crds(kube, probe_charts.read_argument(scope, "crds")),
@@ -123,13 +94,12 @@ def _configured(config: _ConfigMap) -> Iterator[tuple[str, str]]:
             yield name, str(value)[:LONGEST]
 
 
-def _started_with(deployment: _RawController) -> Iterator[tuple[str, str]]:
+def _started_with(pod: ProgramPodSpec) -> Iterator[tuple[str, str]]:
     """Yield the variable and the argument of the controller's container; of several the last one holds."""
-    containers = deployment.spec.template.spec.containers
-    container = next((entry for entry in containers if entry.name == CONTAINER), _ControllerContainer())
+    container = next((entry for entry in pod.containers if entry.name == CONTAINER), ContainerProgram())
     for variable in container.env:
         if variable.name == REQUEUE:
-            yield REQUEUE, variable.value[:LONGEST]
+            yield REQUEUE, (variable.value or "")[:LONGEST]
     option = f"--{WORKERS}"
     for word, following in zip(container.args, (*container.args[1:], ""), strict=False):
         if word == option or word.startswith(f"{option}="):

@@ -6,9 +6,9 @@ from msgspec import Struct
 
 from steps.contract.canonical import digest
 from steps.stages.factory_pipelines.contract import ControlObservation, InstalledSchedule, InstalledTemplate
+from steps.stages.shared.kube_objects import Condition, ObjectMeta
 from steps.stages.shared.kube_reader import KubeReader, Scope
 from steps.stages.shared.probe_charts import read_argument
-from steps.stages.shared.probe_workloads import Condition, ObjectMeta
 
 _API = "/apis/argoproj.io/v1alpha1/namespaces"
 

@@ -12,9 +12,9 @@ from steps.stages.factory_projects.contract import (
     Question,
     questions,
 )
+from steps.stages.shared.kube_objects import ObjectMeta
 from steps.stages.shared.kube_reader import AccessQuestion, AccessReader, KubeReader, Scope
 from steps.stages.shared.probe_charts import read_argument
-from steps.stages.shared.probe_workloads import ObjectMeta
 
 QUOTA, LIMITS = "project", "project"
 

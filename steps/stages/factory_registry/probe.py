@@ -11,7 +11,7 @@ from steps.stages.factory_registry.contract import (
     RegistryClaim,
     RegistryPort,
 )
-from steps.stages.shared import probe_checks, probe_workloads
+from steps.stages.shared import kube_objects, probe_checks, probe_workloads
 from steps.stages.shared.kube_reader import KubeReader, Scope
 from steps.stages.shared.probe_containers import ContainerStatus
 
@@ -62,7 +62,7 @@ class _PullingPodStatus(Struct, frozen=True, rename="camel"):
 class _PullingPod(Struct, frozen=True):
     """A pod of the check as the API returns it."""
 
-    metadata: probe_workloads.ObjectMeta = probe_workloads.ObjectMeta()
+    metadata: kube_objects.ObjectMeta = kube_objects.ObjectMeta()
     status: _PullingPodStatus = _PullingPodStatus()
 
 

@@ -9,10 +9,10 @@ from steps.contract.checks import CHECK_LABEL, CHECK_NAMESPACE
 from steps.stages.gang import probe_queues, probe_world
 from steps.stages.gang.contract import GangEvent, GangGroup, GangMember, GangObservation, GroupCondition, Scheduler
 from steps.stages.gang.probe_queues import KAI, KUEUE, VOLCANO
-from steps.stages.shared import probe_checks, probe_workloads
+from steps.stages.shared import kube_objects, probe_checks, probe_workloads
+from steps.stages.shared.kube_objects import Condition as RawCondition
+from steps.stages.shared.kube_objects import Conditions, seconds
 from steps.stages.shared.kube_reader import KubeReader, Scope
-from steps.stages.shared.probe_workloads import Condition as RawCondition
-from steps.stages.shared.probe_workloads import Conditions, seconds
 
 _GROUPS = {
     Scheduler.VOLCANO: f"{VOLCANO}/podgroups",
@@ -59,7 +59,7 @@ class _GroupStatus(Conditions, frozen=True, rename="camel"):
 class _RawGroup(Struct, frozen=True):
     """A PodGroup or Workload as the API returns it."""
 
-    metadata: probe_workloads.ObjectMeta = probe_workloads.ObjectMeta()
+    metadata: kube_objects.ObjectMeta = kube_objects.ObjectMeta()
     spec: _GroupSpec = _GroupSpec()
     status: _GroupStatus = _GroupStatus()
 
@@ -80,7 +80,7 @@ class _VolcanoJobStatus(Struct, frozen=True):
 class _VolcanoJob(Struct, frozen=True):
     """A Job of batch.volcano.sh as the API returns it."""
 
-    metadata: probe_workloads.ObjectMeta = probe_workloads.ObjectMeta()
+    metadata: kube_objects.ObjectMeta = kube_objects.ObjectMeta()
     spec: _VolcanoJobSpec = _VolcanoJobSpec()
     status: _VolcanoJobStatus = _VolcanoJobStatus()
 
@@ -101,7 +101,7 @@ class _EventSeries(Struct, frozen=True, rename="camel"):
 class _RawEvent(Struct, frozen=True, rename="camel"):
     """A Kubernetes event; older recorders set `lastTimestamp`, newer ones `eventTime` and `series`."""
 
-    metadata: probe_workloads.ObjectMeta = probe_workloads.ObjectMeta()
+    metadata: kube_objects.ObjectMeta = kube_objects.ObjectMeta()
     involved_object: _Involved = _Involved()
     type: str | None = ""
     reason: str | None = ""
@@ -191,7 +191,7 @@ def _group_of_job(job: _VolcanoJob | None) -> GangGroup | None:
     return GangGroup(name=name, least=job.spec.min_available, phase=job.status.state.phase)
 
 
-def _member(pod: probe_workloads.Pod) -> GangMember:
+def _member(pod: kube_objects.Pod) -> GangMember:
     scheduled, trouble = pod.status.of_type("PodScheduled"), probe_workloads.trouble(pod)
     ended = next((entry.state.terminated for entry in pod.status.container_statuses if entry.state.terminated), None)
     return GangMember(

@@ -12,8 +12,9 @@ from collections.abc import Iterator
 from msgspec import Struct
 
 from steps.stages.gang.contract import Scheduler, SchedulerPart
+from steps.stages.shared.kube_objects import ContainerImage, ImagePodSpec, WorkloadObject
 from steps.stages.shared.kube_reader import KubeReader
-from steps.stages.shared.probe_workloads import RESOURCES, ObjectMeta
+from steps.stages.shared.probe_workloads import RESOURCES
 
 _IMAGES = {
     Scheduler.VOLCANO: re.compile(r"(?:^|/)vc-(?:scheduler|controller-manager|webhook-manager)(?=[:@]|$)"),
@@ -32,34 +33,6 @@ _GROUPS = {
 }
 """API group → product whose admission webhook serves it."""
 _WEBHOOKS = ("validatingwebhookconfigurations", "mutatingwebhookconfigurations")
-
-
-class _PartContainer(Struct, frozen=True):
-    image: str = ""
-    command: tuple[str, ...] = ()
-    args: tuple[str, ...] = ()
-
-
-class _PartPodSpec(Struct, frozen=True):
-    containers: tuple[_PartContainer, ...] = ()
-
-
-class _PartTemplate(Struct, frozen=True):
-    spec: _PartPodSpec = _PartPodSpec()
-
-
-class _PartSpec(Struct, frozen=True):
-    """Spec of a Deployment, StatefulSet or DaemonSet; the last has no `replicas`."""
-
-    replicas: int = 1
-    template: _PartTemplate = _PartTemplate()
-
-
-class _PartWorkload(Struct, frozen=True):
-    """A workload, read for what its containers run."""
-
-    metadata: ObjectMeta = ObjectMeta()
-    spec: _PartSpec = _PartSpec()
 
 
 class _WebhookService(Struct, frozen=True):
@@ -94,14 +67,14 @@ def parts(kube: KubeReader) -> tuple[SchedulerPart, ...]:
 
 def _running(kube: KubeReader) -> Iterator[SchedulerPart]:
     for kind, resource in RESOURCES.items():
-        for workload in kube.list(f"/apis/apps/v1/{resource}", _PartWorkload) or ():
+        for workload in kube.list(f"/apis/apps/v1/{resource}", WorkloadObject[ImagePodSpec]) or ():
             name = f"{kind} {workload.metadata.namespace}/{workload.metadata.name}"
-            part = _part(name, workload.spec.template.spec.containers) if workload.spec.replicas else None
+            part = _part(name, workload.pod.containers) if workload.spec.replicas else None
             if part is not None:
                 yield part
 
 
-def _part(name: str, containers: tuple[_PartContainer, ...]) -> SchedulerPart | None:
+def _part(name: str, containers: tuple[ContainerImage, ...]) -> SchedulerPart | None:
     """Return the workload as a part of a product, by the image or else the arguments of a container; None if it is of none."""
     for container in containers:
         product = next((product for product, pattern in _IMAGES.items() if pattern.search(container.image)), None)

@@ -6,9 +6,9 @@ from msgspec import Struct
 
 from steps.contract.checks import CHECK_LABEL
 from steps.stages.gang.contract import Flavor, Queue, Quota, Scheduler
-from steps.stages.shared import probe_workloads
+from steps.stages.shared import kube_objects
+from steps.stages.shared.kube_objects import Conditions
 from steps.stages.shared.kube_reader import KubeReader
-from steps.stages.shared.probe_workloads import Conditions
 from steps.stages.shared.quantities import quantity
 
 VOLCANO = "/apis/scheduling.volcano.sh/v1beta1"
@@ -75,7 +75,7 @@ class _QueueSpec(Struct, frozen=True, rename="camel"):
 class RawQueue(Struct, frozen=True):
     """A queue of Volcano, KAI or Kueue, or a Cohort of Kueue, as the API returns it."""
 
-    metadata: probe_workloads.ObjectMeta = probe_workloads.ObjectMeta()
+    metadata: kube_objects.ObjectMeta = kube_objects.ObjectMeta()
     spec: _QueueSpec = _QueueSpec()
     status: _QueueStatus = _QueueStatus()
 
@@ -87,7 +87,7 @@ class _FlavorSpec(Struct, frozen=True, rename="camel"):
 class _RawFlavor(Struct, frozen=True):
     """A ResourceFlavor as the API returns it."""
 
-    metadata: probe_workloads.ObjectMeta = probe_workloads.ObjectMeta()
+    metadata: kube_objects.ObjectMeta = kube_objects.ObjectMeta()
     spec: _FlavorSpec = _FlavorSpec()
 
 

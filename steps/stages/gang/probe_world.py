@@ -6,9 +6,9 @@ from msgspec import Struct
 
 from steps.contract.checks import CHECK_LABEL
 from steps.stages.gang.contract import SchedulableNode
-from steps.stages.shared import probe_workloads
+from steps.stages.shared import kube_objects, probe_workloads
 from steps.stages.shared.kube_reader import KubeReader
-from steps.stages.shared.quantities import quantity
+from steps.stages.shared.quantities import quantity, whole_number
 
 _ENDED = ("Succeeded", "Failed")
 
@@ -36,7 +36,7 @@ class _PodPhase(Struct, frozen=True):
 class _RawPod(Struct, frozen=True):
     """A pod as the API returns it."""
 
-    metadata: probe_workloads.ObjectMeta = probe_workloads.ObjectMeta()
+    metadata: kube_objects.ObjectMeta = kube_objects.ObjectMeta()
     spec: _RequestingPodSpec = _RequestingPodSpec()
     status: _PodPhase = _PodPhase()
 
@@ -73,9 +73,9 @@ def capacity(kube: KubeReader, flavors: Mapping[str, Mapping[str, str]], names: 
     return totals
 
 
-def _node(node: probe_workloads.Node, resource: str, keys: tuple[str, ...], taken: dict[str, int]) -> SchedulableNode:
+def _node(node: kube_objects.Node, resource: str, keys: tuple[str, ...], taken: dict[str, int]) -> SchedulableNode:
     name, labels = node.metadata.name, node.metadata.labels
-    units = probe_workloads.whole_number(node.status.allocatable.get(resource, "0")) or 0
+    units = whole_number(node.status.allocatable.get(resource, "0")) or 0
     return SchedulableNode(
         name=name,
         schedulable=node.ready and not node.spec.unschedulable,
@@ -90,4 +90,4 @@ def _requested(pod: _RawPod, resource: str) -> int:
         container.resources.requests.get(resource) or container.resources.limits.get(resource, "0")
         for container in pod.spec.containers
     )
-    return sum(probe_workloads.whole_number(text) or 0 for text in quantities)
+    return sum(whole_number(text) or 0 for text in quantities)

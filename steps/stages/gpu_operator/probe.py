@@ -19,10 +19,11 @@ from steps.stages.gpu_operator.contract import (
     RootCondition,
     Validator,
 )
-from steps.stages.shared import probe_charts, probe_checks, probe_devices, probe_workloads
+from steps.stages.shared import kube_objects, probe_charts, probe_checks, probe_devices, probe_workloads
+from steps.stages.shared.kube_objects import Condition as RawCondition
 from steps.stages.shared.kube_reader import KubeReader, Scope
-from steps.stages.shared.probe_workloads import Condition as RawCondition
 from steps.stages.shared.probe_workloads import is_nfd_worker, named_daemon_sets
+from steps.stages.shared.quantities import whole_number
 
 NAMESPACE = "gpu-operator"
 CHECK = "cuda-smoke"
@@ -83,7 +84,7 @@ class _RootStatus(Struct, frozen=True):
 class _RawRoot(Struct, frozen=True):
     """A ClusterPolicy or a GPUCluster as the API returns it."""
 
-    metadata: probe_workloads.ManagedMeta = probe_workloads.ManagedMeta()
+    metadata: kube_objects.ManagedMeta = kube_objects.ManagedMeta()
     spec: _GpuRootSpec = _GpuRootSpec()
     status: _RootStatus = _RootStatus()
 
@@ -145,7 +146,7 @@ def _roots(kube: KubeReader, path: str) -> tuple[OperatorRoot, ...]:
         OperatorRoot(
             name=raw.metadata.name,
             state=raw.status.state,
-            changed=probe_workloads.spec_change_time(raw.metadata),
+            changed=kube_objects.spec_change_time(raw.metadata),
             driver=(raw.spec.driver.version or "") if raw.spec.driver else "",
             disabled=raw.spec.disabled,
             conditions=tuple(
@@ -177,7 +178,7 @@ def _daemon_set(kube: KubeReader, name: str) -> Workload | None:
     return daemons[0] if daemons else None
 
 
-def _validator(pod: probe_workloads.Pod) -> Validator:
+def _validator(pod: kube_objects.Pod) -> Validator:
     stuck = pod.stuck_init
     state = (stuck.state.waiting or stuck.state.terminated) if stuck else None
     return Validator(
@@ -189,7 +190,7 @@ def _validator(pod: probe_workloads.Pod) -> Validator:
     )
 
 
-def _node(raw: probe_workloads.Node, validators: Mapping[str, Validator], devices: Mapping[str, Devices] | None) -> GpuNode:
+def _node(raw: kube_objects.Node, validators: Mapping[str, Validator], devices: Mapping[str, Devices] | None) -> GpuNode:
     name, labels = raw.metadata.name, raw.metadata.labels
     deploy = {key.removeprefix(DEPLOY): value for key, value in labels.items() if key.startswith(DEPLOY)}
     return GpuNode(
@@ -211,5 +212,5 @@ def _node(raw: probe_workloads.Node, validators: Mapping[str, Validator], device
 
 def _resources(quantities: Mapping[str, str]) -> dict[str, int]:
     """Return a node's extended resources that count GPUs, as numbers; -1 for a quantity that is not a whole number."""
-    counts = {key: probe_workloads.whole_number(text) for key, text in quantities.items() if GPU_RESOURCE.search(key)}
+    counts = {key: whole_number(text) for key, text in quantities.items() if GPU_RESOURCE.search(key)}
     return {key: -1 if count is None else count for key, count in counts.items()}

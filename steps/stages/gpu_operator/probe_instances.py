@@ -9,12 +9,10 @@ https://github.com/volcano-sh/devices, https://github.com/run-ai/fake-gpu-operat
 import re
 from collections.abc import Iterator
 
-from msgspec import Struct
-
 from steps.stages.gpu_operator.contract import PartInstance, PartKind
 from steps.stages.shared import probe_charts
+from steps.stages.shared.kube_objects import ContainerProgram, ImagePodSpec, ObjectMeta, PluginPodSpec, WorkloadObject
 from steps.stages.shared.kube_reader import KubeReader
-from steps.stages.shared.probe_workloads import ObjectMeta
 
 _OPERATOR = re.compile(r"(?:^|/)gpu-operator(?=[:@]|$)")
 _DEVICE_PLUGIN = re.compile(
@@ -23,64 +21,9 @@ _DEVICE_PLUGIN = re.compile(
 )
 _OTHER_PROGRAMS = re.compile(r"gpu-feature-discovery|mps-control-daemon|config-manager")
 """Programs of the device plugin's image that advertise nothing."""
-_PLUGINS_FOLDER = re.compile(r"/device-plugins/?$")
 _GPU = re.compile(r"nvidia\.com/|(?:^|[^a-z])gpu", re.IGNORECASE)
 _NIC_PLUGIN = re.compile(r"rdma|sriov|infiniband")
 """Images of device plugins for network devices, whose resources may have the prefix nvidia.com too."""
-
-
-class _EnvEntry(Struct, frozen=True):
-    name: str = ""
-    value: str | None = ""
-
-
-class _InstanceContainer(Struct, frozen=True):
-    name: str = ""
-    image: str = ""
-    command: tuple[str, ...] = ()
-    args: tuple[str, ...] = ()
-    env: tuple[_EnvEntry, ...] = ()
-
-    @property
-    def program(self) -> str:
-        """Return command and arguments as one text, or the container's name if its image decides what runs."""
-        return " ".join((*self.command, *self.args)) or self.name
-
-    @property
-    def text(self) -> str:
-        """Return everything about the container that can name a resource."""
-        return " ".join((self.image, self.program, *(f"{entry.name}={entry.value}" for entry in self.env)))
-
-
-class _HostFolder(Struct, frozen=True):
-    path: str = ""
-
-
-class _InstanceVolume(Struct, frozen=True, rename="camel"):
-    host_path: _HostFolder | None = None
-
-
-class _InstancePodSpec(Struct, frozen=True):
-    containers: tuple[_InstanceContainer, ...] = ()
-    volumes: tuple[_InstanceVolume, ...] = ()
-
-
-class _InstanceTemplate(Struct, frozen=True):
-    spec: _InstancePodSpec = _InstancePodSpec()
-
-
-class _InstanceSpec(Struct, frozen=True):
-    """Spec of a Deployment or DaemonSet; the last has no `replicas`."""
-
-    replicas: int = 1
-    template: _InstanceTemplate = _InstanceTemplate()
-
-
-class _InstanceWorkload(Struct, frozen=True):
-    """A workload, read for what its pods run."""
-
-    metadata: ObjectMeta = ObjectMeta()
-    spec: _InstanceSpec = _InstanceSpec()
 
 
 def instances(kube: KubeReader) -> tuple[PartInstance, ...]:
@@ -90,8 +33,8 @@ def instances(kube: KubeReader) -> tuple[PartInstance, ...]:
 
 def _operators(kube: KubeReader) -> Iterator[PartInstance]:
     # the operator's image also has its validator, but a DaemonSet runs that
-    for workload in kube.list("/apis/apps/v1/deployments", _InstanceWorkload) or ():
-        image = next((entry.image for entry in workload.spec.template.spec.containers if _OPERATOR.search(entry.image)), "")
+    for workload in kube.list("/apis/apps/v1/deployments", WorkloadObject[ImagePodSpec]) or ():
+        image = next((entry.image for entry in workload.pod.containers if _OPERATOR.search(entry.image)), "")
         # a mirror may have renamed the image, so our own operator is known by its release too
         own = workload.metadata.name == "gpu-operator" and bool(_release(workload.metadata))
         if (image or own) and workload.spec.replicas:
@@ -99,21 +42,21 @@ def _operators(kube: KubeReader) -> Iterator[PartInstance]:
 
 
 def _device_plugins(kube: KubeReader) -> Iterator[PartInstance]:
-    for workload in kube.list("/apis/apps/v1/daemonsets", _InstanceWorkload) or ():
-        pod = workload.spec.template.spec
-        mounts = any(volume.host_path and _PLUGINS_FOLDER.search(volume.host_path.path) for volume in pod.volumes)
-        image = next((entry.image for entry in pod.containers if _is_plugin(entry, mounts)), "")
+    for workload in kube.list("/apis/apps/v1/daemonsets", WorkloadObject[PluginPodSpec]) or ():
+        pod = workload.pod
+        image = next((entry.image for entry in pod.containers if _is_plugin(entry, pod.registers)), "")
         own = workload.metadata.name == "nvidia-device-plugin-daemonset" and bool(_controller(workload.metadata))
         if image or own:
             yield _instance(PartKind.DEVICE_PLUGIN, workload.metadata, image)
 
 
-def _is_plugin(container: _InstanceContainer, mounts: bool) -> bool:
+def _is_plugin(container: ContainerProgram, mounts: bool) -> bool:
     if _OTHER_PROGRAMS.search(container.program):
         return False
     if _DEVICE_PLUGIN.search(container.image):
         return True
-    return mounts and not _NIC_PLUGIN.search(container.image) and _GPU.search(container.text) is not None
+    words = " ".join((container.image, container.program, *container.settings))
+    return mounts and not _NIC_PLUGIN.search(container.image) and _GPU.search(words) is not None
 
 
 def _instance(kind: PartKind, meta: ObjectMeta, image: str) -> PartInstance:

@@ -17,9 +17,10 @@ from steps.stages.network_operator.contract import (
     NicPolicy,
     NodesObservation,
 )
-from steps.stages.shared import probe_charts, probe_checks, probe_workloads
+from steps.stages.shared import kube_objects, probe_charts, probe_checks, probe_workloads
 from steps.stages.shared.kube_reader import KubeReader, Scope
 from steps.stages.shared.probe_workloads import is_nfd_worker, named_daemon_sets
+from steps.stages.shared.quantities import whole_number
 
 NAMESPACE = "nvidia-network-operator"
 CHECK = "ib-write-bw"
@@ -53,7 +54,7 @@ class _PolicyStatus(Struct, frozen=True, rename="camel"):
 class _RawPolicy(Struct, frozen=True):
     """A NicClusterPolicy or a secondary network as the API returns it."""
 
-    metadata: probe_workloads.ManagedMeta = probe_workloads.ManagedMeta()
+    metadata: kube_objects.ManagedMeta = kube_objects.ManagedMeta()
     status: _PolicyStatus = _PolicyStatus()
 
 
@@ -68,7 +69,7 @@ class _PoolStatus(Struct, frozen=True):
 
 
 class _RawPool(Struct, frozen=True):
-    metadata: probe_workloads.ManagedMeta = probe_workloads.ManagedMeta()
+    metadata: kube_objects.ManagedMeta = kube_objects.ManagedMeta()
     status: _PoolStatus = _PoolStatus()
 
 
@@ -78,7 +79,7 @@ class _SyncStatus(Struct, frozen=True, rename="camel"):
 
 
 class _NodeState(Struct, frozen=True):
-    metadata: probe_workloads.ManagedMeta = probe_workloads.ManagedMeta()
+    metadata: kube_objects.ManagedMeta = kube_objects.ManagedMeta()
     status: _SyncStatus = _SyncStatus()
 
 
@@ -139,7 +140,7 @@ def _policy(raw: _RawPolicy) -> NicPolicy:
         name=raw.metadata.name,
         state=raw.status.state,
         reason=raw.status.reason[:300],
-        changed=probe_workloads.spec_change_time(raw.metadata),
+        changed=kube_objects.spec_change_time(raw.metadata),
         applied=tuple(applied),
     )
 
@@ -170,7 +171,7 @@ def _pools(kube: KubeReader) -> tuple[IpPoolBlocks, ...]:
     )
 
 
-def _node(raw: probe_workloads.Node, resource: str, states: Mapping[str, _SyncStatus]) -> FabricNode:
+def _node(raw: kube_objects.Node, resource: str, states: Mapping[str, _SyncStatus]) -> FabricNode:
     labels, sync = raw.metadata.labels, states.get(raw.metadata.name, _SyncStatus())
     return FabricNode(
         name=raw.metadata.name,
@@ -179,8 +180,8 @@ def _node(raw: probe_workloads.Node, resource: str, states: Mapping[str, _SyncSt
         nic=labels.get(NIC_LABEL) == "true",
         mofed_wait=labels.get(MOFED_WAIT, ""),
         upgrade_state=labels.get(UPGRADE_STATE, ""),
-        capacity=probe_workloads.whole_number(raw.status.capacity.get(resource, "0")) or 0,
-        allocatable=probe_workloads.whole_number(raw.status.allocatable.get(resource, "0")) or 0,
+        capacity=whole_number(raw.status.capacity.get(resource, "0")) or 0,
+        allocatable=whole_number(raw.status.allocatable.get(resource, "0")) or 0,
         sync=sync.sync_status,
         sync_error=sync.last_sync_error[:300],
     )

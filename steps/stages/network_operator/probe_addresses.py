@@ -8,7 +8,7 @@ from msgspec import Struct
 from steps.contract.checks import CHECK_LABEL, CHECK_NAMESPACE
 from steps.stages.network_operator import reader_ring_reports as fields
 from steps.stages.network_operator.contract import NETWORK_STATUS, AddressHolder
-from steps.stages.shared import probe_workloads
+from steps.stages.shared import kube_objects, probe_workloads
 from steps.stages.shared.kube_reader import KubeReader
 
 _SANDBOX = "PodReadyToStartContainers"
@@ -35,7 +35,7 @@ class _EndStatus(Struct, frozen=True):
     state: _EndState = _EndState()
 
 
-class _NetworkPodStatus(probe_workloads.Conditions, frozen=True, rename="camel"):
+class _NetworkPodStatus(kube_objects.Conditions, frozen=True, rename="camel"):
     phase: str = ""
     start_time: datetime.datetime | None = None
     container_statuses: tuple[_EndStatus, ...] = ()
@@ -44,7 +44,7 @@ class _NetworkPodStatus(probe_workloads.Conditions, frozen=True, rename="camel")
 class _NetworkPod(Struct, frozen=True):
     """A pod with what tells its secondary addresses, and from when to when it has them."""
 
-    metadata: probe_workloads.ObjectMeta = probe_workloads.ObjectMeta()
+    metadata: kube_objects.ObjectMeta = kube_objects.ObjectMeta()
     spec: _NetworkPodSpec = _NetworkPodSpec()
     status: _NetworkPodStatus = _NetworkPodStatus()
 
@@ -58,13 +58,13 @@ class _NetworkPod(Struct, frozen=True):
     def begin(self) -> float:
         """Return when the pod got its network, in seconds since the epoch; 0 if nothing tells."""
         network = self.status.of_type(_SANDBOX)
-        return network.since if network.status == "True" else probe_workloads.seconds(self.status.start_time)
+        return network.since if network.status == "True" else kube_objects.seconds(self.status.start_time)
 
     @property
     def end(self) -> float:
         """Return when the pod's containers had ended; infinity while one has not."""
         times = [entry.state.terminated.finished_at if entry.state.terminated else None for entry in self.status.container_statuses]
-        return max([probe_workloads.seconds(time) if time else float("inf") for time in times], default=float("inf"))
+        return max([kube_objects.seconds(time) if time else float("inf") for time in times], default=float("inf"))
 
     def is_of(self, check: str) -> bool:
         """Return True for a pod of this check."""
@@ -108,7 +108,7 @@ def _holder(pod: _NetworkPod, addresses: Iterable[str], ends: dict[str, float]) 
     )
 
 
-def _nodes(nodes: Iterable[probe_workloads.Node], ends: dict[str, float]) -> Iterable[AddressHolder]:
+def _nodes(nodes: Iterable[kube_objects.Node], ends: dict[str, float]) -> Iterable[AddressHolder]:
     for node in nodes:
         equal = tuple(entry.address for entry in node.status.addresses if entry.address in ends)
         yield AddressHolder(name=node.metadata.name, addresses=equal)

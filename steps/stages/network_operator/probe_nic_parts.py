@@ -10,12 +10,10 @@ https://github.com/k8snetworkplumbingwg/sriov-network-device-plugin
 import re
 from collections.abc import Iterator
 
-from msgspec import Struct
-
 from steps.stages.network_operator.contract import OtherInstance
 from steps.stages.shared import probe_charts
+from steps.stages.shared.kube_objects import DeployedWorkload, ImagePodSpec, ObjectMeta, PluginPodSpec, WorkloadObject
 from steps.stages.shared.kube_reader import KubeReader
-from steps.stages.shared.probe_workloads import ObjectMeta, Raw
 
 _MULTUS = re.compile(r"(?:^|/)(?:[\w.]+-)*multus(?:-cni|-thick|-daemon)?(?=[:@]|$)")
 """Images of Multus: `multus-cni`, RKE2's `hardened-multus-cni`. Its helpers, such as `multus-networkpolicy`, have other endings."""
@@ -23,7 +21,6 @@ _MULTUS_NAMES = ("kube-multus-ds", "rke2-multus", "multus")
 _OPERATOR = re.compile(r"(?:^|/)network-operator(?=[:@]|$)")
 _DEVICE_PLUGIN = re.compile(r"(?:^|/)(?:[\w.]+-)*(?:rdma-shared-de?v(?:ice)?-plugin|sriov-network-device-plugin)(?=[:@]|$)")
 
-_PLUGINS_FOLDER = re.compile(r"/device-plugins/?$")
 _NIC_WORD = re.compile(r"(?:^|[^a-z])(?:rdma|sriov|infiniband|roce|hca|mlx)", re.IGNORECASE)
 _GPU_PLUGIN = re.compile(r"(?:gpu|nvidia)[\w.-]*device-plugin|(?:^|/)k8s-device-plugin", re.IGNORECASE)
 """Images of device plugins for GPUs, whose arguments may speak of RDMA."""
@@ -33,77 +30,14 @@ _OWN_KINDS = ("NicClusterPolicy", "SriovOperatorConfig", "SriovNetworkNodePolicy
 """Kinds whose controllers make device plugins for the operator."""
 
 
-class _NicEnvEntry(Struct, frozen=True):
-    name: str = ""
-    value: str | None = ""
-
-
-class _NicContainer(Struct, frozen=True):
-    name: str = ""
-    image: str = ""
-    command: tuple[str, ...] = ()
-    args: tuple[str, ...] = ()
-    env: tuple[_NicEnvEntry, ...] = ()
-
-
-class _NicFolder(Struct, frozen=True):
-    path: str = ""
-
-
-class _NicConfig(Struct, frozen=True):
-    name: str = ""
-
-
-class _NicVolume(Struct, frozen=True, rename="camel"):
-    name: str = ""
-    host_path: _NicFolder | None = None
-    config_map: _NicConfig | None = None
-
-
-class _NicPodSpec(Struct, frozen=True):
-    containers: tuple[_NicContainer, ...] = ()
-    volumes: tuple[_NicVolume, ...] = ()
-
-    @property
-    def registers(self) -> bool:
-        """Return True if the pod mounts the folder in which device plugins register with the kubelet."""
-        return any(volume.host_path and _PLUGINS_FOLDER.search(volume.host_path.path) for volume in self.volumes)
-
-    def words(self) -> Iterator[str]:
-        """Yield each name, argument and variable of the pod."""
-        for container in self.containers:
-            yield from (container.name, container.image, *container.command, *container.args)
-            yield from (f"{entry.name}={entry.value}" for entry in container.env)
-        for volume in self.volumes:
-            yield from (volume.name, volume.config_map.name if volume.config_map else "")
-
-
-class _NicTemplate(Struct, frozen=True):
-    spec: _NicPodSpec = _NicPodSpec()
-
-
-class _NicSpec(Struct, frozen=True):
-    """Spec of a Deployment or DaemonSet; the last has no `replicas`."""
-
-    replicas: int = 1
-    template: _NicTemplate = _NicTemplate()
-
-
-class _NicWorkload(Struct, frozen=True):
-    """A workload, read for what its pods run."""
-
-    metadata: ObjectMeta = ObjectMeta()
-    spec: _NicSpec = _NicSpec()
-
-
-def is_multus(raw: Raw) -> bool:
+def is_multus(raw: DeployedWorkload) -> bool:
     """Return True for the DaemonSet of Multus itself, by its image or its name.
 
     The `whereabouts` and DHCP helpers that its charts also bring have other images.
     """
     name = raw.metadata.name
     named = name in _MULTUS_NAMES or name.endswith("-multus-ds")
-    return named or any(_MULTUS.search(entry.image) for entry in raw.spec.template.spec.containers)
+    return named or any(_MULTUS.search(entry.image) for entry in raw.pod.containers)
 
 
 def others(kube: KubeReader, namespace: str, release: str, resource: str = "") -> tuple[OtherInstance, ...]:
@@ -117,30 +51,38 @@ def others(kube: KubeReader, namespace: str, release: str, resource: str = "") -
 
 
 def _operators(kube: KubeReader, namespace: str, release: str) -> Iterator[OtherInstance]:
-    for raw in kube.list("/apis/apps/v1/deployments", _NicWorkload) or ():
-        image = next((entry.image for entry in raw.spec.template.spec.containers if _OPERATOR.search(entry.image)), "")
+    for raw in kube.list("/apis/apps/v1/deployments", WorkloadObject[ImagePodSpec]) or ():
+        image = next((entry.image for entry in raw.pod.containers if _OPERATOR.search(entry.image)), "")
         own = raw.metadata.namespace == namespace and _owner(raw.metadata) == f"release {release}"
         if image and raw.spec.replicas and not own:
             yield _instance("Network Operator", raw.metadata, image)
 
 
 def _device_plugins(kube: KubeReader, namespace: str, release: str, resource: str) -> Iterator[OtherInstance]:
-    for raw in kube.list("/apis/apps/v1/daemonsets", _NicWorkload) or ():
+    for raw in kube.list("/apis/apps/v1/daemonsets", WorkloadObject[PluginPodSpec]) or ():
         image = _plugin_image(raw, resource)
         if image and not (raw.metadata.namespace == namespace and _is_of_operator(raw.metadata, release)):
             yield _instance("device plugin for NICs", raw.metadata, image)
 
 
-def _plugin_image(raw: _NicWorkload, resource: str) -> str:
+def _plugin_image(raw: WorkloadObject[PluginPodSpec], resource: str) -> str:
     """Return the image of a device plugin for NICs; empty if the workload is none."""
-    pod = raw.spec.template.spec
+    pod = raw.pod
     if known := next((entry.image for entry in pod.containers if _DEVICE_PLUGIN.search(entry.image)), ""):
         return known
     images = [entry.image for entry in pod.containers if not _GPU_PLUGIN.search(entry.image)]
     if not pod.registers or not images:
         return ""
-    words = (raw.metadata.name, *pod.words())
+    words = (raw.metadata.name, *_words(pod))
     return images[0] if any(_NIC_WORD.search(word) or (resource and resource in word) for word in words) else ""
+
+
+def _words(pod: PluginPodSpec) -> Iterator[str]:
+    """Yield each name, argument and variable of a pod."""
+    for container in pod.containers:
+        yield from (container.name, container.image, *container.command, *container.args, *container.settings)
+    for volume in pod.volumes:
+        yield from (volume.name, volume.config_map.name if volume.config_map else "")
 
 
 def _is_of_operator(meta: ObjectMeta, release: str) -> bool:

@@ -24,9 +24,9 @@ from steps.stages.rke2.contract import (
     StaticPod,
 )
 from steps.stages.shared import probe_checks, probe_plays, probe_workloads
+from steps.stages.shared.kube_objects import Conditioned, Node, ObjectMeta, Pod, seconds
 from steps.stages.shared.kube_reader import KubeReader, Scope
 from steps.stages.shared.probe_containers import ContainerStatus
-from steps.stages.shared.probe_workloads import Conditioned, Node, ObjectMeta, Pod, seconds
 
 SYSTEM = "kube-system"
 NAMESPACES = (SYSTEM, "calico-system")

@@ -10,8 +10,8 @@ import msgspec
 from msgspec import Struct
 
 from steps.contract.charts import AppCondition, Application, FailedResource, UnhealthyResource
+from steps.stages.shared.kube_objects import ManagedMeta, spec_change_time
 from steps.stages.shared.kube_reader import KubeReader
-from steps.stages.shared.probe_workloads import ManagedMeta, spec_change_time
 
 MESSAGE = 2000
 """Characters kept of a message: the cause stands at the end of the failed command, often after 500 characters."""

@@ -26,9 +26,9 @@ from steps.contract.charts import (
     Workload,
     value_digests,
 )
-from steps.stages.shared import probe_applications, probe_workloads
+from steps.stages.shared import kube_objects, probe_applications, probe_workloads
+from steps.stages.shared.kube_objects import Conditioned, Conditions, ManagedMeta, seconds, spec_change_time
 from steps.stages.shared.kube_reader import KubeReader, Scope
-from steps.stages.shared.probe_workloads import Conditioned, Conditions, ManagedMeta, seconds, spec_change_time
 
 MANAGED_BY = "helmcharts.cattle.io/managed-by"
 UNMANAGED = "helmcharts.helm.cattle.io/unmanaged"
@@ -276,23 +276,23 @@ def _workloads(kube: KubeReader, release: Release) -> tuple[tuple[Workload, ...]
     return owned, probe_workloads.troubles(pods)
 
 
-def _belongs(meta: probe_workloads.ObjectMeta, name: str) -> bool:
+def _belongs(meta: kube_objects.ObjectMeta, name: str) -> bool:
     """Return True if the chart brought this object. Workloads that an operator makes have an owner, or no label of the release."""
     return not any(owner.controller for owner in meta.owner_references) and name in _marks(meta)
 
 
-def _marks(meta: probe_workloads.ObjectMeta) -> tuple[str, ...]:
+def _marks(meta: kube_objects.ObjectMeta) -> tuple[str, ...]:
     """Return the names of releases that Helm's annotation, the common label and Argo CD's tracking give; empty for absent ones."""
     tracked = meta.annotations.get(TRACKING[0], "").partition(":")[0]
     return meta.annotations.get(RELEASE_NAME, ""), tracked, meta.labels.get(TRACKING[1], "")
 
 
-def release_of(meta: probe_workloads.ObjectMeta) -> str:
+def release_of(meta: kube_objects.ObjectMeta) -> str:
     """Return the name of the release that brought an object, by the mark that is hardest to copy; empty without a mark."""
     return next(filter(None, _marks(meta)), "")
 
 
-def _is_of_helm(meta: probe_workloads.ObjectMeta, name: str) -> bool:
+def _is_of_helm(meta: kube_objects.ObjectMeta, name: str) -> bool:
     """Return True if a Helm release of this name owns the object; what Argo CD applies has no annotation of Helm."""
     return meta.annotations.get(RELEASE_NAME) == name
 

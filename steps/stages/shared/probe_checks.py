@@ -11,9 +11,9 @@ from msgspec import Struct
 
 from steps.contract import plain_text
 from steps.contract.checks import CHECK_LABEL, CHECK_NAMESPACE, CheckPod
+from steps.stages.shared.kube_objects import ObjectMeta, Pod
 from steps.stages.shared.kube_reader import KubeReader
 from steps.stages.shared.probe_containers import ContainerEnd, ContainerStatus
-from steps.stages.shared.probe_workloads import ObjectMeta, Pod
 
 MOST_EVENTS, MESSAGE = 3, 500
 """Most events of a pod that are kept, and most characters of each."""

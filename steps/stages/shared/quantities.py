@@ -12,3 +12,12 @@ def quantity(value: str | float) -> float | None:
     """Return a Kubernetes quantity as a number: `500m` → 0.5, `2Gi` → 2147483648.0; None if it is not one."""
     match = _QUANTITY.fullmatch(str(value))
     return float(match[1]) * _FACTORS[match[2] or ""] if match else None
+
+
+def whole_number(quantity: str) -> int | None:
+    """Return an extended resource's quantity as a number; None if it is not a whole number.
+
+    Kubernetes prints thousands with the suffix `k`.
+    """
+    digits = quantity.removesuffix("k")
+    return int(digits) * (1000 if digits != quantity else 1) if digits.isdigit() else None

@@ -7,9 +7,10 @@ from msgspec import Struct
 
 from steps.contract.checks import CHECK_NAMESPACE
 from steps.contract.verdict import ToolError
-from steps.stages.shared import probe_charts, probe_checks, probe_devices, probe_workloads
+from steps.stages.shared import kube_objects, probe_charts, probe_checks, probe_devices, probe_workloads
+from steps.stages.shared.kube_objects import ManagedMeta
 from steps.stages.shared.kube_reader import KubeReader, Scope
-from steps.stages.shared.probe_workloads import ManagedMeta
+from steps.stages.shared.quantities import whole_number
 from steps.stages.sharing import reader_mig
 from steps.stages.sharing.contract import (
     ControlObservation,
@@ -104,7 +105,7 @@ class _Root(Struct, frozen=True):
 
     metadata: ManagedMeta = ManagedMeta()
     spec: _SharingRootSpec = _SharingRootSpec()
-    status: probe_workloads.Conditions = probe_workloads.Conditions()
+    status: kube_objects.Conditions = kube_objects.Conditions()
 
 
 def control(kube: KubeReader, scope: Scope) -> ControlObservation:
@@ -139,7 +140,7 @@ def nodes(kube: KubeReader, scope: Scope) -> NodesObservation:
     )
 
 
-def _mig_errors(kube: KubeReader, raw_nodes: Iterable[probe_workloads.Node]) -> dict[str, tuple[ToolError, ...]]:
+def _mig_errors(kube: KubeReader, raw_nodes: Iterable[kube_objects.Node]) -> dict[str, tuple[ToolError, ...]]:
     """Return node → errors in the MIG manager's log there, for a few nodes whose configuration has failed or is pending."""
     states = {node.metadata.name: node.metadata.labels.get("nvidia.com/mig.config.state", "") for node in raw_nodes}
     # the failed ones first: a pending one may only need time
@@ -200,9 +201,7 @@ def _stale(kube: KubeReader, meta: ManagedMeta) -> tuple[str, ...]:
     return tuple(old[:MOST_STALE])
 
 
-def _node(
-    node: probe_workloads.Node, devices: tuple[probe_devices.Device, ...] | None, errors: tuple[ToolError, ...]
-) -> SharedNode:
+def _node(node: kube_objects.Node, devices: tuple[probe_devices.Device, ...] | None, errors: tuple[ToolError, ...]) -> SharedNode:
     return SharedNode(
         name=node.metadata.name,
         capacity=_nvidia(node.status.capacity),
@@ -217,11 +216,7 @@ def _node(
 
 def _nvidia(resources: dict[str, str]) -> dict[str, int]:
     """Return GPU resources only: SR-IOV devices may share the prefix `nvidia.com/`. Unreadable quantities are left out."""
-    named = {
-        key: probe_workloads.whole_number(text)
-        for key, text in resources.items()
-        if key == "nvidia.com/gpu" or key.startswith(_PREFIXES)
-    }
+    named = {key: whole_number(text) for key, text in resources.items() if key == "nvidia.com/gpu" or key.startswith(_PREFIXES)}
     return {key: count for key, count in sorted(named.items()) if count is not None}
 
 

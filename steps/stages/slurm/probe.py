@@ -13,9 +13,9 @@ from msgspec import Struct
 from steps.contract.charts import ChartsObservation
 from steps.contract.checks import CheckPod
 from steps.contract.plain_text import line, truncate
-from steps.stages.shared import probe_charts, probe_checks, probe_workloads
+from steps.stages.shared import kube_objects, probe_charts, probe_checks, probe_workloads
+from steps.stages.shared.kube_objects import Condition, Conditioned
 from steps.stages.shared.kube_reader import KubeReader, Scope
-from steps.stages.shared.probe_workloads import Condition, Conditioned
 from steps.stages.shared.slurm_states import takes_jobs
 from steps.stages.slurm import probe_placement, probe_syncer, reader, reader_jobs, reader_slurm_errors
 from steps.stages.slurm.contract import (
@@ -76,7 +76,7 @@ class _NodeSetStatus(Struct, frozen=True, rename="camel"):
 class _RawNodeSet(Struct, frozen=True):
     """A Slinky NodeSet as the API returns it."""
 
-    metadata: probe_workloads.ObjectMeta = probe_workloads.ObjectMeta()
+    metadata: kube_objects.ObjectMeta = kube_objects.ObjectMeta()
     spec: _NodeSetSpec = _NodeSetSpec()
     status: _NodeSetStatus = _NodeSetStatus()
 
@@ -92,7 +92,7 @@ class _SunkNodeSetStatus(Struct, frozen=True, rename="camel"):
 class _SunkNodeSet(Struct, frozen=True):
     """A NodeSet of SUNK as the API returns it."""
 
-    metadata: probe_workloads.ObjectMeta = probe_workloads.ObjectMeta()
+    metadata: kube_objects.ObjectMeta = kube_objects.ObjectMeta()
     status: _SunkNodeSetStatus = _SunkNodeSetStatus()
 
 
@@ -132,7 +132,7 @@ def nodes(kube: KubeReader, scope: Scope) -> NodesObservation:
     )
 
 
-def _monitored(machines: Iterable[probe_workloads.Node]) -> Iterator[GpuMonitorCondition]:
+def _monitored(machines: Iterable[kube_objects.Node]) -> Iterator[GpuMonitorCondition]:
     for raw in machines:
         for entry in raw.status.conditions:
             if entry.type.startswith(MONITOR):
@@ -247,7 +247,7 @@ def _part(kind: str, raw: Conditioned) -> Part:
     return Part(kind=kind, name=raw.metadata.name, bad=tuple(f"{entry.type}: {entry.message}"[:300] for entry in bad))
 
 
-def _of_a_part(raw: probe_workloads.Raw) -> bool:
+def _of_a_part(raw: kube_objects.DeployedWorkload) -> bool:
     return any(owner.controller and owner.kind in PARTS for owner in raw.metadata.owner_references)
 
 
@@ -302,13 +302,13 @@ def _pods(kube: KubeReader, space: str) -> tuple[SlurmPod, ...]:
     return tuple(sorted(slurm_pods, key=lambda pod: (pod.node, pod.name)))
 
 
-def _runs_slurmd(pod: probe_workloads.Pod) -> bool:
+def _runs_slurmd(pod: kube_objects.Pod) -> bool:
     statuses = pod.status.container_statuses
     named = any(entry.name == "slurmd" for entry in statuses)
     return named or pod.metadata.labels.get("app.kubernetes.io/name") == "slurmd"
 
 
-def _slurm_pod(pod: probe_workloads.Pod) -> SlurmPod:
+def _slurm_pod(pod: kube_objects.Pod) -> SlurmPod:
     meta, labels = pod.metadata, pod.metadata.labels
     owner = next((entry.name for entry in meta.owner_references if entry.controller), "")
     states, reason = _states(pod.status.conditions)

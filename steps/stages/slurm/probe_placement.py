@@ -5,8 +5,9 @@ from collections.abc import Iterable
 from msgspec import Struct
 
 from steps.contract.node_taints import SUNK_LOCK
+from steps.stages.shared.kube_objects import ObjectMeta
 from steps.stages.shared.kube_reader import KubeReader, Scope
-from steps.stages.shared.probe_workloads import ObjectMeta, whole_number
+from steps.stages.shared.quantities import whole_number
 from steps.stages.slurm.contract import ForeignPod, PlacementObservation, SlurmdRevision, StayingWorkload
 
 GPU = "nvidia.com/gpu"

@@ -1,6 +1,6 @@
 """Reads the log of SUNK's syncer."""
 
-from steps.stages.shared import probe_workloads
+from steps.stages.shared import kube_objects, probe_workloads
 from steps.stages.shared.kube_reader import KubeReader
 from steps.stages.slurm import reader_syncer
 from steps.stages.slurm.contract import SyncerLog
@@ -17,7 +17,7 @@ def read(kube: KubeReader, namespace: str) -> tuple[SyncerLog, ...]:
     return tuple(_log(kube, namespace, pod) for pod in pods if pod.ready)
 
 
-def _log(kube: KubeReader, namespace: str, pod: probe_workloads.Pod) -> SyncerLog:
+def _log(kube: KubeReader, namespace: str, pod: kube_objects.Pod) -> SyncerLog:
     """Return the log of a pod's own container; a log that cannot be read is not known, and not empty."""
     name = pod.metadata.name
     own = next((entry.name for entry in pod.status.container_statuses if entry.name not in SIDECARS), "")

@@ -3,8 +3,8 @@
 from msgspec import Struct
 
 from steps.stages.shared import probe_workloads
+from steps.stages.shared.kube_objects import ObjectMeta, Pod
 from steps.stages.shared.kube_reader import KubeReader, Scope
-from steps.stages.shared.probe_workloads import ObjectMeta, Pod
 from steps.stages.slurm_login.contract import LoginPod, PodsObservation
 
 REVISION = "controller-revision-hash"

@@ -13,9 +13,9 @@ from steps.contract.nccl import NcclLog
 from steps.contract.node_health import NodeFacts, NodeSpeed
 from steps.readers import fio_report, stream_table
 from steps.stages.shared import probe_charts, probe_checks, probe_workloads, reader_mpi
+from steps.stages.shared.kube_objects import Conditioned
 from steps.stages.shared.kube_reader import KubeReader, Scope
 from steps.stages.shared.probe_charts import read_crds
-from steps.stages.shared.probe_workloads import Conditioned
 from steps.stages.validation import reader_dcgm, reader_nccl, reader_nccl_programs, reader_node
 from steps.stages.validation.contract import (
     BenchmarkPod,

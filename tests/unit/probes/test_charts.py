@@ -13,7 +13,7 @@ import yaml
 from steps.contract.charts import Owner, Release, ReleaseState
 from steps.contract.verdict import FailureClass
 from steps.stages.shared import gate_charts as gates
-from steps.stages.shared import probe_applications, probe_charts, probe_workloads
+from steps.stages.shared import kube_objects, probe_applications, probe_charts, probe_workloads
 from steps.stages.shared.kube_reader import KubeReader, Scope
 
 SAMPLES = Path(os.environ.get("BRINGUP_TEST_DATA") or Path(__file__).parents[4] / "shared") / "samples/k8s"
@@ -46,10 +46,10 @@ def test_the_change_of_a_spec_is_not_that_of_its_status_or_annotations() -> None
             {"manager": "operator", "time": "2026-11-21T13:00:00Z", "subresource": "status", "fieldsV1": {"f:spec": {}}},
         ],
     }
-    meta = msgspec.json.decode(msgspec.json.encode(raw), type=probe_workloads.ManagedMeta)
-    assert probe_workloads.spec_change_time(meta) == 1795258800.0
-    assert probe_workloads.spec_change_time(msgspec.structs.replace(meta, managed_fields=())) == 1795255200.0
-    assert probe_workloads.spec_change_time(probe_workloads.ManagedMeta()) == 0.0
+    meta = msgspec.json.decode(msgspec.json.encode(raw), type=kube_objects.ManagedMeta)
+    assert kube_objects.spec_change_time(meta) == 1795258800.0
+    assert kube_objects.spec_change_time(msgspec.structs.replace(meta, managed_fields=())) == 1795255200.0
+    assert kube_objects.spec_change_time(kube_objects.ManagedMeta()) == 0.0
 
 
 def test_releases_come_from_the_task_or_from_the_gate_that_apply_checks_again() -> None:
@@ -75,12 +75,13 @@ class ReleasedSets:
     """Two StatefulSets of release `slurm` with the strategy OnDelete, whose only pod is of an old revision."""
 
     def list(
-        self, path: str, kind: type[probe_workloads.Raw], labels: str = "", fields: str = ""
-    ) -> tuple[probe_workloads.Raw, ...]:
+        self, path: str, kind: type[kube_objects.DeployedWorkload], labels: str = "", fields: str = ""
+    ) -> tuple[kube_objects.DeployedWorkload, ...]:
         if not path.endswith("/statefulsets"):
             return ()
         status = {"observedGeneration": 1, "replicas": 1, "updatedReplicas": 0, "readyReplicas": 1}
-        spec = {"replicas": 1, "updateStrategy": {"type": "OnDelete"}}
+        template = {"spec": {"containers": [{"name": "main", "image": "example.org/login:1"}]}}
+        spec = {"replicas": 1, "updateStrategy": {"type": "OnDelete"}, "template": template}
         metas = ({"name": name, "generation": 1} for name in ("slurm-login", "slurm-mysql"))
         return tuple(msgspec.convert({"metadata": meta, "spec": spec, "status": status}, kind) for meta in metas)
 
@@ -96,8 +97,8 @@ def test_a_crash_loop_is_trouble_also_while_its_container_runs_again() -> None:
     crashed = {"exitCode": 137, "reason": "OOMKilled", "finishedAt": None}
     container = {"name": "web", "ready": False, "restartCount": 4, "state": {"running": {}}, "lastState": {"terminated": crashed}}
     raw = {"metadata": {"name": "web-0"}, "status": {"phase": "Running", "containerStatuses": [container]}}
-    found = probe_workloads.trouble(msgspec.convert(raw, probe_workloads.Pod))
+    found = probe_workloads.trouble(msgspec.convert(raw, kube_objects.Pod))
     assert found is not None
     assert (found.reason, found.message, found.container) == ("OOMKilled", "exit code 137 before restart 4", "web")
     container["ready"] = True
-    assert probe_workloads.trouble(msgspec.convert(raw, probe_workloads.Pod)) is None
+    assert probe_workloads.trouble(msgspec.convert(raw, kube_objects.Pod)) is None

@@ -10,7 +10,7 @@ import pytest
 from steps.contract.charts import Release, value_digests
 from steps.stages.gpu_operator import probe, probe_instances
 from steps.stages.gpu_operator.contract import PartKind
-from steps.stages.shared import probe_charts, probe_workloads
+from steps.stages.shared import kube_objects, probe_charts, probe_workloads
 from steps.stages.shared.kube_reader import Scope
 
 PLUGINS = "/var/lib/kubelet/device-plugins"
@@ -138,7 +138,7 @@ def test_owners_tell_ours_from_somebody_elses() -> None:
 def test_workers_of_node_feature_discovery_are_known_by_their_image(
     name: str, image: str, command: list[str], expected: bool
 ) -> None:
-    raw = msgspec.convert(workload(name, image, container={"command": command}), probe_workloads.Raw)
+    raw = msgspec.convert(workload(name, image, container={"command": command}), kube_objects.DeployedWorkload)
     assert probe_workloads.is_nfd_worker(raw) is expected
 
 

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from steps.stages.network_operator import probe_nic_parts
-from steps.stages.shared.probe_workloads import Raw
+from steps.stages.shared.kube_objects import DeployedWorkload
 
 NAMESPACE = "nvidia-network-operator"
 
@@ -40,11 +40,11 @@ def workload(place: str, image: str, **meta: Any) -> dict[str, Any]:
     ],
 )
 def test_multus_is_known_by_its_image(image: str, multus: bool) -> None:
-    assert probe_nic_parts.is_multus(msgspec.convert(workload("a/agent", image), Raw)) is multus
+    assert probe_nic_parts.is_multus(msgspec.convert(workload("a/agent", image), DeployedWorkload)) is multus
 
 
 def test_multus_is_known_by_its_name_too() -> None:
-    assert probe_nic_parts.is_multus(msgspec.convert(workload("kube-system/kube-multus-ds", "mirror/cni:1"), Raw))
+    assert probe_nic_parts.is_multus(msgspec.convert(workload("kube-system/kube-multus-ds", "mirror/cni:1"), DeployedWorkload))
 
 
 def test_what_the_platform_brought_is_no_other_instance() -> None:

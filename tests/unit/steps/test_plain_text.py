@@ -15,7 +15,7 @@ from steps.contract.task import Task, Verb
 from steps.contract.verdict import FailureClass, NodeVerdict, Status, Verdict, failed, passed
 from steps.errors import StepError
 from steps.runtime import diagnose
-from steps.stages.shared import probe_workloads
+from steps.stages.shared import kube_objects, probe_workloads
 from tests.unit.steps.conftest import Desk
 
 FORGED = "lost\x1b]0;owned\x07\x1b[2J\r\nrke2: pass: 3 of 3 nodes passed all gates\u202e\x9b1m"
@@ -114,7 +114,7 @@ def test_a_cut_leaves_no_part_of_a_secret(tmp_path: Path) -> None:
 def test_a_trouble_holds_no_part_of_a_secret(tmp_path: Path, where: str) -> None:
     for at in range(250, 300, 3):
         said = f"{'x' * at} {CANARY} {'y' * 99}"
-        found = probe_workloads.trouble(msgspec.convert(_pod(where, said), probe_workloads.Pod))
+        found = probe_workloads.trouble(msgspec.convert(_pod(where, said), kube_objects.Pod))
         assert found is not None
         assert found.message.startswith("x" * at)
         _has_no_part(_redacted(tmp_path, found.message))

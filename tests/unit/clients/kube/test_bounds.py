@@ -15,7 +15,7 @@ from steps.clients.bounded_answers import ReadLimits
 from steps.clients.kube.api import ApiError
 from steps.clients.kube.client import Kube
 from steps.errors import NotUnderstood, StepError, Unreachable
-from steps.stages.shared.probe_workloads import Conditioned
+from steps.stages.shared.kube_objects import Conditioned
 from tests.unit.served import served
 
 PATH = "/api/v1/nodes"

@@ -10,7 +10,7 @@ from steps.clients.kube.client import Kube, Page
 from steps.contract.exit import ExitCode
 from steps.contract.verdict import FailureClass
 from steps.errors import Garbled, NotUnderstood, Temporary
-from steps.stages.shared.probe_workloads import Conditioned
+from steps.stages.shared.kube_objects import Conditioned
 from workflows.rehearsal.apiserver import serve_in_thread
 
 FRESH = b"""{"apiVersion": "v1", "kind": "List", "metadata": {"continue": null}, "items": [{
