@@ -16,6 +16,7 @@ from workflows.plan import approvals
 from workflows.plan.compiler import END_TASKS, OPEN_SECONDS
 from workflows.plan.model import Plan, PlanError, Starts
 from workflows.softwarestack import build_batches, build_tasks
+from workflows.softwarestack.build_cache_spec import CACHE_CA
 from workflows.softwarestack.stack_plan import StackPlan
 from workflows.softwarestack.stack_resolution import ResolvedStack
 from workflows.softwarestack.stack_spec import SIGN_KEY, StackSpec
@@ -107,7 +108,8 @@ def _secrets(spec: StackSpec) -> tuple[SecretFile, ...]:
         if point.announce is not None and point.announce.webhook is not None:
             references |= {approval.webhook_file(point.before): point.announce.webhook}
             references |= {approval.ca_file(point.before): point.announce.ca} if point.announce.ca else {}
-    files = [secret_file(name, reference) for name, reference in references.items()]
+    certificates = {CACHE_CA: "cache_access.ca"}
+    files = [secret_file(name, reference, certificates.get(name, "")) for name, reference in references.items()]
     return tuple(sorted(files, key=lambda file: file.name))
 
 

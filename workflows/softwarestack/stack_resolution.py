@@ -124,6 +124,17 @@ def cached_packages(folder: Path, root: str) -> frozenset[str]:
     return frozenset(match[1] for name in names if (match := _ENTRY.fullmatch(name)))
 
 
+def cache_location(spec: StackSpec) -> BuildCacheLocation:
+    """Return the build cache of a spec in the form that tasks get; without folder and registry it lies in the run store."""
+    signing, registry = spec.package_signing, spec.cache_registry
+    return BuildCacheLocation(
+        folder=spec.cache or "" if registry is None else "",
+        key=PACKAGE_KEY if signing.sign is not None else "",
+        signers=signing.signers,
+        registry=registry,
+    )
+
+
 def _require_settings(spec: StackSpec, lock: EasyBuildLock, path: Path) -> None:
     """Raise `LockError` if the lock was made with another release of EasyBuild, naming scheme or CPU target than the spec has."""
     assert spec.easybuild is not None
@@ -152,7 +163,6 @@ def _require_roots(section: EasyBuildSection, lock: EasyBuildLock, folder: Path,
 
 
 def _input(spec: StackSpec, backend: str, release: str, packages: tuple[StackPackage, ...], roots: tuple[str, ...]) -> StackInput:
-    signing = spec.package_signing
     stack = StackInput(
         name=spec.name,
         backend=backend,
@@ -160,9 +170,7 @@ def _input(spec: StackSpec, backend: str, release: str, packages: tuple[StackPac
         root=spec.publish.root,
         packages=packages,
         roots=roots,
-        cache=BuildCacheLocation(
-            folder=spec.cache or "", key=PACKAGE_KEY if signing.sign is not None else "", signers=signing.signers
-        ),
+        cache=cache_location(spec),
         syntax=spec.module_syntax,
         target=spec.target,
         builder=spec.builder,

@@ -1,6 +1,5 @@
 """`stack.yaml`: a software stack of Spack or EasyBuild, its lock, and where it is built and published."""
 
-import re
 from collections.abc import Mapping
 from datetime import timedelta
 from functools import partial
@@ -12,8 +11,9 @@ from pydantic import AfterValidator, Field, StringConstraints, field_validator, 
 from steps.contract.release_layout import NODES
 from steps.softwarestack.contract import output_patterns
 from steps.softwarestack.contract.spack_layout import FLAT
-from steps.softwarestack.contract.stack_input import PACKAGES
-from workflows.softwarestack import smoke_tests
+from steps.softwarestack.contract.stack_input import PACKAGES, CacheRegistry
+from workflows.softwarestack import build_cache_spec, smoke_tests
+from workflows.softwarestack.build_cache_spec import CACHE_CA, CACHE_PASSWORD, CacheAccess, CachePlace
 from workflows.spec.fields import (
     AbsolutePath,
     Argument,
@@ -42,8 +42,6 @@ FLAT_MODULES: Final = (
 """Sentence about the modules of a stack of Spack without a hierarchy."""
 SIGN_KEY, PACKAGE_KEY = "stack_sign_key", "package_sign_key"
 """Names of files in the secrets folder: the key that signs published stacks, and the one that signs packages in the cache."""
-
-_SCHEME: Final = re.compile(r"([a-z0-9+]{2,10})://")
 
 InstallRoot = Annotated[str, StringConstraints(pattern=r"^(/[A-Za-z0-9][A-Za-z0-9+._-]*)+$", max_length=200)]
 """Absolute path of plain names: it is written into binaries and scripts, which know no quoting."""
@@ -346,10 +344,14 @@ class StackSpec(PipelineSpec):
     builds_at_once: Annotated[int, Field(ge=1, le=1000)] = Field(
         default=4, description="Packages that are built at the same time.", examples=[16]
     )
-    cache: AbsolutePath | None = Field(
+    cache: CachePlace | None = Field(
         default=None,
-        description="Folder of the build cache; default: in the run store.",
-        examples=["/srv/bringup/buildcache"],
+        description="Build cache: a folder, or a repository of a registry as oci://REGISTRY/REPOSITORY; default: in the run store.",
+        examples=["/srv/bringup/buildcache", "oci://registry.example.org/hpc/buildcache"],
+    )
+    cache_access: CacheAccess | None = Field(
+        default=None,
+        description="Access to the registry of the build cache; default: anonymous, with a certificate that is trusted.",
     )
     package_signing: PackageSigning = Field(default=PackageSigning(), description="Signatures of packages in the build cache.")
     sources: Annotated[tuple[AbsolutePath, ...], Listed, Field(max_length=20)] = Field(
@@ -410,18 +412,20 @@ class StackSpec(PipelineSpec):
     @property
     def secrets(self) -> Mapping[str, SecretRef]:
         """References to all secrets except those of the approval, by file name in the secrets folder."""
+        access = self.cache_access or CacheAccess()
         references = {SIGN_KEY: self.publish.sign, PACKAGE_KEY: self.package_signing.sign}
+        references |= {CACHE_CA: access.ca, CACHE_PASSWORD: access.password}
         return {name: reference for name, reference in references.items() if reference is not None}
 
-    @field_validator("cache", mode="before")
-    @classmethod
-    def _is_a_folder(cls, value: object) -> object:
-        if isinstance(value, str) and (scheme := _SCHEME.match(value)):
-            raise problem(
-                f"the build cache is a folder in this version: nothing reads or writes one at {scheme[1]}://",
-                "name a folder that all builders mount, or leave cache out",
-            )
-        return value
+    @property
+    def cache_registry(self) -> CacheRegistry | None:
+        """The registry of the build cache; None if the cache is a folder."""
+        return build_cache_spec.registry_of(self.cache, self.cache_access)
+
+    @model_validator(mode="after")
+    def _reaches_its_cache(self) -> "StackSpec":
+        build_cache_spec.registry_of(self.cache, self.cache_access)
+        return self
 
     @field_validator("target", mode="before")
     @classmethod
@@ -467,8 +471,10 @@ class StackSpec(PipelineSpec):
     @property
     def bound_to_machine(self) -> tuple[str, str] | None:
         """Sentence about a folder that pods lack to build and test this stack, with the next step; None if they lack nothing."""
-        if self.cache is not None:
+        if self.cache is not None and self.cache_registry is None:
             return "they have none of the folder cache", "leave cache out: packages then lie in the run store, which pods have"
+        if self.cache is not None and build_cache_spec.is_local(self.cache):
+            return "they reach no registry at localhost", "write an address in cache at which pods reach the registry"
         if self.sources:
             return "they have none of the folders of sources", "leave sources out: what is fetched stays in the run store"
         return None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from steps.contract.plain_text import count
-from workflows.stages.stack_site import StackSite, part_step, stack_stage
+from workflows.stages.stack_site import StackSite, cache_secrets, part_step, stack_stage
 from workflows.stages.stage import Change, Object, Stage
 
 ID: Final = "stack_build"
@@ -20,7 +20,7 @@ def build(site: StackSite) -> Stage | None:
     if not site.graph:
         return None
     stack = site.stack
-    arguments: Object = {"key": stack.cache.key} if stack.cache.key else {}
+    arguments: Object = cache_secrets(stack) | ({"key": stack.cache.key} if stack.cache.key else {})
     # all builds share a template, hence its limit
     arguments["memory_mib"] = max(stack.by_hash[hash_].memory_mib for batch in stack.batches for hash_ in batch.packages)
     longest = max(len(batch.packages) for batch in stack.batches)
@@ -28,7 +28,7 @@ def build(site: StackSite) -> Stage | None:
     step = part_step(site, ID, PART, GATE, deadline=deadline, arguments=arguments, graph=site.graph)
     missing = sum(len(batch.packages) for batch in stack.batches)
     built = Change(
-        what=f"{count(missing, 'package')} of {len(stack.packages)}", where=stack.cache.folder or "the cache of the store"
+        what=f"{count(missing, 'package')} of {len(stack.packages)}", where=stack.cache.place or "the cache of the store"
     )
     return stack_stage(
         ID,

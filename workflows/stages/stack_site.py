@@ -34,6 +34,13 @@ def part_step(site: StackSite, stage: str, part: str, gate: str, *, deadline: in
     return Step(task=made, **more)
 
 
+def cache_secrets(stack: StackInput) -> Object:
+    """Return the argument of a part that names the secret files for access to the build cache; none for a cache without any."""
+    registry = stack.cache.registry
+    names = [name for name in (registry.ca, registry.password) if name] if registry is not None else []
+    return {"cache_secrets": names} if names else {}
+
+
 def stack_stage(
     stage: str,
     title: str,

@@ -62,8 +62,8 @@ def prepare(spec: str, options: StartOptions, wish: Wish, at_once: int) -> Prepa
             pipeline=stack_pipeline.STACK,
             unchanged=f"nothing changed: {version} of {loaded.name} is published from this lock and these settings",
         )
-    # the cache of pods lies in their own store, which this machine does not see: there each build finds out by itself
-    cached = stack_pipeline.cached_here(loaded) if is_local else frozenset[str]()
+    folder = path.absolute().parent
+    cached = stack_pipeline.cached_here(loaded, folder) if is_local else _cached_for_pods(loaded, folder)
     pipeline = stack_pipeline.of_stack(path, loaded, resolved, cached, at_once)
     prepared = PreparedStack(loaded=loaded, resolved=resolved, wish=wish, pipeline=pipeline)
     if wish.until == BUILD and not resolved.planned(cached).builds:
@@ -84,6 +84,12 @@ def _require_pods(path: Path, loaded: StackSpec, publishes: bool) -> None:
         raise NotBuildable(problem, f"build and test it there with --until {TEST}, or leave out --engine argo")
     if reason := loaded.bound_to_machine:
         raise NotBuildable(f"{path} cannot be built in pods: {reason[0]}", reason[1])
+
+
+def _cached_for_pods(loaded: StackSpec, folder: Path) -> frozenset[str]:
+    from workflows.app.stacks import cache_listing  # a stack that has not changed needs no HTTP client
+
+    return cache_listing.hashes_for_pods(loaded, folder)
 
 
 def _require_writable(loaded: StackSpec) -> None:
@@ -114,7 +120,7 @@ def _require_wanted(loaded: StackSpec, resolved: ResolvedStack) -> None:
 
 def _require_cache(loaded: StackSpec) -> None:
     """Raise NotBuildable if the build cache that the spec names may not be written, or cannot be made in the folder above it."""
-    if loaded.cache is None:
+    if loaded.cache is None or loaded.cache_registry is not None:
         return
     cache = Path(loaded.cache)
     nearest = next(path for path in (cache, *cache.parents) if path.exists())

@@ -75,6 +75,9 @@ def _unneeded_entries(specs: Sequence[str], recent: float, *, dry_run: bool) -> 
     kept: dict[tuple[str, str], set[str]] = {}
     for name in specs:
         _, spec = stack_pipeline.read(name)
+        if spec.cache_registry is not None:
+            message = f"--packages: {name} has its build cache in a registry, whose own clean-up removes packages"
+            raise UsageError(f"{message}; leave the spec out, or --packages")
         hashes = kept.setdefault((_cache_of(spec), spec.publish.root), set())
         hashes |= set(stack_plans.graph_of(name).nodes)
         hashes |= _published_hashes(Path(spec.publish.root))

@@ -78,7 +78,8 @@ def _plan(
     from workflows.softwarestack.stack_build_plan import compile_stack  # a stack that has not changed needs no plan
 
     stack = resolved or resolve(path, loaded, wish.source)
-    builds = stack.planned(cached_here(loaded) if cached is None else cached, build_durations.measured_here())
+    available = cached_here(loaded, path.absolute().parent) if cached is None else cached
+    builds = stack.planned(available, build_durations.measured_here())
     return compile_stack(loaded, stack, builds, wish.until, again=wish.again, at_once=at_once)
 
 
@@ -91,10 +92,16 @@ def of_stack(path: Path, loaded: StackSpec, resolved: ResolvedStack, cached: fro
     return replace(STACK, read=lambda _: (path, loaded), plan=plan)
 
 
-def cached_here(loaded: StackSpec, folder: Path | None = None) -> frozenset[str]:
-    """Return the hashes of the packages in the build cache, as this machine sees it. Raises `LockError` if it cannot be read.
+def cached_here(loaded: StackSpec, spec_folder: Path, folder: Path | None = None) -> frozenset[str]:
+    """Return the hashes of the packages in the build cache, as this machine sees it.
 
-    The cache is the given folder, else that of the spec, else that of the run store.
+    The cache is the given folder, else that of the spec, else that of the run store. Secret files of a registry are looked up from
+    `spec_folder`. Raises `LockError` if a folder cannot be read, SecretMissing and a StepError for a registry.
     """
+    registry = loaded.cache_registry
+    if folder is None and registry is not None:
+        from workflows.app.stacks import cache_listing  # a folder needs no HTTP client
+
+        return cache_listing.hashes(registry, loaded, spec_folder)
     place = folder or (Path(loaded.cache) if loaded.cache else StateFolder.of_environment().store / CACHE)
     return stack_resolution.cached_packages(place, loaded.publish.root)

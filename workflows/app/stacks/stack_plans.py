@@ -148,7 +148,7 @@ def prepare(source: str, cache: Path | None, durations: Path | None, slots: Sequ
     """
     path = Path(source)
     graph, spec = _planned_source(path)
-    made = planned(graph, spec, cache, durations, slots)
+    made = planned(graph, spec, cache, durations, slots, path.absolute().parent)
     return made if spec is None else _of_spec(made, spec, path)
 
 
@@ -173,14 +173,19 @@ def _left_out(spec: "StackSpec") -> Iterator[str]:
 
 
 def planned(
-    graph: BuildGraph, spec: "StackSpec | None", cache: Path | None, durations: Path | None, slots: Sequence[int]
+    graph: BuildGraph,
+    spec: "StackSpec | None",
+    cache: Path | None,
+    durations: Path | None,
+    slots: Sequence[int],
+    spec_folder: Path,
 ) -> PlannedStack:
-    """Return the plan of a lock's graph; `spec`, if known, names the build cache. See `prepare`."""
+    """Return the plan of a lock's graph; `spec`, if known, names the build cache, and lies in `spec_folder`. See `prepare`."""
     available = cached_hashes(cache) if cache else frozenset[str]()
     if spec is not None:
         from workflows.app.stacks import stack_pipeline
 
-        available |= stack_pipeline.cached_here(spec, cache)
+        available |= stack_pipeline.cached_here(spec, spec_folder, cache)
     measured, stated = build_durations.measured_here(), _durations(durations) if durations else {}
     # a plan prefers seconds by hash, so a name that the file states must not meet a measured hash
     kept = {key: value for key, value in measured.items() if key not in graph.nodes or graph.nodes[key].name not in stated}

@@ -74,5 +74,6 @@ def newer(source: str, cache: Path | None, durations: Path | None, slots: Sequen
     Raises `SpecErrors` for the spec, `LockError` if it cannot be locked or a file is unusable.
     """
     made = stack_locks.make(source)
-    planned = stack_plans.planned(made.graph, made.spec, cache, durations, tuple(slots) or (made.spec.builds_at_once,))
+    at_once = tuple(slots) or (made.spec.builds_at_once,)
+    planned = stack_plans.planned(made.graph, made.spec, cache, durations, at_once, Path(source).resolve().parent)
     return StackUpdate(made, planned)

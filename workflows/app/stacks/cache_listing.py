@@ -1,0 +1,56 @@
+"""Packages in a build cache that lies in a registry, as this machine can list them before a run."""
+
+import os
+from pathlib import Path
+from typing import Final
+
+from steps.clients import certificates
+from steps.clients.registry_client import RegistryLimits
+from steps.errors import Unreachable
+from steps.softwarestack import build_cache_registry
+from steps.softwarestack.contract.stack_input import CacheRegistry
+from workflows.engines import run_secrets
+from workflows.engines.folders import StateFolder
+from workflows.engines.run_secrets import SecretMissing
+from workflows.softwarestack import stack_resolution
+from workflows.softwarestack.stack_spec import StackSpec
+from workflows.stages.host_access import secret_file
+
+_TRIES: Final = 3
+"""Tries of one request, so that a person learns within seconds that a registry is away."""
+
+
+def hashes(registry: CacheRegistry, spec: StackSpec, folder: Path) -> frozenset[str]:
+    """Return the hashes of the packages that the registry of a spec holds for its install root.
+
+    Secret files are looked up from `folder`, that of the spec. Raises SecretMissing, and a StepError for an unreadable registry.
+    """
+
+    def text(name: str, certificates_of: str = "") -> str:
+        file = secret_file(name, spec.secrets[name], certificates_of)
+        return run_secrets.check_secret(file, run_secrets.read_secret(file, folder, os.environ)).decode().strip()
+
+    field = "cache_access.ca"
+    cache = build_cache_registry.registry_cache(
+        stack_resolution.cache_location(spec),
+        spec.publish.root,
+        StateFolder.of_environment().store,
+        limits=RegistryLimits(tries=_TRIES),
+        password=text(registry.password) if registry.password else "",
+        authorities=certificates.check_certificates(text(registry.ca, field), registry.ca, field) if registry.ca else (),
+    )
+    return cache.hashes()
+
+
+def hashes_for_pods(spec: StackSpec, folder: Path) -> frozenset[str]:
+    """Return the hashes of the packages in the build cache of pods, as far as this machine can read it.
+
+    Where it cannot, each build finds out by itself: a cache in the run store of pods, a registry that only pods reach, or one whose
+    password only they have.
+    """
+    if (registry := spec.cache_registry) is None:
+        return frozenset()
+    try:
+        return hashes(registry, spec, folder)
+    except (SecretMissing, Unreachable):
+        return frozenset()
