@@ -218,6 +218,8 @@ class VersionLayer:
         for name, entry in sorted(self._tree.below(folder).items()):
             if entry.is_file:
                 yield ListedFile(path=name, digest=self._tree.digests.get(f"{folder}/{name}", ""), size=entry.size)
+            elif entry.is_link:
+                yield ListedFile(path=name, link=entry.target)
 
     def _add(self, archive: StreamedTar, place: str, file: ListedFile) -> None:
         """Write a member and the folders above it; `place` is its path below the root."""

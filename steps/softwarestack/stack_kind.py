@@ -129,4 +129,4 @@ def _contents(data: bytes) -> Contents:
         manifest = stack_release.decode_manifest(data)
     except StackManifestError as error:
         raise ReleaseError(str(error)) from error
-    return Contents(product=manifest.name, files=manifest.files)
+    return Contents(product=manifest.name, files=manifest.files, links=manifest.links)

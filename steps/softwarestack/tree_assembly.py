@@ -22,13 +22,14 @@ from msgspec.structs import replace
 from steps.contract.canonical import digest
 from steps.contract.release_layout import ReleaseFile
 from steps.errors import BadTask
-from steps.softwarestack import link_checks, lmod_modules, module_placement, target_choice, tree_scan
+from steps.softwarestack import link_checks, lmod_modules, module_placement, package_view, target_choice, tree_scan
 from steps.softwarestack.contract import package_files
 from steps.softwarestack.contract.package_files import LISTING
 from steps.softwarestack.contract.stack_input import PACKAGES, StackInput, StackPackage, package_folder
 from steps.softwarestack.contract.stack_release import (
     MANIFEST,
     MODULES,
+    VIEW,
     PackageContent,
     StackManifest,
     StackManifestError,
@@ -107,7 +108,9 @@ def assemble(trees: Path, stack: StackInput, source: PackageSupply, rules: Trace
         size=sum(file.size for file in tree.listing.files.values()),
         elf_files=sum(file.links is not None for file in tree.listing.files.values()),
     )
-    return _observed(observation, link_checks.findings(TreeView(listing=tree.listing, plan=plan(stack, rules))), begun)
+    conflicts = package_view.plan(stack, stack.view, tree.listing).conflicts if stack.view is not None else ()
+    problems = link_checks.findings(TreeView(listing=tree.listing, plan=plan(stack, rules)))
+    return _observed(observation, (*conflicts, *problems), begun)
 
 
 def _not_cached(stack: StackInput, archives: dict[str, str]) -> Iterator[TreeFinding]:
@@ -165,7 +168,7 @@ def _tree(trees: Path, stack: StackInput, source: PackageSupply, archives: dict[
         work = trees / f".{place.name}.part{os.getpid()}"
         try:
             _install(work, stack, source)
-            made = _read(work, digest_, stack, archives, rules)
+            made = _with_view(_read(work, digest_, stack, archives, rules), stack, archives, rules)
             _write_lists(made)
             _write_manifest(made)
             work.rename(place)
@@ -216,6 +219,42 @@ def _read(place: Path, digest_: str, stack: StackInput, archives: dict[str, str]
     return AssembledTree(folder=place, digest=digest_, listing=listing, manifest=manifest)
 
 
+def _with_view(tree: AssembledTree, stack: StackInput, archives: dict[str, str], rules: TraceRules) -> AssembledTree:
+    """Make the view of a tree, if the stack has one, and return the tree with it."""
+    if stack.view is None:
+        return tree
+    place = f"{PACKAGES}/{package_view.folder(stack, stack.view)}"
+    package_view.write(tree.folder / place, package_view.plan(stack, stack.view, tree.listing).links)
+    view, whole = tree_scan.scan(tree.folder, rules, [place]), tree.listing
+    listing = TreeListing(
+        files=whole.files,
+        links={**whole.links, **view.links},
+        folders=whole.folders | view.folders,
+        modules=whole.modules,
+        empty_folders=whole.empty_folders,
+    )
+    return replace(tree, listing=listing, manifest=_manifest(listing, stack, archives))
+
+
+def _view_content(listing: TreeListing, stack: StackInput) -> tuple[PackageContent, ...]:
+    """Return the view of a stack as a package of links; none if it has no view."""
+    if stack.view is None:
+        return ()
+    folder = package_view.folder(stack, stack.view)
+    files = tree_scan.package_files(listing, folder)
+    return (
+        PackageContent(
+            hash=package_view.identity(stack, stack.view),
+            name=VIEW,
+            version=stack.name,
+            folder=folder,
+            module="",
+            content=package_files.digest(files),
+            files=len(files),
+        ),
+    )
+
+
 def _manifest(listing: TreeListing, stack: StackInput, archives: dict[str, str]) -> StackManifest:
     files = (
         ReleaseFile(name=path, digest=file.digest, size=file.size)
@@ -228,9 +267,11 @@ def _manifest(listing: TreeListing, stack: StackInput, archives: dict[str, str])
         backend=stack.backend,
         release=stack.release,
         root=stack.root,
-        packages=tuple(
-            _content(listing, package, archives[package.hash], stack.module_folder(package)) for package in stack.installed
+        packages=(
+            *(_content(listing, package, archives[package.hash], stack.module_folder(package)) for package in stack.installed),
+            *_view_content(listing, stack),
         ),
+        view=package_view.folder(stack, stack.view) if stack.view is not None else "",
         files=tuple(files),
         naming=stack.naming,
         target=stack.target,

@@ -11,10 +11,10 @@ from typing import Final
 from msgspec import Struct
 
 from steps.contract import plain_text
-from steps.softwarestack import bounded_process, lmod_modules, package_sandbox
+from steps.softwarestack import bounded_process, lmod_modules, package_sandbox, package_view
 from steps.softwarestack.bounded_process import BoundedEnd
 from steps.softwarestack.contract.stack_input import PACKAGES, StackInput, StackPackage
-from steps.softwarestack.contract.stack_release import MODULES
+from steps.softwarestack.contract.stack_release import MODULES, VIEW
 from steps.softwarestack.lmod_modules import LmodPrograms
 from steps.softwarestack.package_sandbox import BUILD, HostView, SandboxedWords, SandboxMount
 
@@ -87,6 +87,7 @@ class TreeSite(Struct, frozen=True, kw_only=True):
             SandboxMount(str(self.tree / PACKAGES), f"{self.stack.root}/{PACKAGES}"),
             SandboxMount(str(self.tree / MODULES), self.modules_root),
             SandboxMount(str(scratch), BUILD, writable=True),
+            *self._view_mounts(),
         )
         program = SandboxedWords(
             words=tuple(words),
@@ -95,6 +96,12 @@ class TreeSite(Struct, frozen=True, kw_only=True):
             limits=package_sandbox.limits(),
         )
         return bounded_process.run(package_sandbox.command(program, self.host, as_root=os.geteuid() == 0), seconds)
+
+    def _view_mounts(self) -> Iterator[SandboxMount]:
+        """Yield the mount of the view at its path in a version, if the stack has a view."""
+        if self.stack.view is not None:
+            place = f"{PACKAGES}/{package_view.folder(self.stack, self.stack.view)}"
+            yield SandboxMount(str(self.tree / place), f"{self.stack.root}/{self.stack.name}/current/{VIEW}")
 
     def text(self, output: str) -> str:
         """Return the end of a test's output as one line without secrets."""

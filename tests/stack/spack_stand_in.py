@@ -186,16 +186,18 @@ class _Command:
         modules = self._section("modules")["default"]
         excluded = {entry.rsplit("/", 1)[-1] for entry in modules["lmod"]["exclude"]}
         name = f"{spec['name']}/{spec['version']}-{spec['hash'][:7]}"
-        needs = []
+        needs, folder = [], "Core"
         for needed in spec.get("dependencies", ()):
             kinds = {*needed.get("type", ()), *needed.get("parameters", {}).get("deptypes", ())}
+            other = self._specs()[needed["hash"]]
+            if "hierarchy:" not in modules["lmod"] and "mpi" in needed.get("parameters", {}).get("virtuals", ()):
+                folder = f"{other['name']}/{other['version']}-{needed['hash'][:7]}/Core"  # Spack's own default
             if needed["hash"] not in excluded and kinds & {"link", "run"}:
-                other = self._specs()[needed["hash"]]
                 needs.append(f"{other['name']}/{other['version']}-{needed['hash'][:7]}")
         lua = [f"whatis([[Name : {spec['name']}]])", *(f'depends_on("{needed}")' for needed in needs)]
         lua.append(f'prepend_path("PATH", "{prefix}/bin", ":")')
         tcl = ["#%Module1.0", *(f"depends-on {needed}" for needed in needs), f"prepend-path PATH {{{prefix}/bin}}"]
-        texts = {"lmod": (f"Core/{name}.lua", lua), "tcl": (name, tcl)}
+        texts = {"lmod": (f"{folder}/{name}.lua", lua), "tcl": (name, tcl)}
         for kind in modules["enable"]:
             path, lines = texts[kind]
             file = Path(modules["roots"][kind], path)

@@ -126,7 +126,7 @@ def _require_target(spec: StackSpec, graph: BuildGraph, path: Path) -> None:
 def _modules(
     section: SpackSettings, graph: BuildGraph, environment: SpackEnvironment
 ) -> tuple[Mapping[str, str], tuple[ModuleProvider, ...]]:
-    """Return the full names of modules by hash, as far as compiler and MPI decide them, and the modules that make others visible."""
+    """Return the full names of modules by hash, as far as compiler and MPI decide them, and what makes others visible."""
     if section.naming != spack_layout.HIERARCHICAL:
         return {}, ()
     hierarchy = ModuleHierarchy(graph, section.core_compilers, environment.settings.get("compilers"))

@@ -24,6 +24,7 @@ from steps.softwarestack.contract.stack_input import (
     StackSource,
     StackTestCase,
     StackTestFile,
+    StackView,
 )
 from workflows.softwarestack import easybuild_lock, package_classes, smoke_tests, spack_resolution, stack_plan
 from workflows.softwarestack.bounded_files import read_bounded
@@ -194,9 +195,29 @@ def _input(spec: StackSpec, backend: str, release: str, packages: tuple[StackPac
             tree_bytes=int((spec.publish.largest_gib or 0) * (1 << 30)),
         ),
     )
+    stack = with_fields(stack, view=_view(spec, stack))
     if not spec.smoke_tests:
         return stack
     return with_fields(stack, tests=(*stack.tests, *smoke_tests.cases(stack, spec.skip_smoke_tests)))
+
+
+def _view(spec: StackSpec, stack: StackInput) -> StackView | None:
+    """Return the view of a stack by hashes. Raises `LockError` for a name that no installed package has."""
+    if spec.view is None:
+        return None
+    hashes = {name: _viewed(name, stack) for name in (*spec.view.packages, *spec.view.order)}
+    roots = tuple(package.hash for package in stack.installed if package.hash in set(stack.roots))
+    named = tuple(dict.fromkeys(hash_ for name in spec.view.packages for hash_ in hashes[name]))
+    order = tuple(dict.fromkeys(hash_ for name in spec.view.order for hash_ in hashes[name]))
+    return StackView(packages=named or roots, order=order)
+
+
+def _viewed(name: str, stack: StackInput) -> tuple[str, ...]:
+    hashes = tuple(package.hash for package in stack.installed if name in (package.name, package.title))
+    if not hashes:
+        names = ", ".join(sorted({package.name for package in stack.installed})[:10])
+        raise LockError(f"view names {name}, which is none of the installed packages", f"name packages such as {names}")
+    return hashes
 
 
 def _reference(figure: FigureReference | None) -> OutputReference | None:

@@ -251,6 +251,27 @@ class StackTest(Section):
         return self
 
 
+ViewedPackage = Annotated[
+    str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9+._-]*(@[A-Za-z0-9][A-Za-z0-9+._-]*)?$", max_length=200)
+]
+"""Name of a package in the lock, or NAME@VERSION."""
+
+
+class StackViewSettings(Section):
+    """Section `view` of `stack.yaml`: a folder with links to the files of packages, for users who want paths and no modules."""
+
+    packages: Annotated[tuple[ViewedPackage, ...], Listed, Field(max_length=2000)] = Field(
+        default=(),
+        description="Packages, as NAME or NAME@VERSION; default: all that the stack offers.",
+        examples=[["hdf5", "zlib"]],
+    )
+    order: Annotated[tuple[ViewedPackage, ...], Listed, Field(max_length=2000)] = Field(
+        default=(),
+        description="Packages that may have files of the same path: the one that comes first here has it. Others are refused.",
+        examples=[["mpich", "openmpi"]],
+    )
+
+
 class StackTimeLimits(Section):
     """Section `limits` of `stack.yaml`: longest times."""
 
@@ -365,6 +386,11 @@ class StackSpec(PipelineSpec):
         "default: those of this machine, and in pods none.",
         examples=[{"http": "http://proxy.example.org:3128"}],
     )
+    view: StackViewSettings | None = Field(
+        default=None,
+        description="View of the packages in folder view of each version; `true` is one of all that the stack offers. Default: none.",
+        examples=[{"packages": ["hdf5"]}],
+    )
     limits: StackTimeLimits = Field(default=StackTimeLimits(), description="Longest times.")
     tests: Annotated[tuple[StackTest, ...], Listed] = Field(default=(), description="Tests before the stack is promoted.")
     smoke_tests: bool = Field(
@@ -449,6 +475,11 @@ class StackSpec(PipelineSpec):
         if twice := sorted({name for name in names if names.count(name) > 1}):
             raise problem(f"two tests have the name {twice[0]}", "give each its own")
         return self
+
+    @field_validator("view", mode="before")
+    @classmethod
+    def _is_a_view(cls, value: object) -> object:
+        return {} if value is True else None if value is False else value
 
     @field_validator("skip_smoke_tests")
     @classmethod

@@ -86,7 +86,7 @@ NOT_YET: tuple[OutOfScope, ...] = (
         ("targets",),
         "Several CPU targets of a stack are not in this version: write a stack for each target.",
     ),
-    OutOfScope("views", ("view", "views"), "Views of a stack are not in this version: users load its modules."),
+    OutOfScope("views", ("views",), "A stack has one view, which key view describes."),
     OutOfScope(
         "module system",
         ("module_system", "tcl"),

@@ -33,9 +33,11 @@ def planned_tree(tree: ReleaseTree, release: StagedRelease, version: str) -> Rel
     gone = {f"{folder}/{name}" for name in shared.stale} | {path for path in tree.entries if path.startswith(incoming)}
     entries = {path: entry for path, entry in tree.entries.items() if path not in gone}
     entries |= {path: _file(size) for path, size in [*((path, len(data)) for path, data in files.items()), *parts.items()]}
+    if version not in tree.versions:
+        entries |= {tree.version_path(version, name): _link(target) for name, target in release.links.items()}
     entries.setdefault(tree.version_path(version), TreeEntry(stat.S_IFDIR | 0o755, 0, 0, 1))
     target = f"{release_layout.VERSIONS}/{version}"
-    entries[tree.path(tree.layout.pointer)] = TreeEntry(stat.S_IFLNK | 0o777, 0, 0, 1, target)
+    entries[tree.path(tree.layout.pointer)] = _link(target)
     contents = {path: data for path, data in tree.contents.items() if path not in gone}
     return replace(tree, entries=entries, contents=contents | files)
 
@@ -82,6 +84,10 @@ def refuse_wrong_mount(kind: ReleaseKind, tree: ReleaseTree, where: str, known: 
     if known and not tree.products and not (tree.layout.shared and tree.names(tree.layout.shared)):
         product, version = min(known.items())
         raise Refused(f"{where}: it is empty, but {product} {version} was published there; is it mounted?", hint=step)
+
+
+def _link(target: str) -> TreeEntry:
+    return TreeEntry(stat.S_IFLNK | 0o777, 0, 0, 1, target)
 
 
 def _file(size: int) -> TreeEntry:

@@ -187,9 +187,10 @@ def _copy(tree: ReleaseTree, request: PublishRequest, version: str, staged: str,
     files = {tree.layout.manifest: release.manifest, **release.small_files(version)}
     files[release_layout.SUMS] = release_layout.encode_sums(files, release.files)
     files |= release_signatures.sign(release.kind, files, request.target, request.secrets)
-    names = [*files, *(file.name for file in release.files)]
+    names = [*files, *(file.name for file in release.files), *release.links]
     folders = sorted(folders_of(names) | set(release.kind.folders))
     yield from (MakeFolder(f"{folder}/{name}") for name in folders or ["."])
+    yield from (Link(f"{folder}/{name}", target) for name, target in release.links.items())
     yield from (Put(f"{folder}/{file.name}", release.folder / file.name, file.size) for file in release.files)
     yield from (Put(f"{folder}/{name}", data, len(data)) for name, data in files.items())
     yield from (CheckFile(f"{folder}/{file.name}", file.size, file.digest) for file in release.files)

@@ -26,12 +26,13 @@ class Contents(Struct, frozen=True, kw_only=True):
     """The parts of a manifest that a release tree needs.
 
     They are the product's name, the files that the release must have, and the digests by which usage reports may name the version
-    (besides the digest of the manifest).
+    (besides the digest of the manifest). `links` are the symbolic links of a version with their targets.
     """
 
     product: str
     files: tuple[ReleaseFile, ...]
     digests: frozenset[str] = frozenset()
+    links: dict[str, str] = {}
 
 
 class SharedFiles(Struct, frozen=True, kw_only=True):
@@ -145,7 +146,8 @@ def folders_of(names: Iterable[str]) -> set[str]:
 class StagedRelease(Struct, frozen=True, kw_only=True):
     """A release that is to be published: a folder of files, its manifest, and small files that the manifest does not list.
 
-    `metadata` are those small files by path. A product overrides methods where its releases have more rules.
+    `metadata` are those small files by path, `links` the symbolic links that the manifest implies. A product overrides methods
+    where its releases have more rules.
     """
 
     kind: ReleaseKind
@@ -154,6 +156,7 @@ class StagedRelease(Struct, frozen=True, kw_only=True):
     manifest: bytes
     files: tuple[ReleaseFile, ...]
     metadata: Mapping[str, bytes] = {}
+    links: Mapping[str, str] = {}
 
     @property
     def digest(self) -> str:

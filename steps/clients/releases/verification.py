@@ -2,7 +2,7 @@
 
 import itertools
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from steps.clients.releases import pointer_statement, release_signatures
 from steps.clients.releases.release_kind import ReleaseKind, TreeProblem, files_found, folders_of
@@ -63,6 +63,8 @@ def has_all_files(kind: ReleaseKind, tree: ReleaseTree, version: str) -> bool:
     sizes = {file.name: file.size for file in files_found(tree, version)}
     if contents is None or not {kind.layout.manifest, *kind.required} <= listed.keys() <= sizes.keys():
         return False
+    if next(_wrong_links(contents.links, tree, version), None):
+        return False
     return all(sizes.get(file.name) == file.size for file in contents.files)
 
 
@@ -99,11 +101,25 @@ def _files(kind: ReleaseKind, tree: ReleaseTree, version: str) -> Iterator[TreeP
             yield TreeProblem(place=place, why=f"and the manifest disagree over {file.name}")
     for name in sorted(set(there) - {kind.layout.signature}):
         yield TreeProblem(place=tree.version_path(version, name), why="is listed nowhere")
-    folders = folders_of(file.name for file in expected) | set(kind.folders)
+    contents = kind.contents_of(tree, version)
+    links = contents.links if contents is not None else {}
+    yield from _wrong_links(links, tree, version)
+    folders = folders_of([*(file.name for file in expected), *links]) | set(kind.folders)
     for name, entry in sorted(tree.below(tree.version_path(version)).items()):
-        if not entry.is_file and not (entry.is_folder and name in folders):
+        if not entry.is_file and not (entry.is_folder and name in folders) and not (entry.is_link and name in links):
             why = "is neither a file nor a folder of listed files"
             yield TreeProblem(place=tree.version_path(version, name), why=why)
+
+
+def _wrong_links(links: Mapping[str, str], tree: ReleaseTree, version: str) -> Iterator[TreeProblem]:
+    """Yield the symbolic links that a version must have and that are missing, or lead elsewhere."""
+    for name, target in links.items():
+        place = tree.version_path(version, name)
+        entry = tree.entries.get(place)
+        if entry is None:
+            yield TreeProblem(place=place, why="is missing")
+        elif entry.target != target:
+            yield TreeProblem(place=place, why=f"leads to {entry.target or 'nothing: it is no link'} instead of {target}")
 
 
 def _modes(tree: ReleaseTree, version: str) -> Iterator[TreeProblem]:

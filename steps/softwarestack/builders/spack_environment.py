@@ -169,7 +169,8 @@ def _modules(stack: StackInput, lock: _LockContent, place: BuildPlace) -> dict[s
         "enable": ["lmod", "tcl"],
         "arch_folder": False,
         "roots": {"lmod": f"{place.modules}/{MODULES}", "tcl": f"{place.modules}/{TCL_MODULES}/{spack_layout.CORE}"},
-        "lmod": both | {"core_compilers": _compilers(lock), "hierarchy": []},
+        # with one colon Spack would add its own default, a hierarchy by MPI (etc/spack/defaults/modules.yaml)
+        "lmod": both | {"core_compilers": _compilers(lock), "hierarchy:": []},
         "tcl": both | {"projections": {"all": "{name}/{version}"}},
     }
 

@@ -97,7 +97,7 @@ def parts_of(manifest: StackManifest) -> tuple[StackPart, ...]:
             version=package.version,
             content=package.content,
         )
-        for package in manifest.packages
+        for package in manifest.built
     )
 
 
@@ -155,7 +155,7 @@ def _by_name(parts: Iterable[StackPart]) -> defaultdict[str, list[StackPart]]:
 
 
 def _properties(manifest: StackManifest) -> dict[str, str]:
-    words = ("name", "root", "backend", "release", "naming", "target", "builder", "lock", "origin", "revision")
+    words = ("name", "root", "backend", "release", "naming", "target", "builder", "lock", "origin", "revision", "view")
     return {word: str(getattr(manifest, word)) for word in words} | {"targets": " ".join(manifest.targets)}
 
 

@@ -146,6 +146,13 @@ class SpackFiles(Struct, frozen=True, kw_only=True, omit_defaults=True):
     providers: tuple[ModuleProvider, ...] = ()
 
 
+class StackView(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """View of a stack: hashes of the packages to whose files it has links, and of those that win a path before others, in order."""
+
+    packages: tuple[str, ...]
+    order: tuple[str, ...] = ()
+
+
 class StackLimits(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Limits of a stack's tasks: seconds of one package's build, of loading one module, and of all ReFrame tests.
 
@@ -222,6 +229,7 @@ class StackInput(Struct, frozen=True, kw_only=True, omit_defaults=True, dict=Tru
     tests: tuple[StackTestCase, ...] = ()
     reframe: tuple[StackTestFile, ...] = ()
     spack: SpackFiles | None = None
+    view: StackView | None = None
     limits: StackLimits = StackLimits()
     factory: Factory = NO_FACTORY
     """Hosts and folders of the factory that no published file may name."""
@@ -248,15 +256,16 @@ class StackInput(Struct, frozen=True, kw_only=True, omit_defaults=True, dict=Tru
 
     @property
     def arrangement(self) -> list[Any]:
-        """Places and language of module files, as far as hashes of packages do not cover them; empty for the usual ones.
+        """Places and language of module files, as far as hashes of packages do not cover them, and the view; empty if all is usual.
 
-        Hashes of Spack cover nothing of it, those of EasyBuild all.
+        Hashes of Spack cover nothing about modules, those of EasyBuild all.
         """
+        view = [msgspec.to_builtins(self.view)] if self.view is not None else []
         if self.spack is None:
-            return []
+            return view
         providers = msgspec.to_builtins(self.spack.providers)
         placed = [[package.module for package in self.installed], providers] if self.naming == HIERARCHICAL else []
-        return [*placed, *([self.syntax] if self.syntax != LUA else [])]
+        return [*placed, *([self.syntax] if self.syntax != LUA else []), *view]
 
     @cached_property
     def by_hash(self) -> Mapping[str, StackPackage]:
@@ -407,6 +416,10 @@ def _problems(stack: StackInput) -> Iterator[str]:
     for package in stack.packages:
         yield from _package_problems(package, earlier)
         earlier.add(package.hash)
+    if stack.view is not None:
+        own = {package.hash for package in stack.packages if not package.external}
+        viewed = (*stack.view.packages, *stack.view.order)
+        yield from (f"{hash_[:64]!r} of the view is none of its packages" for hash_ in viewed if hash_ not in own)
     named = (*stack.roots, *(hash_ for batch in stack.batches for hash_ in batch.packages))
     yield from (f"{hash_[:64]!r} is none of its packages" for hash_ in named if hash_ not in earlier)
 

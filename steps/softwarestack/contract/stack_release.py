@@ -23,6 +23,8 @@ SIGNATURE: Final = "manifest.json.sig"
 NAMESPACE: Final = "bringup-stack"
 PACKAGE_NAMESPACE: Final = "bringup-package"
 """Namespace of signatures over entries of the build cache."""
+VIEW: Final = "view"
+"""Name of the link in a version that leads to the view of its packages, and beginning of the name of the view's own folder."""
 MODULES: Final = "modules"
 """Folder of the module files, in an assembled tree and in a version. It holds ordinary files only: no links."""
 LARGEST_MANIFEST: Final = 64 << 20
@@ -83,12 +85,24 @@ class StackManifest(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """CPU targets of a stack that is built for several; `target` is empty then."""
     builder: str = ""
     lock: str = ""
+    view: str = ""
+    """Folder among the packages with the view; empty without one."""
     tests: tuple[str, ...] = ()
     origin: str = ""
     revision: str = ""
     outcomes: dict[str, str] = {}
     attested: bool = False
     schema: int = SCHEMA
+
+    @property
+    def links(self) -> dict[str, str]:
+        """Return the symbolic links of a version with their targets: the one to its view, if it has one."""
+        return {VIEW: f"../../../{PACKAGES}/{self.view}"} if self.view else {}
+
+    @property
+    def built(self) -> tuple[PackageContent, ...]:
+        """Return the packages that were built: all without the view, which is made of them."""
+        return tuple(package for package in self.packages if package.folder != self.view)
 
     @property
     def by_folder(self) -> dict[str, PackageContent]:
@@ -129,6 +143,8 @@ def decode_manifest(data: bytes) -> StackManifest:
         raise StackManifestError(f"{MANIFEST}: {manifest.name[:80]!r} is no name of a stack")
     if odd := [package.folder for package in manifest.packages if not is_package_folder(package.folder)]:
         raise StackManifestError(f"{MANIFEST}: {odd[0][:80]!r} is no folder of a package")
+    if manifest.view and manifest.view not in manifest.by_folder:
+        raise StackManifestError(f"{MANIFEST}: {manifest.view[:80]!r}, the view, is none of its packages")
     if odd := [file.name for file in manifest.files if not _is_module_path(file.name)]:
         raise StackManifestError(f"{MANIFEST}: {odd[0][:80]!r} is no path of a module file")
     return manifest

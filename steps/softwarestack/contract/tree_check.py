@@ -23,6 +23,8 @@ class TreeProblemKind(StrEnum):
     """A file names the workspace of the build."""
     FACTORY = "factory"
     """A file names a host or a folder of the factory."""
+    VIEW = "view"
+    """Two packages of the view have one path with other content."""
     MISSING = "missing"
     """A package of the lock is not in the tree."""
 

@@ -23,6 +23,10 @@ _KINDS: Final = {
     ),
     TreeProblemKind.SHEBANG: ("interpreters of the stack or of the system", "correct the script in the package's recipe"),
     TreeProblemKind.MODULE: ("module files that Lmod can read", "see the module settings of the package's recipe"),
+    TreeProblemKind.VIEW: (
+        "one package for each path of the view",
+        "leave one of both out of view.packages, or name both in view.order, and build again",
+    ),
     TreeProblemKind.FACTORY: (
         "nothing that leads into the factory, without which published stacks must work",
         "have the recipe replace the name or path, and build again",

@@ -137,6 +137,7 @@ def test_modules_of_all_compilers_lie_in_one_folder_and_need_no_module_of_an_ext
     place = "/srv/stacks/small/current/modules"
     assert modules["roots"] == {"lmod": f"{place}/all", "tcl": f"{place}/tcl/Core"}
     assert modules["lmod"]["core_compilers"] == ["gcc@12.2.0"]
+    assert modules["lmod"]["hierarchy:"] == []  # the colon keeps Spack's own hierarchy by MPI away
     assert modules["tcl"]["projections"] == {"all": "{name}/{version}"}
     for language in ("lmod", "tcl"):
         assert f"glibc/{GLIBC}" in modules[language]["exclude"]

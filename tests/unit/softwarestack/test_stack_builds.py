@@ -314,7 +314,7 @@ def test_a_matrix_offers_packages_with_toolchains_but_for_exclusions(exclude: st
         ("jobs: 8", "jobs: 8\ncache: oci://registry.example.org/cache", "nothing reads or writes one at oci://"),
         ("jobs: 8", "jobs: 8\ncache: s3://bucket/cache", "nothing reads or writes one at s3://"),
         ("target: x86_64_v3", "target: [x86_64_v3, zen4]", "a stack has one CPU target in this version"),
-        ("jobs: 8", "jobs: 8\nview: {}", "Views of a stack are not in this version"),
+        ("jobs: 8", "jobs: 8\nview: {packages: ['../x']}", "view.packages[0]"),
         ("jobs: 8", "jobs: 8\nmodule_system: tcl", "The module system is not named here"),
         ("jobs: 8", "jobs: 8\nmatrix: {}", "write easybuild.matrix, or matrix and exclude in the specs of spack.yaml"),
         ("  keep: 3", "  keep: 3\n  largest_gib: 0", "largest_gib"),
