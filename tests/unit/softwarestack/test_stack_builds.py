@@ -311,7 +311,7 @@ def test_a_matrix_offers_packages_with_toolchains_but_for_exclusions(exclude: st
         ("name: tools", "name: packages", "name packages is that of a folder below publish.root"),
         ("name: tools", 'name: tools\nschedule: {cron: "0 2 * * *"}', "pods, which have none of the folder publish.root"),
         ("jobs: 8", "jobs: 8\nlimits: {build: 0s}", "build is no time in which anything ends"),
-        ("jobs: 8", "jobs: 8\ncache: oci://registry.example.org/cache", "nothing reads or writes one at oci://"),
+        ("jobs: 8", "jobs: 8\ncache: oci://registry.example.org/Cache", "is no repository of a registry"),
         ("jobs: 8", "jobs: 8\ncache: s3://bucket/cache", "nothing reads or writes one at s3://"),
         ("target: x86_64_v3", "target: [x86_64_v3, zen4]", "a stack has one CPU target in this version"),
         ("jobs: 8", "jobs: 8\nview: {packages: ['../x']}", "view.packages[0]"),
