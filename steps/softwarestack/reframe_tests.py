@@ -7,6 +7,7 @@ ReFrame files are Python that runs as the tests do: in the sandbox, without netw
 import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final
 
 import msgspec
@@ -104,7 +105,7 @@ def run_all(
     files: Mapping[str, bytes],
     has_mpi: bool,
     say: Callable[[str], None],
-    lacking: Mapping[str, str],
+    lacking: Mapping[str, str] = MappingProxyType({}),
 ) -> ReframeRun:
     """Run the ReFrame tests of all files of a stack and return their results. `files` has their content by SHA-256.
 

@@ -51,7 +51,7 @@ def _provenance(stack: StackInput, run: RunIdentity) -> SlsaProvenance:
     definition = BuildDefinition(
         build_type=BUILD_TYPE,
         external_parameters=attestation.stated(name=stack.name, root=stack.root, revision=run.revision, lock=stack.lock),
-        internal_parameters=attestation.stated(key=stack.key, naming=stack.naming, target=stack.target),
+        internal_parameters=attestation.stated(key=stack.key, naming=stack.naming, target=stack.target or " ".join(stack.targets)),
         resolved_dependencies=attestation.distinct(_dependencies(stack)),
     )
     return SlsaProvenance(build_definition=definition, run_details=run.details({stack.backend: stack.release}))

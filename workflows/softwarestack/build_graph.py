@@ -63,12 +63,14 @@ class BuildGraph:
     """All nodes of a lock by hash, and the hashes of its roots in the order of the lock.
 
     Making one raises `LockError` if a name, version or hash is unusable, a dependency or root is missing, or packages need each
-    other in a circle. `source` names the lock in messages.
+    other in a circle. `source` names the lock in messages. `targets` are the CPU targets of a lock that has each package once for
+    each of them.
     """
 
     source: str
     nodes: Mapping[str, PackageNode]
     roots: tuple[str, ...]
+    targets: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         for node in self.nodes.values():

@@ -2,7 +2,8 @@
 
 EasyBuild has no lock file of its own. This one has a package a line, for review. A package's hash covers its easyconfig, its
 sources and patches, the release of EasyBuild, the CPU target, and the hashes of all that it needs: if one changes, it is another
-package.
+package. A lock for several CPU targets has each package once for each of them, with the hash that it has in a lock for that target
+alone, so both kinds of locks share builds.
 """
 
 import base64
@@ -39,7 +40,8 @@ class LockedSource(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 class LockedEasyconfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One package: its easyconfig's path in the robot folders and SHA-256, its module, and hashes of what it needs.
 
-    `runtime` and `build` are as in `PackageNode`. An `external` is a module that the site provides; it has no easyconfig.
+    `runtime` and `build` are as in `PackageNode`. An `external` is a module that the site provides; it has no easyconfig. `target`
+    is the CPU target in a lock for several.
     """
 
     hash: str
@@ -47,6 +49,7 @@ class LockedEasyconfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     version: str
     module: str
     toolchain: str = ""
+    target: str = ""
     easyconfig: str = ""
     sha256: str = ""
     external: bool = False
@@ -60,22 +63,27 @@ class EasyBuildLock(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """The content of a lock file: the builder, hashes of the roots, and packages after what they need.
 
     The builder is the release of EasyBuild, the naming scheme of modules, and the CPU target; `syntax` is the language of module
-    files if that is not Lua.
+    files if that is not Lua. A lock for several targets has `targets` in place of `target`.
     """
 
     kind: str
     schema: int
     easybuild: str
     naming: str
-    target: str
     roots: tuple[str, ...]
     packages: tuple[LockedEasyconfig, ...]
     syntax: str = LUA
+    target: str = ""
+    targets: tuple[str, ...] = ()
 
     @property
     def builder(self) -> tuple[str, ...]:
-        """Release of EasyBuild, naming scheme, CPU target, and language of modules if not Lua, as hashes of packages cover them."""
-        return (self.easybuild, self.naming, self.target, *syntax_words(self.syntax))
+        """Release of EasyBuild, naming scheme, CPU targets, and language of modules if not Lua."""
+        return (self.easybuild, self.naming, " ".join(self.targets) or self.target, *syntax_words(self.syntax))
+
+    def builder_of(self, package: LockedEasyconfig) -> tuple[str, ...]:
+        """Return release of EasyBuild, naming scheme, CPU target, and language if not Lua, as the hash of a package covers them."""
+        return (self.easybuild, self.naming, package.target or self.target, *syntax_words(self.syntax))
 
 
 def syntax_words(syntax: str) -> tuple[str, ...]:
@@ -90,6 +98,7 @@ def with_hash(builder: Iterable[str], package: LockedEasyconfig) -> LockedEasyco
     except where its easyconfig lies. So no line of a lock can be edited by hand without another hash.
     """
     fields = msgspec.to_builtins(msgspec.structs.replace(package, hash="", easyconfig=""))
+    del fields["target"]  # the builder has it, in locks for one target and for several alike
     fields |= {name: sorted(fields[name]) for name in ("runtime", "build")}
     content = canonical([KIND, list(builder), fields])
     hash_ = base64.b32encode(hashlib.sha256(content).digest()).decode().lower()[:_HASH_CHARACTERS]
@@ -124,20 +133,21 @@ def graph(lock: EasyBuildLock, source: str) -> BuildGraph:
             name=package.name,
             version=package.version,
             compiler=package.toolchain,
-            target=lock.target,
+            target=package.target or lock.target,
             external=package.external,
             runtime=package.runtime,
             build=package.build,
         )
         for package in lock.packages
     }
-    return BuildGraph(source, nodes, lock.roots)
+    return BuildGraph(source, nodes, lock.roots, lock.targets)
 
 
 def text(lock: EasyBuildLock) -> str:
     """Return the JSON text of a lock file, a package a line; equal locks give equal bytes."""
     fields = {"kind": lock.kind, "schema": lock.schema, "easybuild": lock.easybuild}
-    fields |= {"naming": lock.naming, "target": lock.target, "roots": lock.roots}
+    target = {"targets": lock.targets} if lock.targets else {"target": lock.target}
+    fields |= {"naming": lock.naming, **target, "roots": lock.roots}
     fields |= {} if lock.syntax == LUA else {"syntax": lock.syntax}
     head = [f" {json.dumps(key)}: {json.dumps(value)}," for key, value in fields.items()]
     packages = ",\n".join(f"  {json.dumps(_without_defaults(package))}" for package in lock.packages)
@@ -169,17 +179,31 @@ def _problems(lock: EasyBuildLock) -> Iterator[str]:
         yield f"naming {lock.naming[:60]!r} is none of {', '.join(NAMING_SCHEMES)}"
     if lock.syntax not in (LUA, TCL):
         yield f"syntax {lock.syntax[:60]!r} is none of {LUA}, {TCL}"
-    if not _TARGET.fullmatch(lock.target):
-        yield f"target {lock.target[:60]!r} is no CPU target"
-    modules = set[str]()
+    yield from _target_problems(lock)
+    modules = set[tuple[str, str]]()
+    targets = {package.hash: package.target for package in lock.packages}
     for package in lock.packages:
         yield from (f"package {package.name[:100]!r}: {problem}" for problem in _package_problems(package))
-        if package.module in modules:
+        if (package.target, package.module) in modules:
             yield f"module {package.module} is made by two packages"
-        modules.add(package.module)
-        expected = with_hash(lock.builder, package).hash
+        modules.add((package.target, package.module))
+        if any(targets.get(hash_, package.target) != package.target for hash_ in (*package.runtime, *package.build)):
+            yield f"package {package.name[:100]!r} needs one that is built for another CPU target"
+        expected = with_hash(lock.builder_of(package), package).hash
         if package.hash != expected:
             yield f"package {package.name}: its hash is {package.hash[:40]!r}, its content has {expected}"
+
+
+def _target_problems(lock: EasyBuildLock) -> Iterator[str]:
+    named = lock.targets or (lock.target,)
+    yield from (f"target {target[:60]!r} is no CPU target" for target in named if not _TARGET.fullmatch(target))
+    if lock.targets and (lock.target or len(set(lock.targets)) < max(2, len(lock.targets))):
+        yield "it has targets beside a target, one target alone, or a target twice"
+    members = lock.targets or ("",)
+    strange = (package for package in lock.packages if package.target not in members)
+    yield from (
+        f"package {package.name[:100]!r} has the target {package.target[:60]!r}, which the lock does not" for package in strange
+    )
 
 
 def _package_problems(package: LockedEasyconfig) -> Iterator[str]:

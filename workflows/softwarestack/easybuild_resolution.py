@@ -7,7 +7,7 @@ import hashlib
 import os
 import subprocess
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -54,7 +54,7 @@ class _ResolvedSet(Struct, frozen=True):
 
 @dataclass(frozen=True, kw_only=True)
 class EasyBuildSettings:
-    """Settings of a stack for EasyBuild: its release, root easyconfigs, robot folders, module naming scheme, and CPU target.
+    """Settings of a stack for EasyBuild: its release, robot folders, module naming scheme, and root easyconfigs by CPU target.
 
     `syntax` is the language of module files.
 
@@ -63,11 +63,15 @@ class EasyBuildSettings:
 
     interpreter: str
     release: str
-    easyconfigs: tuple[Path, ...]
+    offers: Mapping[str, tuple[Path, ...]]
     robot: tuple[Path, ...]
     naming: str
-    target: str
     syntax: str = LUA
+
+    @property
+    def easyconfigs(self) -> tuple[Path, ...]:
+        """Root easyconfigs of any target."""
+        return tuple(dict.fromkeys(path for paths in self.offers.values() for path in paths))
 
 
 def lock(settings: EasyBuildSettings) -> EasyBuildLock:
@@ -78,20 +82,39 @@ def lock(settings: EasyBuildSettings) -> EasyBuildLock:
             f"EasyBuild {resolved.easybuild} is installed, the stack names {settings.release}",
             f"install easybuild=={settings.release}, or write easybuild.release: {resolved.easybuild}",
         )
-    packages = {package.hash: package for package in _locked(resolved, settings)}
-    by_module = {package.module: package.hash for package in packages.values()}
-    wanted = {str(path.resolve()) for path in settings.easyconfigs}
-    roots = [by_module[package.module] for package in resolved.packages if package.easyconfig in wanted]
+    targets = tuple(settings.offers)
+    roots, packages = list[str](), dict[str, LockedEasyconfig]()
+    for target in targets:
+        wanted = {str(path.resolve()) for path in settings.offers[target]}
+        members = _needed(resolved, wanted) if len(targets) > 1 else resolved.packages
+        own = {package.hash: package for package in _locked(members, settings, target)}
+        by_module = {package.module: package.hash for package in own.values()}
+        roots += [by_module[package.module] for package in members if package.easyconfig in wanted]
+        packages |= own
     return EasyBuildLock(
         kind=KIND,
         schema=SCHEMA,
         easybuild=resolved.easybuild,
         naming=settings.naming,
         syntax=settings.syntax,
-        target=settings.target,
+        target=targets[0] if len(targets) == 1 else "",
+        targets=targets if len(targets) > 1 else (),
         roots=tuple(roots),
         packages=tuple(packages.values()),
     )
+
+
+def _needed(resolved: _ResolvedSet, wanted: Container[str]) -> tuple[ResolvedPackage, ...]:
+    """Return the packages of some easyconfigs and all that these need, in the order of the resolved set."""
+    by_module = {package.module: package for package in resolved.packages}
+    waiting = [package.module for package in resolved.packages if package.easyconfig in wanted]
+    members = set(waiting)
+    while waiting:
+        package = by_module.get(waiting.pop())  # none for a module of the site
+        fresh = [name for name in (*package.build, *package.runtime) if name not in members] if package else []
+        members.update(fresh)
+        waiting += fresh
+    return tuple(package for package in resolved.packages if package.module in members)
 
 
 def environment(home: Path) -> dict[str, str]:
@@ -132,17 +155,18 @@ def _last_line(output: bytes) -> str:
     return lines[-1] if lines else "it wrote no reason"
 
 
-def _locked(resolved: _ResolvedSet, settings: EasyBuildSettings) -> Iterator[LockedEasyconfig]:
-    """Yield the packages of a resolved set, external modules first, each after what it needs."""
+def _locked(packages: Sequence[ResolvedPackage], settings: EasyBuildSettings, target: str) -> Iterator[LockedEasyconfig]:
+    """Yield the packages of a resolved set for one CPU target, external modules first, each after what it needs."""
     hashes = dict[str, str]()
-    builder = [resolved.easybuild, settings.naming, settings.target, *easybuild_lock.syntax_words(settings.syntax)]
-    for module in dict.fromkeys(name for package in resolved.packages for name in package.external):
+    builder = [settings.release, settings.naming, target, *easybuild_lock.syntax_words(settings.syntax)]
+    own = target if len(settings.offers) > 1 else ""
+    for module in dict.fromkeys(name for package in packages for name in package.external):
         name, _, version = module.rpartition("/")
-        external = LockedEasyconfig(hash="", name=name or version, version=version, module=module, external=True)
+        external = LockedEasyconfig(hash="", name=name or version, version=version, module=module, external=True, target=own)
         locked = with_hash(builder, external)
         hashes[module] = locked.hash
         yield locked
-    for package in resolved.packages:
+    for package in packages:
         path = Path(package.easyconfig)
         sha256 = _digest(path)
         checksums = _Checksums(path.name, package)
@@ -152,6 +176,7 @@ def _locked(resolved: _ResolvedSet, settings: EasyBuildSettings) -> Iterator[Loc
             version=package.version,
             module=package.module,
             toolchain=package.toolchain,
+            target=own,
             easyconfig=_relative(path, settings.robot),
             sha256=sha256,
             runtime=_hashes(package, package.runtime, hashes),

@@ -19,8 +19,8 @@ class ChangeKind(StrEnum):
 class LockChange(Struct, frozen=True, kw_only=True):
     """A package that a newer lock adds, removes or has in another form, or another property of the lock, such as its roots.
 
-    `package` is the module's full name for EasyBuild, else the package's name. `before` and `after` are versions, `hash` is that of
-    the newer lock. `line` is the change in one line.
+    `package` is the module's full name for EasyBuild, behind its CPU target in a stack with several; else the package's name.
+    `before` and `after` are versions, `hash` is that of the newer lock. `line` is the change in one line.
     """
 
     kind: ChangeKind
@@ -34,8 +34,9 @@ class LockChange(Struct, frozen=True, kw_only=True):
 
 def easybuild_changes(earlier: EasyBuildLock | None, made: EasyBuildLock) -> tuple[LockChange, ...]:
     """Return the modules that are new, gone, or built from something else than before."""
-    before, old_roots = ({package.module: package for package in earlier.packages}, earlier.roots) if earlier else ({}, ())
-    after = {package.module: package for package in made.packages}
+    several = bool(made.targets or (earlier and earlier.targets))
+    before, old_roots = (_by_module(earlier, several), earlier.roots) if earlier else ({}, ())
+    after = _by_module(made, several)
     changes = [
         _removed(module, f"- {module}", package.version, is_root=package.hash in old_roots)
         for module, package in before.items()
@@ -58,6 +59,12 @@ def easybuild_changes(earlier: EasyBuildLock | None, made: EasyBuildLock) -> tup
                 )
             )
     return tuple(changes)
+
+
+def _by_module(lock: EasyBuildLock, several: bool) -> dict[str, LockedEasyconfig]:
+    """Return the packages of a lock by module, behind the CPU target if one of the compared locks has several."""
+    prefixes = {package.hash: f"{package.target or lock.target}/" if several else "" for package in lock.packages}
+    return {f"{prefixes[package.hash]}{package.module}": package for package in lock.packages}
 
 
 def spack_changes(earlier: BuildGraph | None, made: BuildGraph) -> tuple[LockChange, ...]:

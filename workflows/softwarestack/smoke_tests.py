@@ -12,6 +12,7 @@ import yaml
 
 from steps.softwarestack.contract.output_patterns import OutputReference
 from steps.softwarestack.contract.stack_input import StackInput, StackPackage, StackTestCase
+from steps.softwarestack.contract.stack_tests import name_for
 
 _SHELL: Final = ("/bin/sh", "-e", "-c")
 _OWN_PROGRAMS: Final = """root=$1
@@ -79,15 +80,15 @@ def cases(stack: StackInput, skipped: Iterable[str] = ()) -> tuple[StackTestCase
     Tests named in `skipped` are left out. Packages of the site, and modules without files such as toolchains, are not tested: the
     stack did not build them.
     """
-    tested = {_package_name(module) for test in stack.tests for module in test.modules}
+    tested = {(_package_name(module), test.target) for test in stack.tests for module in test.modules}
     chosen = [
         (package, next((test for test in shipped() if test.is_for(package)), None))
         for package in stack.installed
-        if package.module and _is_built(stack, package) and package.name.lower() not in tested
+        if package.module and _is_built(stack, package) and (package.name.lower(), stack.module_folder(package)) not in tested
     ]
-    titles = Counter(package.title for package, _ in chosen)
+    titles = Counter((package.title, stack.module_folder(package)) for package, _ in chosen)
     return tuple(
-        _case(test, package, stack.package_path(package), alone=titles[package.title] == 1)
+        _case(test, package, stack, alone=titles[package.title, stack.module_folder(package)] == 1)
         for package, test in chosen
         if test is not None and test.name not in skipped
     )
@@ -104,17 +105,18 @@ def _package_name(module: str) -> str:
     return parts[0] if len(parts) < 3 else parts[-2]
 
 
-def _case(test: SmokeTest, package: StackPackage, root: str, *, alone: bool) -> StackTestCase:
+def _case(test: SmokeTest, package: StackPackage, stack: StackInput, *, alone: bool) -> StackTestCase:
     title = package.title if alone else f"{package.title}/{package.hash[:7]}"
     return StackTestCase(
-        name=f"{test.name} of {title}",
-        command=test.command(root),
+        name=name_for(f"{test.name} of {title}", stack.module_folder(package)),
+        command=test.command(stack.package_path(package)),
         modules=(package.module,),
         timeout_seconds=_SECONDS,
         expect=test.expect,
         reference=test.reference,
         incident=test.incident,
         may_skip=True,
+        target=stack.module_folder(package),
     )
 
 

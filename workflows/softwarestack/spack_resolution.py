@@ -71,7 +71,7 @@ def resolve(spec: StackSpec, section: SpackSettings, folder: Path) -> ResolvedSp
     return ResolvedSpack(
         release=release,
         graph=graph,
-        packages=tuple(_package(graph.nodes[hash_], spec.jobs, modules) for hash_ in graph.order),
+        packages=tuple(_package(graph.nodes[hash_], spec, modules) for hash_ in graph.order),
         spack=SpackFiles(
             lock=hashlib.sha256(content).hexdigest(),
             settings=hashlib.sha256(settings).hexdigest(),
@@ -133,7 +133,8 @@ def _modules(
     return hierarchy.modules, hierarchy.providers()
 
 
-def _package(node: PackageNode, most_jobs: int, modules: Mapping[str, str]) -> StackPackage:
+def _package(node: PackageNode, spec: StackSpec, modules: Mapping[str, str]) -> StackPackage:
+    """Return a package as tasks get it; its CPU target only if that is another one than the stack's."""
     size = package_classes.shipped().of(node.name)
     return StackPackage(
         hash=node.hash,
@@ -144,6 +145,7 @@ def _package(node: PackageNode, most_jobs: int, modules: Mapping[str, str]) -> S
         runtime=node.runtime,
         build=node.build,
         size_class="" if node.external else size.name,
-        jobs=min(size.jobs, most_jobs),
+        jobs=min(size.jobs, spec.jobs),
         memory_mib=0 if node.external else size.memory_gib << 10,
+        target="" if node.external or node.target == spec.target else node.target,
     )

@@ -26,12 +26,14 @@ from steps.softwarestack.contract.stack_input import (
     StackTestFile,
     StackView,
 )
+from steps.softwarestack.contract.stack_tests import name_for
 from workflows.softwarestack import easybuild_lock, package_classes, smoke_tests, spack_resolution, stack_plan
 from workflows.softwarestack.bounded_files import read_bounded
 from workflows.softwarestack.build_graph import BuildGraph, LockError
 from workflows.softwarestack.easybuild_lock import EasyBuildLock, LockedEasyconfig
+from workflows.softwarestack.easybuild_section import EasyBuildSection
 from workflows.softwarestack.stack_plan import StackPlan
-from workflows.softwarestack.stack_spec import PACKAGE_KEY, EasyBuildSection, FigureReference, StackSpec
+from workflows.softwarestack.stack_spec import PACKAGE_KEY, FigureReference, StackSpec
 
 EASYBUILD, SPACK = "easybuild", "spack"
 """Names of the backends."""
@@ -82,7 +84,10 @@ def resolve(spec: StackSpec, folder: Path, origin: str = "") -> ResolvedStack:
     files = dict[str, bytes]()
     for package in lock.packages:
         files |= _files_of(package, robot)
-    _require_roots(spec.easybuild, lock, folder, path)  # after the files: an edited root is a changed one, not another one
+    for target in spec.cpu_targets:
+        _require_roots(
+            spec.easybuild, lock, folder, path, target
+        )  # after the files: an edited root is a changed one, not another one
     tests, test_files = _test_files(spec, folder)
     stack = _input(spec, EASYBUILD, lock.easybuild, packages, lock.roots)
     stack = with_fields(stack, naming=lock.naming, reframe=tests, lock=digest_bytes(content), origin=origin, factory=factory)
@@ -141,20 +146,23 @@ def _require_settings(spec: StackSpec, lock: EasyBuildLock, path: Path) -> None:
     assert spec.easybuild is not None
     if lock.syntax != spec.module_syntax:
         raise LockError(f"{path}: it was made for module_syntax {lock.syntax}, and the spec says {spec.module_syntax}", _AGAIN)
-    wanted = (spec.easybuild.release, spec.easybuild.naming, spec.target)
-    for locked, name, value in zip(lock.builder[:3], ("easybuild.release", "easybuild.naming", "target"), wanted, strict=True):
+    wanted = (spec.easybuild.release, spec.easybuild.naming, " ".join(spec.cpu_targets))
+    names = ("easybuild.release", "easybuild.naming", "targets" if spec.several_targets else "target")
+    for locked, name, value in zip(lock.builder[:3], names, wanted, strict=True):
         if locked != value:
             raise LockError(f"{path}: it was made for {name} {locked}, and the spec says {value}", _AGAIN)
 
 
-def _require_roots(section: EasyBuildSection, lock: EasyBuildLock, folder: Path, path: Path) -> None:
-    """Raise `LockError` if the lock was made for other easyconfigs than the spec names now.
+def _require_roots(section: EasyBuildSection, lock: EasyBuildLock, folder: Path, path: Path, target: str) -> None:
+    """Raise `LockError` if the lock was made for other easyconfigs than the spec names now for a CPU target.
 
     They are compared by content, since a lock names their paths in robot folders.
     """
-    roots = {package.sha256: package.easyconfig for package in lock.packages if package.hash in set(lock.roots)}
+    members = (package for package in lock.packages if (package.target or lock.target) == target)
+    hashes = frozenset(lock.roots)
+    roots = {package.sha256: package.easyconfig for package in members if package.hash in hashes}
     named = dict[str, str]()
-    for name in section.offered:
+    for name in section.offered_for(target):
         data = read_bounded(folder / name, _LARGEST_FILE, "correct easybuild.easyconfigs")
         named[hashlib.sha256(data).hexdigest()] = name
     if missing := [name for sha256, name in named.items() if sha256 not in roots]:
@@ -173,20 +181,24 @@ def _input(spec: StackSpec, backend: str, release: str, packages: tuple[StackPac
         roots=roots,
         cache=cache_location(spec),
         syntax=spec.module_syntax,
-        target=spec.target,
+        target="" if spec.several_targets else spec.cpu_targets[0],
+        targets=spec.several_targets,
         builder=spec.builder,
         sources=spec.sources,
         tests=tuple(
             StackTestCase(
-                name=test.name,
+                name=name_for(test.name, target),
                 command=test.command,
                 modules=test.modules,
                 timeout_seconds=max(1, int(test.timeout.total_seconds())),
                 expect=test.expect,
                 reference=_reference(test.reference),
                 incident=test.incident,
+                target=target,
             )
             for test in spec.tests
+            for target in spec.several_targets or ("",)
+            if not (target and test.targets) or target in test.targets
         ),
         limits=StackLimits(
             build_seconds=int(spec.limits.build.total_seconds()),
@@ -241,6 +253,7 @@ def _package(package: LockedEasyconfig, most_jobs: int) -> StackPackage:
         size_class="" if package.external else size.name,
         jobs=min(size.jobs, most_jobs),
         memory_mib=0 if package.external else size.memory_gib << 10,
+        target=package.target,
     )
 
 

@@ -11,9 +11,11 @@ from pydantic import AfterValidator, Field, StringConstraints, field_validator, 
 from steps.contract.release_layout import NODES
 from steps.softwarestack.contract import output_patterns
 from steps.softwarestack.contract.spack_layout import FLAT
-from steps.softwarestack.contract.stack_input import PACKAGES, CacheRegistry
+from steps.softwarestack.contract.stack_input import BEST, PACKAGES, CacheRegistry
+from steps.softwarestack.contract.stack_tests import name_for
 from workflows.softwarestack import build_cache_spec, smoke_tests
 from workflows.softwarestack.build_cache_spec import CACHE_CA, CACHE_PASSWORD, CacheAccess, CachePlace
+from workflows.softwarestack.easybuild_section import CpuTarget, EasyBuildSection
 from workflows.spec.fields import (
     AbsolutePath,
     Argument,
@@ -40,6 +42,10 @@ FLAT_MODULES: Final = (
     " differ in the hash of their module's version, such as hdf5/1.14.3-4zs6t2k"
 )
 """Sentence about the modules of a stack of Spack without a hierarchy."""
+SEVERAL: Final = (
+    "each package is built once for each CPU target, also one without compiled files: EasyBuild does not say which those are"
+)
+"""Sentence about a stack that EasyBuild builds for several CPU targets."""
 SIGN_KEY, PACKAGE_KEY = "stack_sign_key", "package_sign_key"
 """Names of files in the secrets folder: the key that signs published stacks, and the one that signs packages in the cache."""
 
@@ -49,8 +55,6 @@ ModuleName = Annotated[
     str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9+._-]*(/[A-Za-z0-9][A-Za-z0-9+._-]*)*$", max_length=200)
 ]
 """Name of a module, with or without its version."""
-Easyconfig = Annotated[RelativePath, StringConstraints(pattern=r"\.eb$")]
-"""Path of an easyconfig below the folder of the spec."""
 
 
 CompilerName = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_-]*@[A-Za-z0-9][A-Za-z0-9+._-]*$", max_length=100)]
@@ -86,107 +90,6 @@ class SpackSettings(Section):
     def _has_a_hierarchy_for_its_core(self) -> "SpackSettings":
         if self.core_compilers and self.naming == FLAT:
             raise problem("core_compilers has no effect where all modules lie in one folder", "write naming: hierarchical")
-        return self
-
-
-Word = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9+._-]*$", max_length=150)]
-"""Part of an easyconfig's name: a package with its version, or a toolchain with its version."""
-
-
-class MatrixExclusion(Section):
-    """Combinations that a matrix leaves out: a package with all toolchains, all packages of a toolchain, or one of both."""
-
-    package: Word | None = Field(default=None, description="Package with version; default: any.", examples=["HPL-2.3"])
-    toolchain: Word | None = Field(default=None, description="Toolchain with version; default: any.", examples=["gompi-2022.12"])
-
-    @model_validator(mode="after")
-    def _excludes_something(self) -> "MatrixExclusion":
-        if self.package is None and self.toolchain is None:
-            raise problem("an exclusion without package and toolchain excludes everything", "name one of them, or both")
-        return self
-
-
-class EasyBuildMatrix(Section):
-    """Section `easybuild.matrix` of `stack.yaml`: packages built with several toolchains, which are compilers with their MPI."""
-
-    packages: Annotated[tuple[Word, ...], Listed, Field(min_length=1, max_length=500)] = Field(
-        description="Packages with their versions.", examples=[["HPL-2.3"]]
-    )
-    toolchains: Annotated[tuple[Word, ...], Listed, Field(min_length=1, max_length=50)] = Field(
-        description="Toolchains with their versions: compilers, or compilers with an MPI.",
-        examples=[["GCC-12.2.0", "gompi-2022.12"]],
-    )
-    exclude: Annotated[tuple[MatrixExclusion, ...], Listed, Field(max_length=500)] = Field(
-        default=(), description="Combinations that are left out."
-    )
-    folder: RelativePath = Field(
-        default="easyconfigs",
-        description="Folder with an easyconfig PACKAGE-TOOLCHAIN.eb for each combination.",
-        examples=["easyconfigs"],
-    )
-
-    @property
-    def easyconfigs(self) -> tuple[str, ...]:
-        """Paths of the easyconfigs of all combinations that are not left out, packages first."""
-        left_out = {(rule.package, rule.toolchain) for rule in self.exclude}
-        return tuple(
-            f"{self.folder}/{package}-{toolchain}.eb"
-            for package in self.packages
-            for toolchain in self.toolchains
-            if not left_out & {(package, toolchain), (package, None), (None, toolchain)}
-        )
-
-    @model_validator(mode="after")
-    def _has_combinations(self) -> "EasyBuildMatrix":
-        for rule in self.exclude:
-            for word, words, name in ((rule.package, self.packages, "packages"), (rule.toolchain, self.toolchains, "toolchains")):
-                if word is not None and word not in words:
-                    raise problem(f"exclude names {word}, which is none of {name}", "correct the name, or leave the exclusion out")
-        if not self.easyconfigs:
-            raise problem("nothing is left of the matrix", "leave an exclusion out")
-        return self
-
-
-class EasyBuildSection(Section):
-    """Section `easybuild` of `stack.yaml`: the release of EasyBuild that builds, and the easyconfigs that it builds."""
-
-    release: Annotated[str, StringConstraints(pattern=r"^[0-9]+\.[0-9]+\.[0-9]+$")] = Field(
-        description="Release of EasyBuild; another one is refused.", examples=["5.4.1"]
-    )
-    easyconfigs: Annotated[tuple[Easyconfig, ...], Listed, Field(max_length=2000)] = Field(
-        default=(),
-        description="What the stack offers; what these need is found in the robot folders.",
-        examples=[["easyconfigs/HPL-2.3-gompi-2022.12.eb"]],
-    )
-    matrix: EasyBuildMatrix | None = Field(
-        default=None, description="More easyconfigs that the stack offers: packages, each with several toolchains."
-    )
-    robot: Annotated[tuple[RelativePath, ...], Listed, Field(min_length=1)] = Field(
-        default=("easyconfigs",), description="Folders of easyconfigs; they hold those above too.", examples=[["easyconfigs"]]
-    )
-    naming: Literal["EasyBuildMNS", "HierarchicalMNS"] = Field(
-        default="HierarchicalMNS",
-        description="Names of modules: all in one folder, or by compiler and MPI.",
-        examples=["HierarchicalMNS"],
-    )
-
-    @property
-    def offered(self) -> tuple[str, ...]:
-        """Paths of all easyconfigs that the stack offers: those that it names, and those of the matrix."""
-        of_matrix = self.matrix.easyconfigs if self.matrix is not None else ()
-        return tuple(dict.fromkeys((*self.easyconfigs, *of_matrix)))
-
-    @model_validator(mode="after")
-    def _offers_something(self) -> "EasyBuildSection":
-        if not self.offered:
-            raise problem("the stack offers no package", "name easyconfigs, or write a matrix")
-        return self
-
-    @model_validator(mode="after")
-    def _lie_in_robot_folders(self) -> "EasyBuildSection":
-        outside = [path for path in self.offered if not any(Path(path).is_relative_to(folder) for folder in self.robot)]
-        if outside:
-            raise problem(f"easyconfig {outside[0]} is in no robot folder", "add its folder to robot")
         return self
 
 
@@ -238,6 +141,11 @@ class StackTest(Section):
         examples=["^rank [01] of 2$"],
     )
     reference: FigureReference | None = Field(default=None, description="Figure that it prints, with limits; default: none.")
+    targets: Annotated[tuple[CpuTarget, ...], Listed, Field(max_length=20)] = Field(
+        default=(),
+        description="CPU targets of the stack whose modules it tests; default: it runs once for each.",
+        examples=[["zen4"]],
+    )
     incident: Annotated[str, StringConstraints(max_length=300, pattern=r"^[^\x00-\x1f]*$")] = Field(
         default="",
         description="Sentence about what went wrong where nobody tested this; it stands in the report.",
@@ -352,8 +260,11 @@ class StackSpec(PipelineSpec):
         description="The lock; default: spack.lock or stack.lock.json beside this file.",
         examples=["spack.lock"],
     )
-    target: Annotated[str, StringConstraints(pattern=r"^[a-z0-9_]{2,30}$")] = Field(
-        default="x86_64_v3", description="CPU target of all packages.", examples=["zen4"]
+    target: CpuTarget = Field(default="x86_64_v3", description="CPU target of all packages.", examples=["zen4"])
+    targets: Annotated[tuple[CpuTarget, ...], Listed, Field(max_length=20)] = Field(
+        default=(),
+        description="Several CPU targets, in place of target: EasyBuild builds each package for each of them.",
+        examples=[["x86_64_v3", "x86_64_v4"]],
     )
     builder: Argument = Field(description="Builder image with its tag.", examples=["registry.example.org/builder:2026.11"])
     module_syntax: Literal["lua", "tcl"] = Field(
@@ -425,7 +336,24 @@ class StackSpec(PipelineSpec):
     @property
     def notes(self) -> tuple[str, ...]:
         """Sentences about limits of this version that a user of this stack meets, for `validate` and `plan`."""
-        return (FLAT_MODULES,) if self.spack is not None and self.spack.naming == FLAT else ()
+        if self.spack is not None:
+            return (FLAT_MODULES,) if self.spack.naming == FLAT else ()
+        return (SEVERAL,) if self.several_targets else ()
+
+    @property
+    def cpu_targets(self) -> tuple[str, ...]:
+        """All CPU targets of the stack, mostly one."""
+        return self.targets or (self.target,)
+
+    @property
+    def several_targets(self) -> tuple[str, ...]:
+        """The CPU targets of a stack that is built for several; none for a stack with one."""
+        return self.targets if len(self.targets) > 1 else ()
+
+    @property
+    def test_names(self) -> frozenset[str]:
+        """Names of the tests of the spec as a run has them: with their CPU target in a stack that is built for several."""
+        return frozenset(name_for(test.name, target) for test in self.tests for target in self.several_targets or ("",))
 
     @property
     def approvals(self) -> tuple[ApprovalPoint, ...]:
@@ -457,8 +385,33 @@ class StackSpec(PipelineSpec):
     @classmethod
     def _is_one(cls, value: object) -> object:
         if isinstance(value, list):
-            raise problem("a stack has one CPU target in this version", "write a stack for each target")
+            raise problem("target is one CPU target", f"write targets: [{', '.join(map(str, value[:5]))}]")
         return value
+
+    @model_validator(mode="after")
+    def _has_fitting_targets(self) -> "StackSpec":
+        if not self.targets:
+            return self._with_known_targets()
+        if self.spack is not None:
+            raise problem(
+                "targets is for EasyBuild; Spack reads them in its environment",
+                "write them in spack.yaml, such as specs: [{matrix: [[hdf5], ['target=x86_64_v3', 'target=zen3']]}]",
+            )
+        if "target" in self.model_fields_set:
+            raise problem("the stack names target and targets", "name all of them in targets")
+        if len(set(self.targets)) < len(self.targets) or BEST in self.targets:
+            raise problem(f"targets {', '.join(self.targets)} has a name twice, or {BEST}", "name each CPU target once")
+        return self._with_known_targets()
+
+    def _with_known_targets(self) -> "StackSpec":
+        """Return the spec; raise if a section names a CPU target that the stack lacks, or if a target has nothing to build."""
+        section = self.easybuild
+        named = (*(section.named_targets if section is not None else ()), *(name for test in self.tests for name in test.targets))
+        if strange := [name for name in named if name not in self.cpu_targets]:
+            raise problem(f"{strange[0]} is none of the stack's CPU targets", f"name one of {', '.join(self.cpu_targets)}")
+        if section is not None and (empty := [name for name in self.cpu_targets if not section.offered_for(name)]):
+            raise problem(f"nothing is left for CPU target {empty[0]}", "leave an exclusion or the target out")
+        return self
 
     @model_validator(mode="after")
     def _has_one_builder(self) -> "StackSpec":

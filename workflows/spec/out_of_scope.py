@@ -81,11 +81,6 @@ NOT_YET: tuple[OutOfScope, ...] = (
         ("matrix", "matrices"),
         "A matrix is not read here in this version: write easybuild.matrix, or matrix and exclude in the specs of spack.yaml.",
     ),
-    OutOfScope(
-        "several CPU targets",
-        ("targets",),
-        "Several CPU targets of a stack are not in this version: write a stack for each target.",
-    ),
     OutOfScope("views", ("views",), "A stack has one view, which key view describes."),
     OutOfScope(
         "module system",

@@ -81,6 +81,34 @@ def test_a_stack_is_locked_planned_and_locked_again(machine: Machine) -> None:
     assert machine.call("stack", "lock").out.endswith("stack.lock.json: unchanged, 6 packages\n")
 
 
+def test_each_cpu_target_has_its_packages_with_the_hashes_of_a_lock_for_it_alone(machine: Machine) -> None:
+    several = "targets: [x86_64_v3, zen4]\nbuilder:"
+    limit = "  only_for: [{easyconfigs: [easyconfigs/libbsd-0.11.7.eb], targets: [zen4]}]\n"
+    (machine.folder / "stack.yaml").write_text(SPEC.replace("builder:", f"{limit}{several}", 1))
+    assert "+ zen4/Core/libbsd/0.11.7" in machine.call("stack", "lock").out.splitlines()
+    lock = easybuild_lock.read(machine.folder / "stack.lock.json")
+    assert (lock.target, lock.targets, len(lock.roots)) == ("", ("x86_64_v3", "zen4"), 3)
+    toolchain = {"GCC", "OpenMPI", "gompi"}
+    for target, names in (("x86_64_v3", {"app"}), ("zen4", {"app", "libbsd", "zlib"})):
+        own = [package for package in lock.packages if package.target == target]
+        assert {package.name for package in own} == names | toolchain
+        hashes = {package.hash for package in own}
+        alone = msgspec.structs.replace(
+            lock,
+            target=target,
+            targets=(),
+            roots=tuple(root for root in lock.roots if root in hashes),
+            packages=tuple(msgspec.structs.replace(package, target="") for package in own),
+        )
+        assert easybuild_lock.parse(easybuild_lock.text(alone).encode(), target) == alone  # hashes are compared there
+
+    plan = json.loads(machine.call("stack", "plan", "-o", "json").out)
+    assert plan["targets"] == {"x86_64_v3": 4, "zen4": 6}
+    lines = machine.call("stack", "plan").out.splitlines()
+    assert any(line.startswith("app@1.0 zen4") for line in lines)
+    assert "CPU targets: x86_64_v3 (4 packages), zen4 (6 packages)" in lines
+
+
 def test_a_changed_easyconfig_changes_what_needs_it_and_no_write_leaves_the_lock(machine: Machine) -> None:
     assert machine.call("stack", "lock").code == 0
     before = (machine.folder / "stack.lock.json").read_bytes()
@@ -179,6 +207,17 @@ def _set(path: str, value: Any) -> Callable[[dict[str, Any]], None]:
     return change
 
 
+def _with_targets(*targets: str) -> Callable[[dict[str, Any]], None]:
+    """A lock for several targets, of which one package is built for the first, and one that needs it for the second."""
+
+    def change(lock: dict[str, Any]) -> None:
+        lock.update(targets=list(targets), target="")
+        for package, target in zip(lock["packages"], targets, strict=True):
+            package["target"] = target
+
+    return change
+
+
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
@@ -198,6 +237,11 @@ def _set(path: str, value: Any) -> Callable[[dict[str, Any]], None]:
         (_set("packages.0.external", True), "package base: its hash is"),
         (_set("packages.1.module", "Core/base/1"), "module Core/base/1 is made by two packages"),
         (_set("packages.1.unknown", 1), "unknown"),
+        (_set("targets", ["x86_64_v3", "zen4"]), "it has targets beside a target, one target alone, or a target twice"),
+        (_set("packages.1.target", "zen4"), "package 'app' has the target 'zen4', which the lock does not"),
+        (_with_targets("x86_64_v3", "x86_64_v3"), "a target twice"),
+        (_with_targets("x86_64_v3", "../zen4"), "target '../zen4' is no CPU target"),
+        (_with_targets("x86_64_v3", "zen4"), "package 'app' needs one that is built for another CPU target"),
     ],
     ids=[
         "schema",
@@ -216,6 +260,11 @@ def _set(path: str, value: Any) -> Callable[[dict[str, Any]], None]:
         "external",
         "twice",
         "key",
+        "targets",
+        "no-target",
+        "target-twice",
+        "target-path",
+        "crossed",
     ],
 )
 def test_hostile_locks_are_refused(change: Callable[[dict[str, Any]], None], sentence: str) -> None:

@@ -304,6 +304,66 @@ def test_a_matrix_offers_packages_with_toolchains_but_for_exclusions(exclude: st
     assert section.offered == ("easyconfigs/a.eb", *(f"easyconfigs/{name}.eb" for name in offered))
 
 
+SEVERAL = """\
+apiVersion: bringup/v1
+kind: Stack
+name: tools
+owner: hpc@example.org
+revision: "1"
+builder: registry.example.org/builder:2026.11
+publish: {root: /srv/stacks}
+"""
+BUILT = "easybuild: {release: 5.4.1, easyconfigs: [easyconfigs/a.eb]"
+
+
+@pytest.mark.parametrize(
+    ("keys", "offered"),
+    [
+        (BUILT + "}\ntargets: [x86_64_v3, zen4]", {"x86_64_v3": ["a"], "zen4": ["a"]}),
+        (BUILT + "}\ntargets: [zen4]", {"zen4": ["a"]}),
+        (
+            f"{BUILT}, matrix: {MATRIX.replace('EXCLUDE', '[{package: zlib-1.3.1, target: zen4}, {toolchain: GCC-12.2.0}]')}}}\n"
+            "targets: [x86_64_v3, zen4]",
+            {"x86_64_v3": ["a", "HPL-2.3-gompi-2022.12", "zlib-1.3.1-gompi-2022.12"], "zen4": ["a", "HPL-2.3-gompi-2022.12"]},
+        ),
+        (
+            "easybuild: {release: 5.4.1, easyconfigs: [easyconfigs/a.eb, easyconfigs/b.eb], "
+            "only_for: [{easyconfigs: [easyconfigs/b.eb], targets: [zen4]}]}\ntargets: [x86_64_v3, zen4]",
+            {"x86_64_v3": ["a"], "zen4": ["a", "b"]},
+        ),
+        (BUILT + "}\ntargets: [zen4, zen4]", "has a name twice, or best"),
+        (BUILT + "}\ntargets: [zen4, best]", "has a name twice, or best"),
+        (BUILT + "}\ntargets: [zen4, '../x']", "targets"),
+        (BUILT + "}\ntargets: [zen3, zen4]\ntarget: zen4", "the stack names target and targets"),
+        (BUILT + ", only_for: [{easyconfigs: [easyconfigs/a.eb], targets: [zen4]}]}", "zen4 is none of the stack's CPU targets"),
+        (
+            BUILT + ", only_for: [{easyconfigs: [easyconfigs/a.eb], targets: [zen4]}]}\ntargets: [zen3, zen4]",
+            "nothing is left for CPU target zen3",
+        ),
+        (BUILT + ", only_for: [{easyconfigs: [easyconfigs/x.eb], targets: [zen4]}]}\ntargets: [zen4]", "does not offer"),
+        (BUILT + "}\ntests: [{name: run, command: [a], targets: [zen4]}]", "zen4 is none of the stack's CPU targets"),
+        (
+            "spack: {url: 'https://example.org/spack.git', revision: v1, environment: spack.yaml}\ntargets: [zen3, zen4]",
+            "write them in spack.yaml",
+        ),
+    ],
+    ids=[
+        *("both", "one", "matrix", "limited", "twice", "reserved", "path", "target", "no_target", "empty", "unoffered", "test"),
+        "spack",
+    ],
+)
+def test_cpu_targets_have_what_the_spec_offers_for_them(keys: str, offered: dict[str, list[str]] | str) -> None:
+    if isinstance(offered, str):
+        with pytest.raises(SpecErrors, match=offered):
+            load_stack(SEVERAL + keys)
+        return
+    spec = load_stack(SEVERAL + keys)
+    assert spec.easybuild is not None
+    assert spec.several_targets == (spec.cpu_targets if len(offered) > 1 else ())
+    names = {target: [Path(path).stem for path in spec.easybuild.offered_for(target)] for target in spec.cpu_targets}
+    assert names == offered
+
+
 @pytest.mark.parametrize(
     ("before", "after", "sentence"),
     [
@@ -313,7 +373,7 @@ def test_a_matrix_offers_packages_with_toolchains_but_for_exclusions(exclude: st
         ("jobs: 8", "jobs: 8\nlimits: {build: 0s}", "build is no time in which anything ends"),
         ("jobs: 8", "jobs: 8\ncache: oci://registry.example.org/Cache", "is no repository of a registry"),
         ("jobs: 8", "jobs: 8\ncache: s3://bucket/cache", "nothing reads or writes one at s3://"),
-        ("target: x86_64_v3", "target: [x86_64_v3, zen4]", "a stack has one CPU target in this version"),
+        ("target: x86_64_v3", "target: [x86_64_v3, zen4]", "write targets: [x86_64_v3, zen4]"),
         ("jobs: 8", "jobs: 8\nview: {packages: ['../x']}", "view.packages[0]"),
         ("jobs: 8", "jobs: 8\nmodule_system: tcl", "The module system is not named here"),
         ("jobs: 8", "jobs: 8\nmatrix: {}", "write easybuild.matrix, or matrix and exclude in the specs of spack.yaml"),

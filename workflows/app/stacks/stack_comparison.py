@@ -7,7 +7,7 @@ from msgspec import Struct
 from steps.clients.releases.release_tree import ReleaseTree
 from steps.softwarestack import stack_kind
 from steps.softwarestack.contract import stack_difference
-from steps.softwarestack.contract.stack_difference import StackDifference, StackPart
+from steps.softwarestack.contract.stack_difference import StackDifference, StackPart, part_name
 from steps.softwarestack.contract.stack_release import StackManifest
 from workflows.app.release_trees import NoTree
 from workflows.app.stacks import stack_plans, stack_trees
@@ -61,4 +61,8 @@ def _of_lock(source: str) -> ComparedStack:
 
 def _parts(graph: BuildGraph, members: set[str]) -> list[StackPart]:
     nodes = (graph.nodes[hash_] for hash_ in graph.order if hash_ in members)
-    return [StackPart(hash=node.hash, name=node.name, version=node.version) for node in nodes if not node.external]
+    return [
+        StackPart(hash=node.hash, name=part_name(node.name, node.target if graph.targets else ""), version=node.version)
+        for node in nodes
+        if not node.external
+    ]

@@ -10,8 +10,9 @@ from workflows.app.stacks import spack_concretization
 from workflows.softwarestack import easybuild_lock, easybuild_resolution, lock_changes, spack_lock, spack_resolution
 from workflows.softwarestack.build_graph import BuildGraph, LockError
 from workflows.softwarestack.easybuild_resolution import EasyBuildSettings
+from workflows.softwarestack.easybuild_section import EasyBuildSection
 from workflows.softwarestack.lock_changes import LockChange
-from workflows.softwarestack.stack_spec import EasyBuildSection, SpackSettings, StackSpec, load_stack
+from workflows.softwarestack.stack_spec import SpackSettings, StackSpec, load_stack
 
 
 @dataclass(frozen=True)
@@ -88,9 +89,8 @@ def _settings(spec: StackSpec, section: EasyBuildSection, folder: Path) -> EasyB
     return EasyBuildSettings(
         interpreter=interpreter,
         release=section.release,
-        easyconfigs=tuple(folder / path for path in section.offered),
+        offers={target: tuple(folder / path for path in section.offered_for(target)) for target in spec.cpu_targets},
         robot=tuple(folder / path for path in section.robot),
         naming=section.naming,
-        target=spec.target,
         syntax=spec.module_syntax,
     )

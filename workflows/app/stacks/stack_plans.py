@@ -1,6 +1,7 @@
 """The use case of `bringup stack plan`: read a lock and a build cache, and tell what a build of the stack would do."""
 
 import json
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,7 +16,7 @@ from workflows.softwarestack.spack_cache import cached_hashes
 from workflows.softwarestack.stack_plan import StackPlan
 
 if TYPE_CHECKING:
-    from steps.softwarestack.contract.stack_input import StackTestCase
+    from steps.softwarestack.contract.stack_input import StackInput, StackTestCase
     from workflows.softwarestack.stack_spec import StackSpec
 
 SLOTS: Final = (4, 16, 64)
@@ -66,12 +67,14 @@ class PlannedStack:
             **self.summary(),
             "tests": [{"name": test.name, "shipped": test.name not in self.own, "incident": test.incident} for test in self.tests],
             "notes": list(self.notes),
+            "targets": self.targets,
             "longest_chain": [nodes[hash_].title for hash_ in self.plan.schedule.longest_chain()],
             "order": [
                 {
                     "hash": build.node.hash,
                     "package": build.node.title,
                     "compiler": build.node.compiler,
+                    "target": build.node.target,
                     "class": build.size.name,
                     "seconds": round(build.seconds),
                     "measured": build.measured,
@@ -82,12 +85,18 @@ class PlannedStack:
             ],
         }
 
+    @property
+    def targets(self) -> dict[str, int]:
+        """Return the number of builds, and of packages in the cache, by CPU target."""
+        nodes = self.plan.graph.nodes
+        return dict(Counter(nodes[hash_].target for hash_ in (*self.plan.builds, *self.plan.cached) if nodes[hash_].target))
+
     def rows(self) -> list[tuple[str, ...]]:
         """Return a row for each build, in the order in which they start."""
         depth, remaining = self.plan.schedule.depth, self.plan.schedule.remaining
         return [
             (
-                build.node.title,
+                _title(build.node, self.plan.graph),
                 build.node.hash[:7],
                 build.node.compiler,
                 build.size.name,
@@ -107,6 +116,9 @@ class PlannedStack:
             f"{facts['builds']} builds of {facts['packages']} packages: {facts['cached']} are in the cache, {facts['externals']}"
             f" come with the system, {facts['unneeded']} are not needed"
         )
+        if len(targets := self.targets) > 1:
+            numbers = ", ".join(f"{target} ({count(number, 'package')})" for target, number in sorted(targets.items()))
+            yield f"CPU targets: {numbers}"
         if self.plan.builds:
             yield from self._time_sentences(facts)
         own = sum(test.name in self.own for test in self.tests)
@@ -156,12 +168,20 @@ def _of_spec(made: PlannedStack, spec: "StackSpec", path: Path) -> PlannedStack:
     """Return a plan with the tests of the spec's stack, or with the reason for which a build would refuse its lock."""
     from workflows.softwarestack import stack_resolution
 
-    made = replace(made, own=frozenset(test.name for test in spec.tests), notes=(*spec.notes, *_left_out(spec)))
+    made = replace(made, own=spec.test_names, notes=(*spec.notes, *_left_out(spec)))
     try:
         resolved = stack_resolution.resolve(spec, path.absolute().parent)
     except LockError as error:
         return replace(made, stale=f"{error}; {error.hint}")
-    return replace(made, tests=resolved.stack.tests)
+    return replace(made, tests=resolved.stack.tests, notes=(*made.notes, *_not_run_here(resolved.stack)))
+
+
+def _not_run_here(stack: "StackInput") -> Iterator[str]:
+    """Yield a sentence for each CPU target whose code this machine does not run."""
+    from steps.softwarestack import builder_cpu, module_tests  # a plan of a lock alone needs none of it
+
+    for target in (lacking := module_tests.lacking_targets(stack, builder_cpu.read())):
+        yield f"not tested if this machine builds: commands of {target}, because {module_tests.not_run(target, lacking)}"
 
 
 def _left_out(spec: "StackSpec") -> Iterator[str]:
@@ -205,7 +225,7 @@ def tree_lines(graph: BuildGraph, builds: Mapping[str, Any]) -> Iterator[str]:
         hash_, depth = waiting.pop()
         node = graph.nodes[hash_]
         again = hash_ in shown and bool(node.dependencies)
-        yield f"{'  ' * depth}{node.title} {hash_[:7]}{_state(node, builds)}{' …' if again else ''}"
+        yield f"{'  ' * depth}{_title(node, graph)} {hash_[:7]}{_state(node, builds)}{' …' if again else ''}"
         if not again:
             shown.add(hash_)
             waiting += [(needed, depth + 1) for needed in reversed(node.dependencies)]
@@ -218,7 +238,7 @@ def dot_lines(plan: StackPlan) -> Iterator[str]:
     edges = build_tasks.direct_needs(plan.schedule)
     for build in plan.ordered:
         hash_ = build.node.hash
-        yield f'  "{hash_}" [label="{build.node.title}\\n{hash_[:7]}"];'
+        yield f'  "{hash_}" [label="{_title(build.node, plan.graph)}\\n{hash_[:7]}"];'
         yield from (f'  "{hash_}" -> "{needed}";' for needed in edges[hash_])
     yield "}"
 
@@ -228,6 +248,11 @@ def duration(seconds: float) -> str:
     if seconds < 120:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
+
+
+def _title(node: PackageNode, graph: BuildGraph) -> str:
+    """Return name and version of a package, with its CPU target in a lock for several."""
+    return f"{node.title} {node.target}" if graph.targets else node.title
 
 
 def _state(node: PackageNode, builds: Mapping[str, Any]) -> str:
