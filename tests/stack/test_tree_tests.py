@@ -9,8 +9,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
-from steps.softwarestack import elf_links, link_checks, lmod_modules, module_tests, reframe_tests, tree_assembly, tree_sandbox
+from steps.softwarestack import (
+    builder_cpu,
+    elf_links,
+    link_checks,
+    lmod_modules,
+    module_tests,
+    reframe_tests,
+    tree_assembly,
+    tree_parts,
+    tree_sandbox,
+)
 from steps.softwarestack.contract.output_patterns import OutputReference
 from steps.softwarestack.contract.stack_input import StackInput, StackLimits, StackTestCase
 from steps.softwarestack.contract.stack_tests import StackTestOutcome, StackTestResult
@@ -23,6 +34,7 @@ from tests.unit.softwarestack.small_trees import MODULES, HandmadePackages, fold
 from workflows.softwarestack import smoke_tests
 
 PASS, FAIL, TIMEOUT, ERROR = StackTestOutcome.PASS, StackTestOutcome.FAIL, StackTestOutcome.TIMEOUT, StackTestOutcome.ERROR
+NOT_TESTED = StackTestOutcome.NOT_TESTED
 SECRET = "hunter2-canary-42"
 COMPILED = """
 #include <stdio.h>
@@ -163,6 +175,33 @@ def test_broken_modules_are_named_with_their_reason(tmp_path: Path, handmade: Ha
     assert "lib" in results["rival"].output
     assert "nothing that users can load adds its folder to MODULEPATH" in results["hidden"].output
     assert results["syntax"].outcome is FAIL
+
+
+@pytest.mark.parametrize("has_own", [True, False], ids=["one_fits", "none_fits"])
+def test_code_of_a_cpu_target_that_this_machine_lacks_is_not_run(tmp_path: Path, has_own: bool) -> None:
+    own = builder_cpu.read().architecture
+    other, another = ("a64fx", "aarch64") if own == "x86_64" else ("zen4", "x86_64")
+    targets, source = (own if has_own else another, other), HandmadePackages()
+    for target in targets:
+        source.add(f"app_{target}", {"bin/app": f"#!/bin/sh\necho code of {target}\n"}, at="Core/app/1.0")
+    members = (replace(package(f"app_{target}", module="Core/app/1.0"), target=target) for target in targets)
+    cases = (StackTestCase(name=target, command=("app",), modules=("app",), target=target, expect=target) for target in targets)
+    made = replace(small_trees.stack(*members, tests=cases, reframe={"a.py": b""}), targets=targets)
+    site = assemble(tmp_path, source, made)
+    lacking = module_tests.lacking_targets(made, builder_cpu.read())
+    assert set(lacking) == set(targets) - {own}
+    choice = module_tests.load_choice(site, print, lacking)
+    assert (choice.outcome, choice.output) == (PASS, f"it chooses {own if has_own else 'no target'} on this machine")
+    by_name = dict[str, StackTestResult]()
+    for target in targets:
+        view = tree_sandbox.site(made, site.tree, site.lmod, str, target=target)
+        by_name |= {result.name: result for result in tree_parts.test_site(view, "", {}, lacking, print).results}
+    assert {by_name[f"{target}/Core/app/1.0"].outcome for target in targets} == {PASS}
+    why = f"the CPU of this machine lacks {lacking[other]}, which {other} needs"
+    assert (by_name[other].outcome, by_name[other].output, by_name[other].target) == (NOT_TESTED, why, other)
+    assert (by_name[targets[0]].outcome is PASS) == has_own, by_name
+    (unread,) = reframe_tests.run_all(view, "", {}, False, print, lacking).results
+    assert (unread.name, unread.outcome, unread.output) == (f"a.py for {other}", NOT_TESTED, why)
 
 
 def test_a_module_file_without_end_is_no_pass(tmp_path: Path, handmade: HandmadePackages) -> None:

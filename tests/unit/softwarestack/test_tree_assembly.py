@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from steps.errors import BadTask
@@ -36,6 +37,30 @@ def source() -> HandmadePackages:
 
 def assembled(trees: Path, packages: HandmadePackages, stack: StackInput | None = None) -> TreeObservation:
     return tree_assembly.assemble(trees, stack or two(), packages, RULES)
+
+
+def test_each_cpu_target_has_its_modules_beside_the_choice(tmp_path: Path) -> None:
+    packages, targets = HandmadePackages(), ("x86_64_v3", "x86_64_v4")
+    for target in targets:
+        packages.add(f"app_{target}", {"bin/app": "#!/bin/sh\necho app\n"}, at="Core/app/1.0")
+    members = [msgspec.structs.replace(package(f"app_{target}", module="Core/app/1.0"), target=target) for target in targets]
+    stack = msgspec.structs.replace(small_trees.stack(*members), targets=targets)
+    seen = assembled(tmp_path, packages, stack)
+    assert seen.problems == ()
+    assert seen.modules == ("modules/best/target.lua", *(f"modules/{target}/all/Core/app/1.0.lua" for target in targets))
+    manifest = decode_manifest((place_of(tmp_path, seen) / MANIFEST).read_bytes())
+    assert (manifest.target, manifest.targets, [one.target for one in manifest.packages]) == ("", targets, list(targets))
+    choice = (place_of(tmp_path, seen) / "modules/best/target.lua").read_text()
+    rows = [line.strip() for line in choice.splitlines() if line.strip().startswith("{ name =")]
+    assert [row.split('"')[1] for row in rows] == ["x86_64_v4", "x86_64_v3"]
+    assert '"/software/small/current/modules/x86_64_v3/all/Core"' in rows[1]
+    assert "sse3" not in rows[1].split(), "Linux calls it pni"
+
+    packages.module_files[small_trees.hash_of("app_x86_64_v4")] = {}
+    lost = assembled(tmp_path, packages, stack)
+    assert [(problem.kind, problem.detail) for problem in lost.problems] == [
+        (TreeProblemKind.MISSING, "no file of module x86_64_v4/Core/app/1.0")
+    ]
 
 
 def place_of(trees: Path, seen: TreeObservation) -> Path:
