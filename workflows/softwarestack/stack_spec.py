@@ -299,7 +299,7 @@ class StackSpec(PipelineSpec):
     )
     view: StackViewSettings | None = Field(
         default=None,
-        description="View of the packages in folder view of each version; `true` is one of all that the stack offers. Default: none.",
+        description="View of packages in folder view of each version; `true` is one of all that the stack offers. Default: none.",
         examples=[{"packages": ["hdf5"]}],
     )
     limits: StackTimeLimits = Field(default=StackTimeLimits(), description="Longest times.")
@@ -354,6 +354,20 @@ class StackSpec(PipelineSpec):
     def test_names(self) -> frozenset[str]:
         """Names of the tests of the spec as a run has them: with their CPU target in a stack that is built for several."""
         return frozenset(name_for(test.name, target) for test in self.tests for target in self.several_targets or ("",))
+
+    @property
+    def arrangement(self) -> tuple[str, ...]:
+        """Sentences about where users find modules and the view, as far as the spec says it, for `plan`."""
+        place = f"{self.publish.root}/{self.name}/current"
+        sentences = []
+        if self.spack is not None and self.spack.naming != FLAT:
+            sentences.append(f"modules lie by compiler and MPI: users begin with `module use {place}/modules/all/Core`")
+        if self.module_syntax == TCL:
+            sentences.append("module files are in Tcl: they are tested with Lmod, and not with Environment Modules")
+        if self.view is not None:
+            packages = ", ".join(self.view.packages) or "all packages that the stack offers"
+            sentences.append(f"versions have a view of {packages} in {place}/{VIEW}")
+        return tuple(sentences)
 
     @property
     def approvals(self) -> tuple[ApprovalPoint, ...]:

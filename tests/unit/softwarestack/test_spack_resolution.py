@@ -11,6 +11,7 @@ import yaml
 
 from steps.softwarestack.contract import stack_input
 from steps.softwarestack.contract.output_patterns import OutputReference
+from steps.softwarestack.contract.stack_input import StackView
 from tests.unit.softwarestack.small_locks import DATA
 from workflows.app.stacks import stack_findings
 from workflows.softwarestack import spack_environment_file, spack_lock, spack_resolution, stack_resolution
@@ -75,6 +76,30 @@ def test_a_recorded_lock_becomes_packages_in_the_order_of_their_needs(tmp_path: 
 def test_flat_modules_are_said_at_validate(tmp_path: Path) -> None:
     (note,) = [issue for issue in stack_findings.issues(_write(tmp_path)) if issue.rule == "spack_modules"]
     assert (note.severity, "not by compiler and MPI" in note.problem) == ("warning", True)
+
+
+def test_a_hierarchy_and_a_view_are_resolved_and_said_in_the_plan(tmp_path: Path) -> None:
+    spack = SPEC["spack"] | {"naming": "hierarchical", "core_compilers": ["gcc@12.2.0"]}
+    path = _write(tmp_path, spack=spack, module_syntax="tcl", view={"packages": ["zstd", "xz@5.4.1"], "order": ["xz"]})
+    stack = stack_input.decode(stack_input.encode(_resolved(path).stack))
+    by_name = {package.name: package for package in stack.packages}
+    assert by_name["mpi-ring"].module == "openmpi/4.1.4-unvlsce/Core/mpi-ring/1.0-4o62wrv"
+    assert stack.spack is not None
+    assert [provider.module for provider in stack.spack.providers] == ["Core/openmpi/4.1.4-unvlsce"]
+    assert stack.view == StackView(packages=(by_name["zstd"].hash, by_name["xz"].hash), order=(by_name["xz"].hash,))
+    sentences = load_stack(path).arrangement
+    assert ["`module use /srv/stacks/lab/current/modules/all/Core`" in sentences[0], "Tcl" in sentences[1]] == [True, True]
+    assert sentences[2] == "versions have a view of zstd, xz@5.4.1 in /srv/stacks/lab/current/view"
+    assert not any(issue.rule == "spack_modules" for issue in stack_findings.issues(path))
+    assert not load_stack(_write(tmp_path / "plain")).arrangement
+
+
+def test_a_view_of_all_has_the_roots_and_one_of_an_unknown_package_is_refused(tmp_path: Path) -> None:
+    stack = _resolved(_write(tmp_path, view=True)).stack
+    assert stack.view is not None
+    assert set(stack.view.packages) == set(stack.roots)
+    with pytest.raises(LockError, match="view names hdf5, which is none of the installed packages"):
+        _resolved(_write(tmp_path / "other", view={"packages": ["hdf5"]}))
 
 
 TEST = {"name": "hello", "command": ["hello"]}

@@ -168,7 +168,7 @@ def _of_spec(made: PlannedStack, spec: "StackSpec", path: Path) -> PlannedStack:
     """Return a plan with the tests of the spec's stack, or with the reason for which a build would refuse its lock."""
     from workflows.softwarestack import stack_resolution
 
-    made = replace(made, own=spec.test_names, notes=(*spec.notes, *_left_out(spec)))
+    made = replace(made, own=spec.test_names, notes=(*spec.notes, *spec.arrangement, *_left_out(spec)))
     try:
         resolved = stack_resolution.resolve(spec, path.absolute().parent)
     except LockError as error:

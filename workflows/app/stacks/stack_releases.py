@@ -150,7 +150,7 @@ def _rows(look: ReleaseTree, signers: tuple[str, ...], checks: PackageChecks) ->
             stack=row.product,
             version=row.version,
             digest=row.digest,
-            packages=len(packages),
+            packages=len(manifest.built) if manifest is not None else 0,
             size=manifest.size if manifest is not None else row.size,
             whole=row.whole and not any(map(checks.problems, packages)),
             current=row.current,
