@@ -11,7 +11,8 @@ from pydantic import AfterValidator, Field, StringConstraints, field_validator, 
 from steps.contract.release_layout import NODES
 from steps.softwarestack.contract import output_patterns
 from steps.softwarestack.contract.spack_layout import FLAT
-from steps.softwarestack.contract.stack_input import BEST, PACKAGES, CacheRegistry
+from steps.softwarestack.contract.stack_input import BEST, PACKAGES, TCL, CacheRegistry
+from steps.softwarestack.contract.stack_release import VIEW
 from steps.softwarestack.contract.stack_tests import name_for
 from workflows.softwarestack import build_cache_spec, smoke_tests
 from workflows.softwarestack.build_cache_spec import CACHE_CA, CACHE_PASSWORD, CacheAccess, CachePlace
