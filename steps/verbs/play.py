@@ -100,7 +100,7 @@ def run(context: Context) -> ExitCode:
     )
     result = keep_secrets(context, arguments, result)
     seen = gating.reader(gate.id)(result.hosts)
-    verdict = gate.decide(seen, gate.expect(context.task.expectations, names))
+    verdict = gate.decide(seen, gate.expect(context.task.expectations, names, context.groups(names)))
     if arguments.role is not None:  # a stage may have several roles of the site, so each gate in its records is named by its role
         verdict = msgspec.structs.replace(verdict, gate=site_roles.gate(arguments.role.name))
     changed = [f"{outcome.host}: {count(outcome.changed, 'change')}" for outcome in result.hosts if outcome.changed]

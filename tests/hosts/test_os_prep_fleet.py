@@ -67,7 +67,7 @@ def spec(lab: Lab, folder: Path, driver: str) -> None:
                 "gpu": True,
                 "ranges": "n[001-007]",
                 "addresses": {"start": "10.77.0.2"},
-                "overrides": {"n002": {"python": OLD_KERNEL}},
+                "overrides": {"n002": {"python": OLD_KERNEL, "gpus": 7}},
             },
         },
         "ssh": {"key": {"file": str(lab.key)}, "known_hosts": str(lab.known_hosts)},

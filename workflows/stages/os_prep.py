@@ -12,6 +12,7 @@ from steps.contract.task import Verb
 from workflows.catalog import criteria, profile
 from workflows.spec.accelerators import kubernetes
 from workflows.spec.cluster_spec import ClusterSpec
+from workflows.spec.gpu_pools import GpuPool, gpu_pools
 from workflows.stages import rights
 from workflows.stages.host_access import ssh_arguments
 from workflows.stages.stage import Change, Object, Site, Stage, Step, judge_step, task
@@ -231,6 +232,15 @@ def _play(spec: ClusterSpec) -> Step:
     )
 
 
+def _planned_gpus(pool: GpuPool) -> Object:
+    """Return the GPUs that machines of a pool show on the PCI bus, whatever shares them."""
+    gpus = pool.accelerator
+    others = {machine.name: machine.gpus for machine in pool.spec.gpu_machines if machine.gpus != gpus.per_node}
+    # with a label of its own the product may be a variant of the one that the spec names
+    product = {} if gpus.product_label else {"product": gpus.product}
+    return {"groups": list(pool.groups), "gpus": gpus.per_node, **({"others": others} if others else {}), **product}
+
+
 def _policy_items(node: Object) -> list[str]:
     """Return the names of the SELinux modules in a host report: a package can be installed without its module."""
     return [POLICY_MODULE] if node.get("selinux") == "enforcing" and POLICY in node.get("packages", ()) else []
@@ -367,6 +377,7 @@ def _expectations(spec: ClusterSpec) -> Object:
         expectations["kernel"] = spec.os.kernel
     if spec.accelerator is not None:
         expectations["driver_on_host"] = spec.accelerator.driver == "host"
+    expectations["pools"] = [_planned_gpus(pool) for pool in gpu_pools(spec)]
     expectations["built_drivers"] = built_drivers(spec)
     expectations["may_differ"] = spec.validation.allowed_differences
     if spec.fabric.kind != "none" and spec.fabric.driver == "operator":

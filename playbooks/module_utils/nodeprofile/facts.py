@@ -60,7 +60,8 @@ def gather(node: NodeAccess, paths: list, began: float, clock_seconds: float) ->
         "memory_mib": int(memory.group(1)) // 1024 if memory else 0,
         "swap_mib": sum(int(line.split()[2]) for line in read_text("/proc/swaps").splitlines()[1:]) // 1024,
         "memlock": "unlimited" if memlock == resource.RLIM_INFINITY else str(memlock),
-        "gpus": gpus,
+        "gpus": len(gpus),
+        "gpu_devices": gpus,
         "nvswitches": switches,
         "nic_firmware": nic_firmware(),
         "cgroup": cgroup(),
@@ -101,13 +102,17 @@ def _disk(path: str) -> dict:
 
 
 def nvidia_devices(root: str = "") -> tuple:
-    """Return how many GPUs and how many NVSwitches are on the PCI bus, with or without a driver."""
-    classes = [
-        read_text(folder + "/class").strip()[:6]
+    """Return the PCI device ids of all GPUs on the bus, sorted, and the number of NVSwitches, with or without a driver.
+
+    The virtual functions that a GPU has on a host of virtual machines are no GPUs of their own.
+    """
+    devices = [
+        (read_text(folder + "/class").strip()[:6], read_text(folder + "/device").strip()[2:])
         for folder in glob.glob(root + "/sys/bus/pci/devices/*")
-        if read_text(folder + "/vendor").strip() == NVIDIA
+        if read_text(folder + "/vendor").strip() == NVIDIA and not os.path.exists(folder + "/physfn")
     ]
-    return sum(kind in GPU_CLASSES for kind in classes), sum(kind == BRIDGE_CLASS for kind in classes)
+    gpus = sorted(device for kind, device in devices if kind in GPU_CLASSES)
+    return gpus, sum(kind == BRIDGE_CLASS for kind, _ in devices)
 
 
 def driver(node: NodeAccess, root: str = "", seconds: float = nvidia_smi.ANSWER_SECONDS) -> dict:

@@ -80,9 +80,10 @@ class Facts(Struct, frozen=True, kw_only=True, omit_defaults=True):
     itself, loaded or not; None if unknown. `nvidia_smi_hangs`: nvidia-smi did not end in time, so facts about GPUs are missing.
     `nvidia_smi` is its answer; None if no driver is loaded, or if the host lacks nvidia-smi. `secure_boot` is UEFI's setting, and
     `signed_modules_only` says that the kernel loads no module without a signature that it knows; both are None if unknown.
-    `nic_firmware` has board and firmware of every RDMA device. `cgroup` is v1 or v2, the version of the kernel's control groups;
-    empty if unknown. `selinux` is its mode, `none` without SELinux, empty if unknown. Fields without a default are those whose
-    absence would read as good.
+    `gpus` is the number of GPUs on the PCI bus, where bridges such as NVSwitches are none, and `gpu_devices` has the device id of
+    each. `nic_firmware` has board and firmware of every RDMA device. `cgroup` is v1 or v2, the version of the kernel's control
+    groups; empty if unknown. `selinux` is its mode, `none` without SELinux, empty if unknown. Fields without a default are those
+    whose absence would read as good.
     """
 
     os_id: str
@@ -103,6 +104,7 @@ class Facts(Struct, frozen=True, kw_only=True, omit_defaults=True):
     product: str = ""
     bios: str = ""
     gpu_machine: bool | None = None
+    gpu_devices: tuple[str, ...] = ()
     cpu_model: str = ""
     cpus: int = 0
     memory_mib: int = 0
@@ -159,6 +161,18 @@ class FleetObservation(Struct, frozen=True, kw_only=True, omit_defaults=True):
     nodes: tuple[FleetNode, ...]
 
 
+class PlannedGpus(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """GPUs that the machines of some host groups have in the plan: their number, and that of single machines in `others`.
+
+    `product` is their name in the spec; empty if the spec has a label of its own for them, so that their name says little.
+    """
+
+    groups: tuple[str, ...]
+    gpus: int
+    others: dict[str, int] = {}
+    product: str = ""
+
+
 class NodesExpectation(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Expectation of the gates os_prep/nodes and os_prep/fleet. Items are host settings of the OS profile.
 
@@ -170,7 +184,8 @@ class NodesExpectation(Struct, frozen=True, kw_only=True, omit_defaults=True):
     of the GPU Operator's `driver.enabled`; None without a GPU Operator. `built_drivers` are the drivers that
     operators build on GPU machines, as words of a sentence. `same` are facts that must be equal on all nodes.
     `may_differ` are facts of `steps.contract.fleet_facts` that may differ between machines of one kind, with the reason; other
-    differences are only noted. `nics_on_host`: the hosts bring the driver of their NICs, so that all show their firmware. Disk
+    differences are only noted. `pools` are the GPUs of the plan by host group, and `group_of` maps each node to its group.
+    `nics_on_host`: the hosts bring the driver of their NICs, so that all show their firmware. Disk
     space is in MiB.
     """
 
@@ -191,4 +206,6 @@ class NodesExpectation(Struct, frozen=True, kw_only=True, omit_defaults=True):
     disk_free_mib: dict[str, int] = {}
     same: tuple[str, ...] = ("architecture",)
     may_differ: dict[str, str] = {}
+    pools: tuple[PlannedGpus, ...] = ()
+    group_of: dict[str, str] = {}
     nics_on_host: bool = True

@@ -10,7 +10,7 @@ import msgspec
 from steps.contract.host_play import FailureKind, HostStatus
 from steps.contract.plain_text import count
 from steps.contract.verdict import FailureClass, NodeVerdict, Status, Verdict, of_nodes
-from steps.stages.os_prep import gate_facts, gate_fleet
+from steps.stages.os_prep import gate_facts, gate_fleet, gate_gpus
 from steps.stages.os_prep.contract import (
     Facts,
     FleetObservation,
@@ -114,6 +114,7 @@ def _findings(name: str, node: NodeObservation | None, want: NodesExpectation) -
             yield unknown(FailureClass.RUNTIME, seen, "an observation of node_profile", f"play os_prep on {name} again")
         return
     yield from _items(node, want)
+    yield from gate_gpus.findings(name, node.facts, want)
     yield from gate_facts.findings(node.facts, node.skew_seconds, want)
 
 

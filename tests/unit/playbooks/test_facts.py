@@ -194,8 +194,14 @@ def test_gpus_and_switches_are_counted_on_the_bus_of_a_recorded_machine(tmp_path
         folder.mkdir(parents=True)
         (folder / "class").write_text(f"0x{kind}00\n")
         (folder / "vendor").write_text(f"0x{vendor}\n")
-    assert facts.nvidia_devices(str(tmp_path)) == (8, 6)
-    assert facts.nvidia_devices(str(tmp_path / "none")) == (0, 0)
+        (folder / "device").write_text(f"0x{rest.rpartition(':')[2][:4]}\n")
+    virtual = tmp_path / "sys/bus/pci/devices/ffff:01:00.4"
+    virtual.mkdir()
+    for name, value in {"class": "0x030200", "vendor": "0x10de", "device": "0x20b2"}.items():
+        (virtual / name).write_text(f"{value}\n")
+    (virtual / "physfn").symlink_to(folder)
+    assert facts.nvidia_devices(str(tmp_path)) == (["20b2"] * 8, 6)
+    assert facts.nvidia_devices(str(tmp_path / "none")) == ([], 0)
 
 
 def test_control_groups_are_of_version_2_where_all_are(tmp_path: Path) -> None:

@@ -99,6 +99,16 @@ FAULTS = (
         source="https://github.com/rancher/rke2-selinux/issues/58",
     ),
     Fault(
+        name="gpu_not_on_the_bus",
+        gate="os_prep/nodes",
+        node="gpus:2",
+        summary="The firmware of two machines enumerates one GPU fewer than was bought: lspci does not list it.",
+        caught_by="The PCI bus shows fewer GPUs of class 0300 or 0302 than the spec plans for the machine.",
+        cause=r"7 GPUs on the PCI bus",
+        false_green="The driver takes every GPU that it sees, and nvidia-smi reports no error.",
+        source="https://docs.nvidia.com/deploy/gpu-debug-guidelines/index.html",
+    ),
+    Fault(
         name="gpu_off_the_bus",
         gate="os_prep/nodes",
         node="gpus:2",

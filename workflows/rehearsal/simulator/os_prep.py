@@ -302,6 +302,7 @@ def _facts(machine: PreparedHost, epoch: float) -> dict[str, Any]:
     rest = f"-{digest[8:12]}-4{digest[12:15]}-8{digest[15:18]}-{digest[18:30]}"
     parameters = machine.want.get("kernel_parameters", ())
     applied = parameters if machine.booted and not machine.suffers("kernel_parameter_lost") else ()
+    gpus = [hardware.pci_gpu] * (host.gpus - machine.suffers("gpu_not_on_the_bus"))
     facts: dict[str, Any] = {
         "os_id": hardware.os_id,
         "os_version": hardware.os_version,
@@ -324,7 +325,8 @@ def _facts(machine: PreparedHost, epoch: float) -> dict[str, Any]:
         "cpus": hardware.cpus,
         "memory_mib": hardware.memory_gib * 1024,
         "memlock": "unlimited",
-        "gpus": host.gpus,
+        "gpus": len(gpus),
+        "gpu_devices": gpus,
         "nvswitches": hardware.nvswitches if host.gpus else 0,
         "nouveau_loaded": machine.suffers("nouveau_loaded"),
         "secure_boot": machine.suffers("secure_boot_on"),
@@ -341,8 +343,8 @@ def _facts(machine: PreparedHost, epoch: float) -> dict[str, Any]:
     of_operator = {"nvidia_driver": driver_of_operator(world, name), "driver_installed": False}
     if not own:
         return facts | of_operator
-    answer = {"exit_code": 15, "gpus": host.gpus - 1, "text": LOST} if machine.suffers("gpu_off_the_bus") else {}
-    return facts | _own_driver(hardware.driver, facts["nvswitches"], {"exit_code": 0, "gpus": host.gpus} | answer)
+    answer = {"exit_code": 15, "gpus": len(gpus) - 1, "text": LOST} if machine.suffers("gpu_off_the_bus") else {}
+    return facts | _own_driver(hardware.driver, facts["nvswitches"], {"exit_code": 0, "gpus": len(gpus)} | answer)
 
 
 def _own_driver(version: str, nvswitches: int, answer: dict[str, Any]) -> dict[str, Any]:

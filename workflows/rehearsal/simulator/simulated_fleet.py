@@ -33,6 +33,7 @@ class HardwareProfile(Struct, frozen=True, kw_only=True):
     nic_gbit: int
     link_mtu: int = 1500
     pci_nic: str = "1021"
+    pci_gpu: str = ""
     nic_firmware: str = "28.43.2026"
     vbios: str = "96.00.74.00.0D"
     driver: str = "580.126.20"
@@ -52,31 +53,35 @@ class HardwareProfile(Struct, frozen=True, kw_only=True):
 _HGX = {
     "a100": HardwareProfile(
         product="NVIDIA-A100-SXM4-80GB", family="ampere", machine="DGXA100", gpu_memory_mib=81920, compute="8.0", mig_capable=True,
-        nics=8, nic_gbit=200, pci_nic="101b", cpus=128, nvswitches=6, vbios="92.00.36.00.02",
+        pci_gpu="20b2", nics=8, nic_gbit=200, pci_nic="101b", cpus=128, nvswitches=6, vbios="92.00.36.00.02",
     ),
     "h100": HardwareProfile(
         product="NVIDIA-H100-80GB-HBM3", family="hopper", machine="DGXH100", gpu_memory_mib=81559, compute="9.0", mig_capable=True,
-        nics=8, nic_gbit=400,
+        pci_gpu="2330", nics=8, nic_gbit=400,
     ),
     "h200": HardwareProfile(
         product="NVIDIA-H200", family="hopper", machine="DGXH200", gpu_memory_mib=143771, compute="9.0", mig_capable=True,
-        nics=8, nic_gbit=400,
+        pci_gpu="2335", nics=8, nic_gbit=400,
     ),
     "b200": HardwareProfile(
         product="NVIDIA-B200", family="blackwell", machine="DGXB200", gpu_memory_mib=183359, compute="10.0", mig_capable=True,
-        nics=8, nic_gbit=400, nvswitches=2, cpus=224,
+        pci_gpu="2901", nics=8, nic_gbit=400, nvswitches=2, cpus=224,
     ),
     "l40s": HardwareProfile(
         product="NVIDIA-L40S", family="ada-lovelace", machine="PowerEdge-R760xa", gpu_memory_mib=46068, compute="8.9",
-        mig_capable=False, nics=2, nic_gbit=200, cpus=128, memory_gib=1024, nvswitches=0,
+        pci_gpu="26b9", mig_capable=False, nics=2, nic_gbit=200, cpus=128, memory_gib=1024, nvswitches=0,
     ),
 }  # fmt: skip
 _HGX |= {
     "a100-80gb": _HGX["a100"],
-    "a100-40gb": msgspec.structs.replace(_HGX["a100"], product="NVIDIA-A100-SXM4-40GB", gpu_memory_mib=40960),
-    "h100-nvl": msgspec.structs.replace(_HGX["h100"], product="NVIDIA-H100-NVL", gpu_memory_mib=95830, nvswitches=0),
-    "gb200": msgspec.structs.replace(_HGX["b200"], product="NVIDIA-GB200", machine="GB200NVL72"),
-    "b300": msgspec.structs.replace(_HGX["b200"], product="NVIDIA-B300-SXM6-AC", machine="DGXB300", gpu_memory_mib=275040),
+    "a100-40gb": msgspec.structs.replace(_HGX["a100"], product="NVIDIA-A100-SXM4-40GB", pci_gpu="20b0", gpu_memory_mib=40960),
+    "h100-nvl": msgspec.structs.replace(
+        _HGX["h100"], product="NVIDIA-H100-NVL", pci_gpu="2321", gpu_memory_mib=95830, nvswitches=0
+    ),
+    "gb200": msgspec.structs.replace(_HGX["b200"], product="NVIDIA-GB200", pci_gpu="2941", machine="GB200NVL72"),
+    "b300": msgspec.structs.replace(
+        _HGX["b200"], product="NVIDIA-B300-SXM6-AC", pci_gpu="3182", machine="DGXB300", gpu_memory_mib=275040
+    ),
 }
 _PLAIN = HardwareProfile(
     product="", family="", machine="PowerEdge-R660", gpu_memory_mib=0, compute="", mig_capable=False,

@@ -41,6 +41,7 @@ CLASSES = {
     "upgrade_runs": FailureClass.DEPENDENCY,
     "containerd_template_left": FailureClass.INPUT,
     "link_type_wrong": FailureClass.DEPENDENCY,
+    "gpu_not_on_the_bus": FailureClass.HARDWARE,
 }
 UNDECIDED = {"kernel_headers_gone", "upgrade_runs"}
 """Faults whose gate cannot tell what they will lead to: its verdict is inconclusive."""
@@ -60,7 +61,7 @@ def judge(user: User, check: bool = False) -> tuple[Verdict, int]:
         ledger.feed(event)
     outcomes = ledger.outcomes(PlayStatus.OK)
     gate = gating.find("os_prep/nodes")
-    want = gate.expect(play.expectations, tuple(host.name for host in hosts))
+    want = gate.expect(play.expectations, tuple(host.name for host in hosts), {host.name: host.groups[0] for host in hosts})
     seen = os_prep.from_play(outcomes)
     verdict = gates.nodes(seen, want)
     if verdict.is_pass:
