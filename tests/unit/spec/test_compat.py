@@ -25,6 +25,14 @@ BASE: dict[str, Any] = {
     "slurm": {"kind": "slinky"},
     "validation": {"nccl": {"inter_node_floor_gb_s": 300}},
 }
+POOL = {"ip_pool": {"subnet": "192.168.0.0/16"}}
+NO_MTU: tuple[dict[str, Any], ...] = (
+    {"kind": "none", "mtu": 9000},
+    {"kind": "infiniband", "mtu": 4092, "driver": "operator"},
+    {"kind": "roce", "mtu": 9000, "driver": "operator", "mode": "host_device", **POOL},
+    {"kind": "infiniband", "mtu": 4092, "driver": "operator", "mode": "ipoib", "interfaces": ["ibs1"], **POOL},
+)
+"""Sections `fabric` whose MTU no stage sets."""
 KUEUE = {"gang": "none", "quota": "kueue", "queues": [{"name": "q", "namespace": "a", "gpus": 8}]}
 TRAEFIK = {"ingress_controller": "traefik"}
 FLOATING_ADDRESS = {"registration_address": "10.10.0.10", "virtual_address": {"interface": "eth0"}}
@@ -597,6 +605,8 @@ REFUSED: list[tuple[str, dict[str, Any], tuple[str, str]]] = [
     ("P32", {"slurm": {"kind": "slinky", "layout": "wrapper"}}, ("error", "slurm.layout")),
     ("P32", {"slurm": {"kind": "slinky", "config_files": {"a.conf": "b"}}}, ("error", "slurm.config_files")),
     ("P38", {"slurm": SUNK | {"layout": "wrapper"}, "delivery": BY_ARGO_CD}, ("warning", "slurm.layout")),
+    *(("P39", {"fabric": fabric}, ("warning", "fabric.mtu")) for fabric in NO_MTU),
+    ("P39", {"fabric": {"kind": "infiniband", "mtu": 4092}, "stages": ["rke2", "network_operator"]}, ("warning", "fabric.mtu")),
     ("P36", {"hosts": tainted("sv", "gpu")}, ("error", "hosts")),
     (
         "P36",
@@ -741,6 +751,9 @@ ACCEPTED: list[tuple[str, dict[str, Any]]] = [
     ("P32", {"slurm": {"kind": "slinky", "job_metrics": True, "tokens": [{"user": "slurm"}]}}),
     ("P37", {"slurm": SUNK | {"home": {"server": "10.10.0.5", "path": "/a"}}}),
     ("P38", {"slurm": SUNK, "delivery": BY_ARGO_CD}),
+    ("P39", {"fabric": {"kind": "infiniband", "mtu": 4092}}),
+    ("P39", {"fabric": {"kind": "infiniband", "driver": "operator"}}),
+    ("P39", {"fabric": {"kind": "roce", "mtu": 9000, "driver": "operator", "mode": "macvlan", "interfaces": ["f0"], **POOL}}),
     ("P37", {"slurm": {"kind": "slinky", "home": {"storage_class": "cephfs", "size": "1Ti"}}}),
     ("P36", {"hosts": tainted("gpu")}),
     ("P36", {"hosts": tainted("sv")}),

@@ -1,4 +1,4 @@
-"""Rules about the networks of a spec: P25 (they stand apart) and P26 (they are large enough)."""
+"""Rules about the networks of a spec: P25 (they stand apart), P26 (they are large enough) and P39 (an MTU reaches an interface)."""
 
 from __future__ import annotations
 
@@ -276,3 +276,23 @@ def _cluster_sizes(spec: ClusterSpec) -> Iterator[RuleFinding]:
         setting = "kubelet_args.max-pods" if "max-pods" in rke2.kubelet_args else "kubelet_config.maxPods"
         problem = f"a node has {_POD_ADDRESSES} pod addresses (/{_NODE_PREFIX}), and its kubelet would take {limit} pods"
         yield RuleFinding(f"rke2.{setting}", problem, f"write {_POD_ADDRESSES - 4} or less, or cni: calico")
+
+
+@rule("P39", "warning", source="https://github.com/Mellanox/network-operator/tree/master/example/crs")
+def mtu_reaches_an_interface(platform: Platform) -> Iterator[RuleFinding]:
+    """The MTU of the fabric is set by some stage: on the machines' interfaces, or on those of pods."""
+    spec, fabric = platform.spec, platform.spec.fabric
+    if fabric.mtu is None:
+        return
+    enabled = spec.enabled_stages()
+    if fabric.kind == "none":
+        reason, step = "there is no fabric", "remove it, or name the fabric's kind"
+    elif fabric.driver == "host" and "os_prep" not in enabled:
+        reason, step = "stage os_prep, which sets it on the machines, is left out", "let os_prep run, or set it on the machines"
+    else:
+        reason = f"with driver: operator nobody sets it on the machines, and mode {fabric.mode} has no MTU of its own for pods"
+        step = "set it in the machines' own network configuration and remove it here, or use driver: host"
+    by_object = fabric.mode in ("macvlan", "sriov") and "network_operator" in enabled
+    on_hosts = fabric.driver == "host" and "os_prep" in enabled
+    if fabric.kind == "none" or not (by_object or on_hosts):
+        yield RuleFinding("fabric.mtu", f"{fabric.mtu} sets nothing: {reason}", step)
