@@ -45,7 +45,7 @@ def check_certificates(text: str, name: str, field: str) -> tuple[str, ...]:
 
 
 def trusting_context(bodies: tuple[str, ...]) -> "SSLContext":
-    """Return a TLS context that trusts these certificates alone, even if one of them is no root.
+    """Return a TLS context that trusts only the certificates in `bodies`, even if one of them is no root.
 
     A context is used because `ca_certs` of a urllib3 pool would also apply to a proxy that speaks TLS.
     """

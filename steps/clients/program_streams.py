@@ -12,7 +12,7 @@ from steps.errors import BadTask, Temporary
 
 
 def through(command: Sequence[str], data: bytes, seconds: float) -> bytes:
-    """Return the output bytes of a program for these input bytes.
+    """Return the bytes that a program writes when it reads `data`.
 
     Raises BadTask if the program is not installed or fails, Temporary after `seconds`.
     """

@@ -41,7 +41,7 @@ def fingerprint(public_key: str) -> str:
 
 
 def verify(data: bytes, signature: bytes, who: str, public_keys: tuple[str, ...], namespace: str = NAMESPACE) -> str:
-    """Return why `who` did not sign these bytes with one of the keys (`ssh-ed25519 AAAA…`); empty if the signature is valid."""
+    """Return why a signature of `data` by `who` is not valid with any of the keys (`ssh-ed25519 AAAA…`); empty if it is valid."""
     with tempfile.TemporaryDirectory(prefix="bringup-") as folder:
         allowed, signed = Path(folder, "allowed"), Path(folder, "signature")
         allowed.write_text("".join(f'{who} namespaces="{namespace}" {key.strip()}\n' for key in public_keys))

@@ -350,7 +350,7 @@ class ExactLocalisation:
 
     @cached_property
     def unsteady(self) -> dict[int, tuple[int, int]]:
-        """Return failed tests and all tests of the nodes that failed twice without a named part: they are never cleared."""
+        """Return node → (failed tests, all tests) of nodes with two failures that no named part explains; none is ever cleared."""
         explained = 0
         for part, bits in zip(self.beliefs.parts, self.beliefs.fails, strict=True):
             if part.variable in self.named or (part.variable[0] == RAIL and (NODE, part.variable[1]) in self.named):

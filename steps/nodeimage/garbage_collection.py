@@ -68,7 +68,7 @@ def of_manifest(manifest: Manifest) -> Roots:
 
 
 def of_pins(pins: Iterable[str]) -> Roots:
-    """Return these keys or digests, which a user wants to keep, as entries of every kind."""
+    """Return the pins of a user (keys or digests to keep) as entries of every kind."""
     names = frozenset(pins)
     return Roots(layers=names, images=names, packages=names)
 

@@ -84,9 +84,9 @@ def _identity(outcome: HostOutcome) -> ServerIdentity:
 
 
 def reserve(context: Context, servers: Sequence[ServerIdentity], way: Way) -> None:
-    """Hold the cluster that some servers belong to, through the kubeconfig of one of them.
+    """Take the target cluster's lease for this run, through the kubeconfig of one of its servers.
 
-    Raises Refused if another run holds it, as the servers or the API say. If the API does not answer here nothing more is done: a
+    Raises Refused if the servers or the API show the lease of another run. If the API does not answer here, no lease is taken: a
     broken cluster must stay open for the run that repairs it or rolls it back.
     """
     # before anything is written: the servers see the lease even if the API is not reachable from here

@@ -131,7 +131,7 @@ def _why_changed(stage: str, records: list[_Brief], *, is_own: bool) -> str:
 
 
 def _why_not_covered(context: Context, record: Evidence, nodes: Collection[str], select: str) -> str:
-    """Return why the earlier check does not cover these nodes.
+    """Return why the earlier check does not cover `nodes`.
 
     A check that judges nodes must have passed each of them. A check that judges them together must have had the same nodes.
     """

@@ -87,9 +87,9 @@ class SlurmRounds:
 
 
 def matchings(nodes: Sequence[str]) -> list[list[tuple[str, ...]]]:
-    """Return pairs of some nodes in matchings, in which each node meets `MOST_MEETINGS` others or all of them.
+    """Return matchings of the nodes: rounds of pairs in which each node meets `MOST_MEETINGS` others, or all if they are fewer.
 
-    They are rounds of a tournament by the circle method.
+    The rounds are those of a round-robin tournament by the circle method.
     """
     ring: list[str | None] = [*nodes, *([None] if len(nodes) % 2 else [])]
     rows: list[list[tuple[str, ...]]] = []

@@ -61,7 +61,7 @@ class TreeSite(Struct, frozen=True, kw_only=True):
 
     @property
     def packages(self) -> tuple[StackPackage, ...]:
-        """Return the installed packages whose modules are seen."""
+        """Return the installed packages whose modules are in the folder of this site's CPU target."""
         return tuple(package for package in self.stack.installed if self.stack.module_folder(package) == self.target)
 
     @property

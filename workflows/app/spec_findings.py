@@ -40,7 +40,7 @@ class Checked:
 def check(source: str, image_issues: Callable[[Path], Iterable[Issue]]) -> Checked:
     """Return the findings about the spec that an argument names. Raises NoSpec if there is no such file.
 
-    `image_issues` checks an image spec or a recipe (`images.recipes`); as a callback it spares other specs that import.
+    `image_issues` checks an image spec or a recipe (`images.recipes`). It is a callback, because only images need its slow import.
     """
     path = sources.find(source)
     try:

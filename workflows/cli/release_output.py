@@ -44,7 +44,7 @@ class ShownRollback(Protocol):
 
     @property
     def by(self) -> str:
-        """Return who did it."""
+        """Return the user who rolled back."""
 
     @property
     def signature(self) -> str:
@@ -52,7 +52,7 @@ class ShownRollback(Protocol):
 
     @property
     def statement(self) -> str:
-        """Return what became of the signed statement about the pointer."""
+        """Return the state of the signed statement about the pointer: `signed` anew, `kept`, `missing` or `none`."""
 
     @property
     def is_unchecked(self) -> bool:
@@ -60,7 +60,7 @@ class ShownRollback(Protocol):
 
     @property
     def is_unstated(self) -> bool:
-        """Return True if nothing signed names the version now, though it should."""
+        """Return True if a signed statement about the pointer is due, but none names the current version."""
 
     @property
     def is_signed(self) -> bool:

@@ -104,13 +104,13 @@ class AptRoot:
         return self._done("apt-cache", "show", "--no-all-versions", package).returncode == 0
 
     def known(self, packages: Iterable[AptPackage]) -> dict[str, str]:
-        """Return apt's control data, by sha256, of those packages that the indexes have in exactly these versions."""
+        """Return sha256 → apt's control data of the packages that the indexes have in exactly the wanted versions."""
         exact = [f"{package.name}={package.version}" for package in packages]
         stdout = self._done("apt-cache", "show", *exact).stdout if exact else ""
         return {_field("SHA256", text): text for text in stdout.split("\n\n") if text.strip()} | self._offered
 
     def offer(self, debs: Mapping[str, Path]) -> None:
-        """Add package files of this machine, given by sha256, as one more repository. Raises BuildError, FetchError."""
+        """Add package files of this machine (sha256 → path) to apt's sources, as a repository. Raises BuildError, FetchError."""
         for sha256, path in debs.items():
             place = [f"Filename: ./{sha256}.deb", f"Size: {path.stat().st_size}", f"SHA256: {sha256}"]
             self._offered[sha256] = "\n".join([_control(path), *place])

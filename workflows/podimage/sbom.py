@@ -20,7 +20,7 @@ PLACE = "usr/share/bringup/sbom.cdx.json"
 
 
 def build_sbom(sources: Sources, code: str) -> bytes:
-    """Return the bill of materials as JSON. Its serial number names this very image by `code`, the digest of the copied folders."""
+    """Return the bill of materials as JSON. Its serial number has `code`, the digest of the copied folders, so it is unique."""
     title, debian, architecture = sources.recipe.title, sources.recipe.debian, sources.recipe.architecture
     properties = [{"name": "bringup:application", "value": code}]
     image = {"type": "container", "bom-ref": title, "name": title, "version": sources.version, "properties": properties}

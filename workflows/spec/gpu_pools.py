@@ -53,14 +53,14 @@ class GpuPool:
 
     @property
     def accelerator(self) -> Accelerator:
-        """Return the section `accelerator` as it is for these machines."""
+        """Return the section `accelerator` as it is for the machines of this pool."""
         if self.spec.accelerator is None:
             raise ValueError(f"pool {self.name} has no accelerator")
         return self.spec.accelerator
 
     @property
     def sharing(self) -> GpuSharing:
-        """Return the section `sharing` as it is for these machines."""
+        """Return the section `sharing` as it is for the machines of this pool."""
         return self.spec.sharing
 
     @property

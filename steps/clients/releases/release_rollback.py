@@ -33,7 +33,7 @@ class PointerSwitch(Struct, frozen=True, kw_only=True):
 
     @property
     def is_unstated(self) -> bool:
-        """Return True if nothing signed says any more which version is current, though it should."""
+        """Return True if a signed statement about the pointer is due, but none names the current version any more."""
         return self.statement == pointer_statement.MISSING
 
     @property

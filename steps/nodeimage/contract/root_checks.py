@@ -104,7 +104,7 @@ def _links_resolve(arguments: Sequence[str], root: RootListing) -> Iterable[str]
 
 
 def _split(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Return the folders and the tolerated paths in a check's arguments; the latter follow `!` or begin with it."""
+    """Return the folders and the tolerated paths in a check's arguments. A tolerated path follows `!` or begins with it."""
     cut = arguments.index(_SEPARATOR) if _SEPARATOR in arguments else len(arguments)
     folders = [word for word in arguments[:cut] if not word.startswith(_SEPARATOR)]
     marked = [word.removeprefix(_SEPARATOR) for word in arguments[:cut] if word.startswith(_SEPARATOR)]

@@ -53,7 +53,7 @@ class RootListing(Struct, frozen=True, dict=True):
         return sum(entry.size for entry in self.entries.values() if entry.kind == REGULAR)
 
     def below(self, folders: Iterable[str]) -> Iterator[tuple[str, RootEntry]]:
-        """Yield path and entry of these folders and of all below them, sorted by path; a folder that is a link is followed."""
+        """Yield path and entry of each folder and of everything below it, sorted by path. A folder that is a link is followed."""
         tops = [place for folder in folders if (place := self.resolve(folder)) is not None]
         for path in sorted(self.entries):
             if any(not top or path == top or path.startswith(f"{top}/") for top in tops):

@@ -100,9 +100,10 @@ _NEVER: Final = "system."
 
 
 def attribute_words(root: Path) -> list[str]:
-    """Return the arguments of mksquashfs about extended attributes.
+    """Return the arguments of mksquashfs that choose which extended attributes it packs.
 
-    A release before 4.6 also packs attributes that the builder's kernel wrote; a note says so, as other machines make other bytes.
+    mksquashfs before 4.6 cannot choose: it also packs attributes that the builder's kernel wrote, so images of different machines
+    differ. A note in the log says so.
     """
     release = programs.version(["mksquashfs", "-version"])
     if tuple(int(part) for part in re.findall(r"\d+", release)[:2]) >= _CHOOSES:

@@ -173,7 +173,7 @@ def is_packed(head: bytes) -> bool:
 
 
 def inside(file: IO[bytes], most: int = MOST, damage: Counter[str] | None = None) -> Iterator[IO[bytes]]:
-    """Yield a stream for each file that is packed in a file, and for the names in archives; read each before the next one.
+    """Yield a stream for each packed file, and one for the names in each archive. Read each stream before the next one.
 
     A file's stream is an io.BufferedReader, so its first HEAD bytes can be peeked at. `damage` counts the parts that ended early
     or were not unpacked, by reason. Raises TooMuch, and BadTask if the program zstd is needed and missing.

@@ -90,7 +90,7 @@ class Running:
 
 
 def require(firmware: Iterable[Firmware], ovmf: Path = OVMF) -> None:
-    """Raise BadTask if this host lacks QEMU, or the UEFI firmware that `firmware` asks for; `ovmf` is the folder of the latter.
+    """Raise BadTask if this host lacks QEMU, or UEFI firmware in the folder `ovmf` although `firmware` names UEFI.
 
     Builds call it before they begin: their boots come minutes later.
     """

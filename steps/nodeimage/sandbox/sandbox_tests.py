@@ -122,7 +122,7 @@ def run(images: Path, recipe: Recipe, say: Callable[[str], None]) -> Sandboxed:
 
 
 def run_on(stack: tuple[Path, ...], tests: tuple[ImageTest, ...], key: str) -> Sandboxed:
-    """Run tests on the root made of these layers (uppermost first), and return their results for the image with this key."""
+    """Run tests on the root made of the layers `stack` (uppermost first), and return the results for the image `key`."""
     begun = time.monotonic()
     longest = timeouts.IMAGE_SANDBOX + sum(test.seconds for test in tests)
     try:

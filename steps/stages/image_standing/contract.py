@@ -58,7 +58,7 @@ class Standing(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def is_current(self) -> bool:
-        """Return True if nodes boot this very image already."""
+        """Return True if nodes already boot the image of this run."""
         return self.answer == CURRENT and bool(self.version)
 
     @property

@@ -15,7 +15,7 @@ none.
 
 
 def serves(daemons: Sequence[Workload], least: int) -> bool:
-    """Return True if these DaemonSets together serve at least `least` nodes. The operators themselves insist on every node."""
+    """Return True if the DaemonSets together serve at least `least` nodes. The operators themselves insist on every node."""
     ready, updated, desired = (sum(getattr(daemon, count) for daemon in daemons) for count in ("ready", "updated", "desired"))
     # desired counts too: a DaemonSet that selects no node is complete at once
     return bool(daemons) and all(daemon.current for daemon in daemons) and min(ready, updated, desired) >= least

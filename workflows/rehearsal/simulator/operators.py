@@ -74,7 +74,7 @@ def has_ready_pod(world: World, namespace: str, deployment: str) -> bool:
 
 
 def play_other(world: World, fault: str, kind: ObjectKind, at: Ref, pod: Obj, labels: Mapping[str, str]) -> None:
-    """Play a fault about a second instance: create what somebody else installed; delete it when the fault has ended."""
+    """Play a fault about a second instance: create its Deployment or DaemonSet, and delete that when the fault has ended."""
     if world.fault(fault):
         world.create(NAMESPACES, {"metadata": {"name": at.namespace}})
         template = {"metadata": {"labels": {"app": f"second-{at.name}"}}, "spec": pod}
