@@ -6,14 +6,19 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+import select
 import socket
 import stat
 import subprocess
 import time
+import urllib.parse
 import urllib.request
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
 from ansible.module_utils.basic import AnsibleModule
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 DOCUMENTATION = r"""
 module: factory_cut
@@ -31,6 +36,13 @@ options:
   boot: {description: URLs of boot scripts., type: list, elements: str, default: []}
   folders: {description: Published folders that are compared., type: list, elements: str, default: []}
   seconds: {description: Time limit of one command., type: int, default: 60}
+  machine:
+    description:
+      - How a machine is started under the cut, and what tells that it runs. C(power) is a line for a login shell of C(user),
+        C(console) a text that its output must have, C(answers) an address C(ssh://HOST:PORT) or a URL that must answer, C(seconds)
+        the time limit. Empty if no machine is booted.
+    type: dict
+    default: {}
 """
 
 RETURN = r"""
@@ -38,7 +50,7 @@ observation:
   description: 'reached: addresses with ports that answer under the cut; remaining: addresses whose rule is still there; commands,
     boot: what failed, by command or URL, empty if it works; folders: digest of names, modes, links and bytes of each, empty if
     missing; unread: number of files of a folder that are in its digest by size and time alone; resolved: number of boot files that
-    answer; took: seconds.'
+    answer; machine: why it did not boot, empty if it did, and after how many seconds; took: seconds.'
   type: dict
 """
 
@@ -48,6 +60,8 @@ MARGIN_SECONDS, CONNECT_SECONDS, FETCH_SECONDS = 60, 3, 20
 LARGEST_SCRIPT, MOST_SCRIPTS = 262144, 20
 LARGEST_READ, MOST_READ = 256 << 20, 4 << 30
 """Largest published file that is read, and most bytes of all of them: at 100 MB/s they take 40 s."""
+MOST_OUTPUT, PIECE, PROBE_SECONDS = 262144, 65536, 1.0
+"""Bytes of a console that are searched for its text, bytes read at once, and seconds between two looks at a machine's address."""
 URL = re.compile(r"https?://[^\s'\"|]+")
 
 
@@ -111,11 +125,11 @@ def reached(addresses: list[str], ports: list[int]) -> list[str]:
     return answered
 
 
-def failure(command: str, user: str, seconds: int) -> str:
-    """Run a line in a login shell of a user; return why it failed, empty if it did not."""
+def login_shell(command: str, user: str) -> subprocess.Popen[bytes]:
+    """Start a line in a login shell of a user, with a process group of its own; its errors are in its output."""
     words = ["runuser", "-u", user, "--", "bash", "--login", "-c", command]
     environment = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/", "LANG": "C"}
-    process = subprocess.Popen(
+    return subprocess.Popen(
         words,
         cwd="/",
         env=environment,
@@ -124,6 +138,11 @@ def failure(command: str, user: str, seconds: int) -> str:
         stderr=subprocess.STDOUT,
         start_new_session=True,
     )
+
+
+def failure(command: str, user: str, seconds: int) -> str:
+    """Run a line in a login shell of a user; return why it failed, empty if it did not."""
+    process = login_shell(command, user)
     try:
         output = process.communicate(timeout=seconds)[0]
     except subprocess.TimeoutExpired:
@@ -152,6 +171,94 @@ def resolve(start: str) -> tuple[str, int]:
         if is_script and len(seen) < MOST_SCRIPTS:
             waiting += [link for line in text.splitlines() if not line.startswith("#") for link in URL.findall(line)]
     return "", answered
+
+
+class MachineStart:
+    """The start of a machine by the site, until its console shows a text, its address answers, or both, as it was ordered.
+
+    A machine that answers before has to fall silent first, because an answer of its old system proves nothing.
+    """
+
+    def __init__(self, order: dict, start: Callable[[str, str], subprocess.Popen[bytes]] = login_shell) -> None:
+        self.order, self.start, self.output = order, start, b""
+        self.console, self.answers = order.get("console") or "", order.get("answers") or ""
+        self.was_silent = not (self.answers and is_answering(self.answers))
+        self.looked = 0.0
+
+    def run(self) -> dict:
+        """Start the machine; return why it did not boot, empty if it did, and after how many seconds."""
+        began = time.monotonic()
+        process = self.start(self.order["power"], self.order["user"])
+        try:
+            reason = self._wait(process, began + int(self.order["seconds"]))
+        finally:
+            if process.poll() is None:  # a command that shows the console, or is the machine itself, ends with the trial
+                os.killpg(process.pid, 9)
+            process.wait()
+            process.stdout.close()
+        return {"failure": reason, "took": round(time.monotonic() - began, 1)}
+
+    def _wait(self, process: subprocess.Popen[bytes], deadline: float) -> str:
+        is_open = True
+        while time.monotonic() < deadline:
+            code = process.poll()
+            is_open = self._read(process) if is_open else self._pause()
+            if code:
+                return "its command ended with %d: %s" % (code, self._last())
+            if code == 0 and not is_open and self.console:
+                return "its command ended, and its output has no %r: %s" % (self.console, self._last())
+            self._look()
+            if not self.console and not self.answers:
+                return ""
+        return "after %d s %s" % (int(self.order["seconds"]), " and ".join(self._missing()))
+
+    def _read(self, process: subprocess.Popen[bytes]) -> bool:
+        """Read what the command has written, within a second; return False at the end of its output."""
+        if not select.select([process.stdout], [], [], PROBE_SECONDS)[0]:
+            return True
+        data = os.read(process.stdout.fileno(), PIECE)
+        self.output = (self.output + data)[-MOST_OUTPUT:]
+        if self.console and self.console.encode() in self.output:
+            self.console = ""
+        return bool(data)
+
+    def _pause(self) -> bool:
+        time.sleep(PROBE_SECONDS)
+        return False
+
+    def _look(self) -> None:
+        """Ask the machine's address, once a second."""
+        if not self.answers or time.monotonic() < self.looked + PROBE_SECONDS:
+            return
+        is_up, self.looked = is_answering(self.answers), time.monotonic()
+        if is_up and self.was_silent:
+            self.answers = ""
+        self.was_silent = self.was_silent or not is_up
+
+    def _missing(self) -> list[str]:
+        silent = "%s does not answer" if self.was_silent else "%s has answered all the time, as before"
+        console = ["its output has no %r: %s" % (self.console, self._last())] if self.console else []
+        return console + ([silent % self.answers] if self.answers else [])
+
+    def _last(self) -> str:
+        lines = self.output.decode(errors="replace").strip().splitlines() or ["no output"]
+        return lines[-1][:200]
+
+
+def is_answering(address: str) -> bool:
+    """Return True if an SSH server answers at `ssh://HOST:PORT`, or a web server at a URL, with its first bytes.
+
+    A port that is merely open proves nothing: an emulator opens it before the machine behind it runs.
+    """
+    try:
+        if not address.startswith("ssh://"):
+            with urllib.request.urlopen(address, timeout=CONNECT_SECONDS):
+                return True
+        place = urllib.parse.urlsplit(address)
+        with socket.create_connection((place.hostname, place.port or 22), CONNECT_SECONDS) as connection:
+            return connection.recv(4) == b"SSH-"
+    except (OSError, ValueError):
+        return False
 
 
 class FolderReader:
@@ -203,11 +310,12 @@ def _digest(stream: BinaryIO) -> str:
     return summary.hexdigest()
 
 
-def observe(values: dict, ip: str) -> dict:
+def observe(values: dict, ip: str, start: Callable[[str, str], subprocess.Popen[bytes]] = login_shell) -> dict:
     """Cut the host off, try what must work without the factory, and join it again."""
-    seen = {"reached": [], "remaining": [], "commands": {}, "boot": {}, "resolved": 0}
+    seen = {"reached": [], "remaining": [], "commands": {}, "boot": {}, "resolved": 0, "machine": None}
     if values["addresses"]:
         seconds = (len(values["commands"]) + len(values["boot"])) * values["seconds"] + MARGIN_SECONDS
+        seconds += int(values["machine"].get("seconds", 0))
         with Cut(ip, values["addresses"], seconds) as cut:
             seen["reached"] = reached(values["addresses"], values["ports"])
             for command in values["commands"]:
@@ -215,6 +323,8 @@ def observe(values: dict, ip: str) -> dict:
             for url in values["boot"]:
                 seen["boot"][url], answered = resolve(url)
                 seen["resolved"] += answered
+            if values["machine"]:
+                seen["machine"] = MachineStart(values["machine"], start).run()
         seen["remaining"] = cut.remaining()
     reader, seen["folders"], seen["unread"] = FolderReader(), {}, {}
     for folder in values["folders"]:
@@ -233,6 +343,7 @@ def main() -> None:
             "ports": {"type": "list", "elements": "int", "default": []},
             "user": {"type": "str", "default": "nobody"},
             "seconds": {"type": "int", "default": 60},
+            "machine": {"type": "dict", "default": {}},
         }
     )
     ip = module.get_bin_path("ip", required=bool(module.params["addresses"]), opt_dirs=["/usr/sbin", "/sbin"])

@@ -52,6 +52,8 @@ Account = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9@._:/
 """A user or group name as the API server knows it."""
 
 
+UserName = Annotated[str, StringConstraints(pattern=r"^[a-z_][a-z0-9_-]{0,31}$")]
+"""A user of a machine."""
 ContentPattern = Annotated[str, StringConstraints(pattern=r"^[a-z*][a-z0-9*-]{0,62}/[A-Za-z0-9*._:/-]{1,300}$")]
 """Objects or images of a factory by name, with `*` for any characters."""
 
@@ -382,6 +384,35 @@ class Rebuild(Section):
     )
 
 
+class DrilledMachine(Section):
+    """Section `drill.machine` of `factory.yaml`: a machine that the site boots while the factory is cut off."""
+
+    power: Text = Field(
+        description="Line for a login shell that starts the machine, shows its console, or is the machine. It ends with the trial.",
+        examples=["ipmitool -H bmc07 -f /etc/bmc chassis power cycle"],
+    )
+    host: DnsLabel | None = Field(
+        default=None, description="Host of `drill.hosts` that runs it; default: the first.", examples=["boot01"]
+    )
+    user: UserName = Field(default="root", description="User of that host who runs it.", examples=["root"])
+    answers: Annotated[str, StringConstraints(pattern=r"^(ssh|https?)://[A-Za-z0-9.:/_\[\]-]{1,300}$")] | None = Field(
+        default=None,
+        description="Address at which the machine must answer once it has booted: an SSH server or a URL. If it answers before, it "
+        "must fall silent first. A machine has this or console.",
+        examples=["ssh://n007.example.org:22"],
+    )
+    console: Annotated[str, StringConstraints(min_length=1, max_length=200, pattern=r"^[^\x00\n]+$")] | None = Field(
+        default=None, description="Text that the output of `power` must have once the machine has booted.", examples=["n007 login:"]
+    )
+    within: Duration = Field(default="10m", validate_default=True, description="Time limit of the boot.", examples=["10m"])
+
+    @model_validator(mode="after")
+    def _tells_something(self) -> DrilledMachine:
+        if not self.answers and not self.console:
+            raise problem("nothing tells if the machine has booted", "add answers, an address, or console, a text of its output")
+        return self
+
+
 class Drill(Section):
     """Section `drill` of `factory.yaml`: hosts of production, and what must work on them without the factory."""
 
@@ -393,18 +424,17 @@ class Drill(Section):
     )
     commands: Annotated[tuple[Text, ...], Listed, Field(max_length=50)] = Field(
         default=(),
-        description="Lines for a login shell that must work then: they load modules and run programs. A drill has these or "
-        "boot scripts.",
+        description="Lines for a login shell that must work then: they load modules and run programs. A drill has these, "
+        "boot scripts or a machine.",
         examples=[["module load gcc/14 && gcc --version"]],
     )
-    user: Annotated[str, StringConstraints(pattern=r"^[a-z_][a-z0-9_-]{0,31}$")] = Field(
-        default="nobody", description="User of those hosts who runs the commands.", examples=["nobody"]
-    )
+    user: UserName = Field(default="nobody", description="User of those hosts who runs the commands.", examples=["nobody"])
     boot: Annotated[tuple[Url, ...], Listed, Field(max_length=20)] = Field(
         default=(),
         description="Boot scripts whose kernels and images must answer then.",
         examples=[["http://boot.example.org/images/boot/default.ipxe"]],
     )
+    machine: DrilledMachine | None = Field(default=None, description="A machine that must boot then; default: none is booted.")
     published: Annotated[tuple[AbsolutePath, ...], Listed, Field(max_length=20)] = Field(
         default=(),
         description="Folders of those hosts whose files must be the same after a rebuild.",
@@ -414,8 +444,10 @@ class Drill(Section):
 
     @model_validator(mode="after")
     def _tries_something(self) -> Drill:
-        if not self.commands and not self.boot:
+        if not self.commands and not self.boot and not self.machine:
             raise problem("the drill cuts hosts off and tries nothing on them", "add commands that must work then, or boot scripts")
+        if self.machine and self.machine.host and self.machine.host not in self.hosts:
+            raise problem(f"machine.host {self.machine.host} is none of the hosts that are cut off", "add it to hosts")
         return self
 
 

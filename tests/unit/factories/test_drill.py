@@ -50,12 +50,40 @@ def test_a_trial_names_what_works() -> None:
         ({"remaining": ["10.20.0.11"]}, "login01: is still cut off from 10.20.0.11"),
         ({"commands": {"gcc": "ended with 127"}}, "login01: does not work without the factory: gcc: ended with 127"),
         ({"boot": {"http://boot/x": "no route"}}, "login01: does not boot without the factory: http://boot/x: no route"),
+        (
+            {"machine": {"failure": "after 600 s ssh://n007 does not answer", "took": 600.0}},
+            "login01: the machine did not boot without the factory: after 600 s ssh://n007 does not answer",
+        ),
         ({"folders": {"/srv/stacks": ""}}, "login01: there is no folder /srv/stacks"),
     ],
 )
 def test_a_trial_names_what_does_not_work(change: dict[str, Any], sentence: str) -> None:
     (line,) = outcome({**HEALTHY, **change}).broken
     assert line.startswith(sentence)
+
+
+def test_a_trial_names_a_machine_that_booted() -> None:
+    trial = outcome({**HEALTHY, "machine": {"failure": "", "took": 74.2}})
+    assert (trial.works[-1], trial.broken) == ("login01: a machine booted without the factory in 74 s", ())
+
+
+MACHINE = "machine: {power: power-cycle n007, answers: ssh://n007, within: 20m%s}"
+
+
+@pytest.mark.parametrize(("host", "power_host"), [("", "login01"), (", host: boot01", "boot01")])
+def test_one_host_boots_the_machine_and_has_time_for_it(host: str, power_host: str) -> None:
+    section = f"drill: {{platform: p.yaml, hosts: [login01, boot01], commands: ['true'], {MACHINE % host}}}\n"
+    drill = production_cut.drill_of(load_factory(STARTER.read_text() + section))
+    variables = production_cut.trial_variables(drill, ("10.20.0.11",), 30500)
+    assert variables["factory_machine"] == {
+        "power": "power-cycle n007",
+        "user": "root",
+        "seconds": 1200,
+        "console": "",
+        "answers": "ssh://n007",
+    }
+    assert (variables["factory_machine_host"], variables["factory_ports"]) == (power_host, [22, 6443, 30500])
+    assert production_cut.longest_trial(drill) == 60 + 1200 + production_cut.MARGIN_SECONDS
 
 
 @pytest.mark.parametrize("facts", [{}, {**HEALTHY, "resolved": "many"}])
@@ -183,6 +211,9 @@ def test_a_drill_needs_its_section_and_hosts_of_the_platform(tmp_path: Path) -> 
         ("{platform: p.yaml, hosts: [a], boot: [file:///etc/passwd]}", "drill.boot"),
         ("{platform: /etc/p.yaml, hosts: [a]}", "drill.platform"),
         ("{platform: p.yaml, hosts: [a], published: [/srv/stacks]}", "tries nothing"),
+        ("{platform: p.yaml, hosts: [a], machine: {power: on}}", "nothing tells if the machine has booted"),
+        ("{platform: p.yaml, hosts: [a], machine: {power: on, answers: 'n007:22'}}", "drill.machine.answers"),
+        ("{platform: p.yaml, hosts: [a], machine: {power: on, console: x, host: b}}", "none of the hosts that are cut off"),
     ],
 )
 def test_wrong_drills_are_refused_by_their_path(section: str, path: str) -> None:

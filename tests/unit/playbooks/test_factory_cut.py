@@ -2,8 +2,11 @@
 
 import http.server
 import os
+import socket
+import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -140,3 +143,115 @@ def test_files_beyond_the_limits_count_by_size_and_time(tmp_path: Path) -> None:
     for name in ("a", "b"):
         (tmp_path / name).write_text("1234")
     assert content("1234", 1)[1] == 1, "two files of four bytes fit into ten"
+
+
+MACHINE = """import http.server, pathlib, socket, sys, time
+kind, port, down, place = sys.argv[1], int(sys.argv[2]), pathlib.Path(sys.argv[3]), sys.argv[4]
+print("SeaBIOS", flush=True)
+if kind == "silent":
+    time.sleep(60)
+if kind == "broken":
+    sys.exit("no bootable device")
+deadline = time.monotonic() + 30
+while not down.exists() and time.monotonic() < deadline:
+    time.sleep(0.01)
+with socket.create_server(("127.0.0.1", port)) as server:
+    print("n007 login: ", end="", flush=True)
+    while True:
+        with server.accept()[0] as connection:
+            connection.sendall(b"SSH-2.0-stand-in\\r\\n")
+"""
+"""Stand-in for a machine behind the site's command: a console, and an SSH server that listens once its old system is down."""
+
+
+def plain_shell(command: str, _: str) -> subprocess.Popen[bytes]:
+    """Start a line in a shell that reads no settings of this machine's users; it stands for a login shell."""
+    return subprocess.Popen(
+        ["/bin/sh", "-c", command],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        stdin=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+
+
+def started(told: dict[str, Any]) -> str:
+    """Start a machine, and return why it did not boot."""
+    failure: str = loaded("factory_cut").MachineStart(told, plain_shell).run()["failure"]
+    return failure
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> tuple[Path, int]:
+    """The program of a stand-in for a machine, and a free port for its SSH server."""
+    program = tmp_path / "machine.py"
+    program.write_text(MACHINE)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return program, server.getsockname()[1]
+
+
+def order(machine: tuple[Path, int], kind: str, seconds: int, **told: str) -> dict[str, Any]:
+    """Return how the stand-in is started; its old system is down at once."""
+    program, port = machine
+    down = program.with_name("down")
+    down.touch()
+    power = f"{sys.executable} -I {program} {kind} {port} {down} {program.parent}"
+    return {"power": power, "user": "root", "seconds": seconds, **told}
+
+
+def ended(port: int) -> bool:
+    """Wait until nobody listens at a port any more."""
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline:
+        try:
+            socket.create_connection(("127.0.0.1", port), 5).close()
+        except ConnectionError:
+            return True
+    return False
+
+
+@pytest.mark.parametrize("signs", [("console",), ("answers",), ("console", "answers")])
+def test_a_machine_has_booted_once_its_console_and_its_address_tell(machine: tuple[Path, int], signs: tuple[str, ...]) -> None:
+    told = {"console": "n007 login:", "answers": f"ssh://127.0.0.1:{machine[1]}"}
+    assert started(order(machine, "up", 30, **{sign: told[sign] for sign in signs})) == ""
+    assert ended(machine[1]), "the command ends with the trial, and the machine with it"
+
+
+@pytest.mark.parametrize(
+    ("kind", "seconds", "told", "failure"),
+    [
+        ("silent", 2, {"console": "login:"}, "after 2 s its output has no 'login:': "),
+        ("broken", 30, {"console": "login:"}, "its command ended with 1: no bootable device"),
+        ("silent", 1, {"answers": "ssh://127.0.0.1:%d"}, "after 1 s ssh://127.0.0.1:%d does not answer"),
+    ],
+)
+def test_a_machine_that_does_not_boot_is_told(
+    machine: tuple[Path, int], kind: str, seconds: int, told: dict[str, str], failure: str
+) -> None:
+    told = {sign: text.replace("%d", str(machine[1])) for sign, text in told.items()}
+    assert started(order(machine, kind, seconds, **told)).startswith(failure.replace("%d", str(machine[1])))
+
+
+def test_a_port_that_is_merely_open_is_no_answer() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:  # as an emulator's, before the machine behind it runs
+        assert not loaded("factory_cut").is_answering(f"ssh://127.0.0.1:{server.getsockname()[1]}")
+
+
+def test_a_machine_that_never_went_down_proves_nothing(boot: str) -> None:
+    told = {"power": "true", "user": "root", "seconds": 2, "answers": f"{boot}/"}
+    assert started(told) == f"after 2 s {boot}/ has answered all the time, as before"
+
+
+def test_a_command_that_ends_without_its_text_is_not_waited_for() -> None:
+    told = {"power": "echo powered on", "user": "root", "seconds": 60, "console": "login:"}
+    assert started(told) == "its command ended, and its output has no 'login:': powered on"
+
+
+def test_a_machine_boots_under_the_cut(ip: Path, machine: tuple[Path, int]) -> None:
+    kept, told = ip.with_name("seen"), order(machine, "up", 30, console="n007 login:")
+    told["power"] = f"cp {ip.with_name('rules')} {kept}; exec {told['power']}"
+    values = {"addresses": ["10.1.0.1"], "ports": [], "commands": [], "boot": [], "folders": [], "user": "root", "seconds": 5}
+    observation = loaded("factory_cut").observe({**values, "machine": told}, str(ip), plain_shell)
+    assert observation["machine"]["failure"] == ""
+    assert "10.1.0.1 unreachable" in kept.read_text()
+    assert (rules(ip), observation["remaining"]) == ([], [])

@@ -4,6 +4,7 @@ import socket
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import msgspec
 from msgspec import Struct
@@ -13,7 +14,7 @@ from steps.contract.host_play import HostOutcome
 from steps.contract.plain_text import count
 from workflows.app.factories import host_plays
 from workflows.spec import ClusterSpec, FactorySpec, load
-from workflows.spec.factory_spec import Drill
+from workflows.spec.factory_spec import Drill, DrilledMachine
 
 PLAYBOOK = "factory_cut"
 MARGIN_SECONDS = 180
@@ -29,6 +30,13 @@ class NoDrill(ValueError):
     hint = "see `bringup explain drill`"
 
 
+class BootTrial(Struct, frozen=True):
+    """Observation of a machine that was started under the cut: why it did not boot, empty if it did, and after how many seconds."""
+
+    failure: str
+    took: float
+
+
 class CutTrial(Struct, frozen=True):
     """Observation of module factory_cut on one host; see the module's documentation for the fields."""
 
@@ -40,6 +48,7 @@ class CutTrial(Struct, frozen=True):
     folders: dict[str, str]
     took: float
     unread: dict[str, int] = {}
+    machine: BootTrial | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,7 +73,7 @@ def drill_of(spec: FactorySpec) -> Drill:
 
 
 def cut_off(spec: FactorySpec, folder: Path) -> list[TrialOutcome]:
-    """Cut the hosts of production off, try the commands and boot scripts, and join the hosts again.
+    """Cut the hosts of production off, try the commands and boot scripts, boot a machine, and join the hosts again.
 
     Paths of the spec start from `folder`. Raises NoDrill, SpecErrors for the platform's spec, SecretMissing and BadTask.
     """
@@ -81,19 +90,38 @@ def _play(spec: FactorySpec, folder: Path, addresses: tuple[str, ...]) -> list[T
     path = folder / drill.platform
     platform = load(path)
     _require_hosts(drill, platform)
-    seconds = int(drill.timeout.total_seconds())
-    variables = {
+    variables = trial_variables(drill, addresses, spec.registry.node_port)
+    longest = longest_trial(drill)
+    outcomes = host_plays.play(platform, path.absolute().parent, PLAYBOOK, longest, drill.hosts, variables)
+    return [outcome_of(outcome, is_cut=bool(addresses)) for outcome in outcomes]
+
+
+def trial_variables(drill: Drill, addresses: tuple[str, ...], registry_port: int) -> dict[str, Any]:
+    """Return the variables of the play: what is cut, what is tried, and the machine that one of the hosts boots."""
+    return {
         "factory_addresses": list(addresses),
-        "factory_ports": [_SSH_PORT, _API_PORT, spec.registry.node_port],
+        "factory_ports": [_SSH_PORT, _API_PORT, registry_port],
         "factory_commands": list(drill.commands),
         "factory_user": drill.user,
         "factory_boot": list(drill.boot),
         "factory_folders": list(drill.published),
-        "factory_seconds": seconds,
+        "factory_seconds": int(drill.timeout.total_seconds()),
+        "factory_machine": _machine_order(drill.machine) if drill.machine else {},
+        "factory_machine_host": (drill.machine and drill.machine.host) or drill.hosts[0],
     }
-    longest = (len(drill.commands) + len(drill.boot)) * seconds + MARGIN_SECONDS + (READ_SECONDS if drill.published else 0)
-    outcomes = host_plays.play(platform, path.absolute().parent, PLAYBOOK, longest, drill.hosts, variables)
-    return [outcome_of(outcome, is_cut=bool(addresses)) for outcome in outcomes]
+
+
+def _machine_order(machine: DrilledMachine) -> dict[str, Any]:
+    """Return how a machine is booted, as module factory_cut takes it."""
+    signs = {"console": machine.console or "", "answers": machine.answers or ""}
+    return {"power": machine.power, "user": machine.user, "seconds": int(machine.within.total_seconds()), **signs}
+
+
+def longest_trial(drill: Drill) -> int:
+    """Return the time limit of the play in seconds: those of all its parts together."""
+    machine = int(drill.machine.within.total_seconds()) if drill.machine else 0
+    parts = (len(drill.commands) + len(drill.boot)) * int(drill.timeout.total_seconds())
+    return parts + machine + MARGIN_SECONDS + (READ_SECONDS if drill.published else 0)
 
 
 def _require_hosts(drill: Drill, platform: ClusterSpec) -> None:
@@ -133,11 +161,12 @@ def outcome_of(outcome: HostOutcome, *, is_cut: bool) -> TrialOutcome:
     works += [f"{outcome.host}: works without the factory: {plain_text.line(command)}" for command in seen.commands]
     works += [f"{outcome.host}: boots without the factory: {url}" for url in seen.boot]
     works += [f"{outcome.host}: {count(seen.resolved, 'boot file')} answered"] if seen.boot else []
+    works += [f"{outcome.host}: a machine booted without the factory in {seen.machine.took:.0f} s"] if seen.machine else []
     return TrialOutcome(host=outcome.host, works=tuple(works), folders=folders, uncompared=uncompared)
 
 
 def _broken(seen: CutTrial) -> Iterator[str]:
-    """Yield what failed on a host: a cut that was none, commands, boot scripts, folders, and rules that remain."""
+    """Yield what failed on a host: a cut that was none, commands, boot scripts, a machine, folders, and rules that remain."""
     if seen.reached:
         yield f"reached {', '.join(seen.reached)} while it was cut off, so the trial proves nothing"
     for command, why in seen.commands.items():
@@ -146,6 +175,8 @@ def _broken(seen: CutTrial) -> Iterator[str]:
     for url, why in seen.boot.items():
         if why:
             yield f"does not boot without the factory: {url}: {why}"
+    if seen.machine and seen.machine.failure:
+        yield f"the machine did not boot without the factory: {seen.machine.failure}"
     for folder, digest in seen.folders.items():
         if not digest:
             yield f"there is no folder {folder}"

@@ -133,15 +133,15 @@ def drill(
     from workflows.app.factories import factory_drill, factory_pipeline, factory_rebuild, production_cut
 
     section = production_cut.drill_of(factory_pipeline.read(spec)[1])
+    boots = f" and runs {section.machine.power!r} to boot a machine" if section.machine else ""
+    question = f"drill cuts {', '.join(section.hosts)} off from the factory for a while{boots}"
     if cut_only:
         if not yes:
-            _confirm(f"drill cuts {', '.join(section.hosts)} off from the factory for some seconds")
+            _confirm(question)
         return factory_drill.cut(output, spec)
     prepared = factory_rebuild.prepare(spec, force, until)
     if not yes:
-        _ask(
-            f"drill cuts {', '.join(section.hosts)} off from the factory for some seconds; {prepared.question}", prepared.spec.name
-        )
+        _ask(f"{question}; {prepared.question}", prepared.spec.name)
     factory_rebuild.require_idle(prepared, force)
     factory_rebuild.drain(output, prepared, force)
     if force:
