@@ -29,16 +29,12 @@ class _RequestingPodSpec(Struct, frozen=True, rename="camel"):
     containers: tuple[_RequestingContainer, ...] = ()
 
 
-class _PodPhase(Struct, frozen=True):
-    phase: str = ""
-
-
 class _RawPod(Struct, frozen=True):
     """A pod as the API returns it."""
 
     metadata: kube_objects.ObjectMeta = kube_objects.ObjectMeta()
     spec: _RequestingPodSpec = _RequestingPodSpec()
-    status: _PodPhase = _PodPhase()
+    status: kube_objects.PodPhase = kube_objects.PodPhase()
 
 
 def nodes(kube: KubeReader, resource: str, labels: Iterable[str] = ()) -> tuple[SchedulableNode, ...]:

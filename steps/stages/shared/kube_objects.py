@@ -296,12 +296,14 @@ class Node(Struct, frozen=True):
         return self.status.status("Ready") == "True"
 
 
-class _PodResources(Struct, frozen=True):
+class ContainerLimits(Struct, frozen=True):
+    """Resource limits of a container; those of extended resources equal its requests."""
+
     limits: dict[str, str | int] = {}
 
 
 class _PodContainer(Struct, frozen=True):
-    resources: _PodResources = _PodResources()
+    resources: ContainerLimits = ContainerLimits()
 
 
 class _PodSpec(Struct, frozen=True, rename="camel"):
@@ -312,6 +314,12 @@ class _PodSpec(Struct, frozen=True, rename="camel"):
         """Return how many units of an extended resource the pod's containers get together; 0 for quantities that are no numbers."""
         quantities = (str(container.resources.limits.get(resource, 0)) for container in self.containers)
         return sum(whole_number(text) or 0 for text in quantities)
+
+
+class PodPhase(Struct, frozen=True):
+    """Status of a pod, read for its phase alone."""
+
+    phase: str = ""
 
 
 class _PodStatus(Conditions, frozen=True, rename="camel"):

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from msgspec import Struct
 
 from steps.contract.node_taints import SUNK_LOCK
-from steps.stages.shared.kube_objects import ObjectMeta
+from steps.stages.shared.kube_objects import ContainerLimits, ObjectMeta, PodPhase
 from steps.stages.shared.kube_reader import KubeReader, Scope
 from steps.stages.shared.quantities import whole_number
 from steps.stages.slurm.contract import ForeignPod, PlacementObservation, SlurmdRevision, StayingWorkload
@@ -31,14 +31,10 @@ class _LockToleration(Struct, frozen=True):
         return covers and self.effect in ("", "NoExecute") and (bool(self.key) or self.operator == "Exists")
 
 
-class _PlacedLimits(Struct, frozen=True):
-    limits: dict[str, str | int] = {}
-
-
 class _PlacedContainer(Struct, frozen=True):
     name: str = ""
     image: str = ""
-    resources: _PlacedLimits = _PlacedLimits()
+    resources: ContainerLimits = ContainerLimits()
 
 
 class _PlacedSpec(Struct, frozen=True, rename="camel"):
@@ -48,16 +44,12 @@ class _PlacedSpec(Struct, frozen=True, rename="camel"):
     runtime_class_name: str = ""
 
 
-class _PlacedPhase(Struct, frozen=True):
-    phase: str = ""
-
-
 class PlacedPod(Struct, frozen=True):
     """A pod with what decides on its place: node, containers, tolerations and owner."""
 
     metadata: ObjectMeta = ObjectMeta()
     spec: _PlacedSpec = _PlacedSpec()
-    status: _PlacedPhase = _PlacedPhase()
+    status: PodPhase = PodPhase()
 
     @property
     def gpus(self) -> int:
