@@ -81,7 +81,9 @@ class Site:
             "tests": TESTS,
             "publish": {"root": str(self.root), "keep": 3},
         }
-        (self.folder / "stack.yaml").write_text(yaml.safe_dump(spec | more))
+        (self.folder / "stack.yaml").write_text(
+            yaml.safe_dump({key: value for key, value in (spec | more).items() if value is not None})
+        )
 
     def keep_only(self, *names: str) -> None:
         """Remove the easyconfigs of all packages but these and the toolchain, before the spec is written anew."""
@@ -158,9 +160,9 @@ class Site:
         pointer = self.published / "current"
         return os.readlink(pointer).rpartition("/")[2] if pointer.is_symlink() else ""
 
-    def loaded(self, *words: str, modules: tuple[str, ...]) -> subprocess.CompletedProcess[str]:
+    def loaded(self, *words: str, modules: tuple[str, ...], folder: str = "all/Core") -> subprocess.CompletedProcess[str]:
         """Run a program with modules of the published stack as a user does: by Lmod, with an empty environment."""
-        use = f"source /usr/share/lmod/lmod/init/bash && module use {self.published}/current/modules/all/Core"
+        use = f"source /usr/share/lmod/lmod/init/bash && module use {self.published}/current/modules/{folder}"
         script = f'{use} && module load {" ".join(modules)} && exec "$@"'
         command = ["bash", "-c", script, "bash", *words]
         environment = {"PATH": "/usr/bin:/bin", "HOME": str(self.folder)}

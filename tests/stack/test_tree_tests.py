@@ -204,6 +204,20 @@ def test_code_of_a_cpu_target_that_this_machine_lacks_is_not_run(tmp_path: Path,
     assert (unread.name, unread.outcome, unread.output) == (f"a.py for {other}", NOT_TESTED, why)
 
 
+def test_a_command_is_not_run_if_a_needed_package_is_for_another_cpu(tmp_path: Path, handmade: HandmadePackages) -> None:
+    """A lock of Spack may have packages for several CPU targets, whose modules lie side by side."""
+    other = "a64fx" if builder_cpu.read().architecture == "x86_64" else "zen4"
+    made = stack(("GCC", "lib", "app", "mpi"))
+    needed = {"lib": {"target": other}, "app": {"runtime": (small_trees.hash_of("lib"),)}}
+    made = replace(made, packages=tuple(replace(package, **needed.get(package.name, {})) for package in made.packages))
+    site = assemble(tmp_path, handmade, made)
+    routes, lacking = module_tests.module_routes(site), module_tests.lacking_targets(made, builder_cpu.read())
+    for name, command, outcome in (("app", "app", NOT_TESTED), ("mpi", "true", PASS)):
+        case = StackTestCase(name="case", command=(command,), modules=("GCC/12", f"{name}/1.0"))
+        result = module_tests.run_command(site, routes, case, print, lacking)
+        assert (result.outcome, result.target) == (outcome, other if outcome is NOT_TESTED else ""), result
+
+
 def test_a_module_file_without_end_is_no_pass(tmp_path: Path, handmade: HandmadePackages) -> None:
     """Lmod's spider evaluates each module file, and this one never ends."""
     site = assemble(tmp_path, handmade, stack((*GOOD, "slow")))

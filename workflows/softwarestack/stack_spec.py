@@ -12,7 +12,7 @@ from steps.contract.release_layout import NODES
 from steps.softwarestack.contract import output_patterns
 from steps.softwarestack.contract.spack_layout import FLAT
 from steps.softwarestack.contract.stack_input import BEST, PACKAGES, TCL, CacheRegistry
-from steps.softwarestack.contract.stack_release import VIEW
+from steps.softwarestack.contract.stack_release import MODULES, VIEW
 from steps.softwarestack.contract.stack_tests import name_for
 from workflows.softwarestack import build_cache_spec, smoke_tests
 from workflows.softwarestack.build_cache_spec import CACHE_CA, CACHE_PASSWORD, CacheAccess, CachePlace
@@ -337,9 +337,7 @@ class StackSpec(PipelineSpec):
     @property
     def notes(self) -> tuple[str, ...]:
         """Sentences about limits of this version that a user of this stack meets, for `validate` and `plan`."""
-        if self.spack is not None:
-            return (FLAT_MODULES,) if self.spack.naming == FLAT else ()
-        return (SEVERAL,) if self.several_targets else ()
+        return (FLAT_MODULES,) if self.spack is not None and self.spack.naming == FLAT else ()
 
     @property
     def cpu_targets(self) -> tuple[str, ...]:
@@ -361,6 +359,11 @@ class StackSpec(PipelineSpec):
         """Sentences about where users find modules and the view, as far as the spec says it, for `plan`."""
         place = f"{self.publish.root}/{self.name}/current"
         sentences = []
+        if self.several_targets:
+            sentences.append(SEVERAL)
+            sentences.append(
+                f"modules lie by CPU target: users begin with `module use {place}/{MODULES}/{BEST}`, `module load target`"
+            )
         if self.spack is not None and self.spack.naming != FLAT:
             sentences.append(f"modules lie by compiler and MPI: users begin with `module use {place}/modules/all/Core`")
         if self.module_syntax == TCL:
@@ -416,6 +419,11 @@ class StackSpec(PipelineSpec):
             raise problem("the stack names target and targets", "name all of them in targets")
         if len(set(self.targets)) < len(self.targets) or BEST in self.targets:
             raise problem(f"targets {', '.join(self.targets)} has a name twice, or {BEST}", "name each CPU target once")
+        if self.several_targets and self.view is not None:
+            raise problem(
+                "a view has one program of a name, and a stack for several CPU targets has one for each",
+                "leave view out, or write a stack for each target",
+            )
         return self._with_known_targets()
 
     def _with_known_targets(self) -> "StackSpec":

@@ -107,6 +107,7 @@ def test_each_cpu_target_has_its_packages_with_the_hashes_of_a_lock_for_it_alone
     lines = machine.call("stack", "plan").out.splitlines()
     assert any(line.startswith("app@1.0 zen4") for line in lines)
     assert "CPU targets: x86_64_v3 (4 packages), zen4 (6 packages)" in lines
+    assert any("/current/modules/best`, `module load target`" in line for line in lines)
 
 
 def test_a_changed_easyconfig_changes_what_needs_it_and_no_write_leaves_the_lock(machine: Machine) -> None:

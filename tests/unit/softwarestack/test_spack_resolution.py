@@ -9,11 +9,13 @@ from typing import Any
 import pytest
 import yaml
 
+from steps.softwarestack import module_tests
 from steps.softwarestack.contract import stack_input
+from steps.softwarestack.contract.cpu_targets import CpuFacts
 from steps.softwarestack.contract.output_patterns import OutputReference
 from steps.softwarestack.contract.stack_input import StackView
 from tests.unit.softwarestack.small_locks import DATA
-from workflows.app.stacks import stack_findings
+from workflows.app.stacks import stack_findings, stack_plans
 from workflows.softwarestack import spack_environment_file, spack_lock, spack_resolution, stack_resolution
 from workflows.softwarestack.build_graph import LockError
 from workflows.softwarestack.lock_changes import spack_changes
@@ -60,6 +62,25 @@ def _write(folder: Path, environment: dict[str, Any] | None = None, **spec: Any)
 
 def _resolved(path: Path) -> ResolvedStack:
     return stack_resolution.resolve(load_stack(path), path.parent)
+
+
+def test_packages_of_a_lock_for_two_cpu_targets_keep_theirs(tmp_path: Path) -> None:
+    path = _write(tmp_path)
+    lock = json.loads(LOCK)
+    (zstd,) = [spec for spec in lock["concrete_specs"].values() if spec["name"] == "zstd"]
+    other = zstd | {"hash": "z" * 32, "arch": zstd["arch"] | {"target": {"name": "a64fx"}}}
+    lock["concrete_specs"][other["hash"]] = other
+    lock["roots"].append({"hash": other["hash"], "spec": "zstd target=a64fx"})
+    (tmp_path / "spack.lock").write_text(json.dumps(lock))
+    resolved = _resolved(path)
+    stack = stack_input.decode(stack_input.encode(resolved.stack))
+    both = {package.target: package.module for package in stack.packages if package.name == "zstd"}
+    assert both == {"": "Core/zstd/1.5.4-rd24mwd", "a64fx": "Core/zstd/1.5.4-zzzzzzz"}
+    assert {"z" * 32, zstd["hash"]} <= set(resolved.planned(()).builds)
+    machine = CpuFacts(architecture="x86_64", features=frozenset())
+    assert module_tests.lacking_targets(stack, machine) == {"a64fx": "the architecture aarch64"}
+    sentences = list(stack_plans.prepare(str(path), None, None, (4,)).sentences())
+    assert "CPU targets: a64fx (1 package), x86_64 (16 packages)" in sentences
 
 
 def test_a_recorded_lock_becomes_packages_in_the_order_of_their_needs(tmp_path: Path) -> None:

@@ -341,6 +341,7 @@ BUILT = "easybuild: {release: 5.4.1, easyconfigs: [easyconfigs/a.eb]"
             "nothing is left for CPU target zen3",
         ),
         (BUILT + ", only_for: [{easyconfigs: [easyconfigs/x.eb], targets: [zen4]}]}\ntargets: [zen4]", "does not offer"),
+        (BUILT + "}\ntargets: [zen3, zen4]\nview: true", "a view has one program of a name"),
         (BUILT + "}\ntests: [{name: run, command: [a], targets: [zen4]}]", "zen4 is none of the stack's CPU targets"),
         (
             "spack: {url: 'https://example.org/spack.git', revision: v1, environment: spack.yaml}\ntargets: [zen3, zen4]",
@@ -348,7 +349,21 @@ BUILT = "easybuild: {release: 5.4.1, easyconfigs: [easyconfigs/a.eb]"
         ),
     ],
     ids=[
-        *("both", "one", "matrix", "limited", "twice", "reserved", "path", "target", "no_target", "empty", "unoffered", "test"),
+        *(
+            "both",
+            "one",
+            "matrix",
+            "limited",
+            "twice",
+            "reserved",
+            "path",
+            "target",
+            "no_target",
+            "empty",
+            "unoffered",
+            "view",
+            "test",
+        ),
         "spack",
     ],
 )
