@@ -107,8 +107,11 @@ def _paths(listing: TreeListing) -> dict[str, list[str]]:
 def _entries(
     stack: StackInput, package: StackPackage, listing: TreeListing, paths: list[str] | tuple[()]
 ) -> Iterator[tuple[str, ViewEntry]]:
-    """Yield what a package brings: path in the view, and entry. EasyBuild installs into NAME/VERSION in a package's folder."""
-    depth = 2 if stack.spack is None else 0
+    """Yield what a package brings: path in the view, and entry. EasyBuild installs into NAME/VERSION in a package's folder.
+
+    Of several CPU targets, each has a folder in the view.
+    """
+    depth, top = 2 if stack.spack is None else 0, stack.module_folder(package)
     for path in paths:
         words = path.split("/")[depth:]
         if not words or words[0] in _NOTES or (inner := "/".join(words)) in _INDICES:
@@ -116,10 +119,10 @@ def _entries(
         place = f"{PACKAGES}/{package_folder(package)}/{path}"
         expanded = _linked_folder(listing, place) if len(words) == 1 and place in listing.links else ""
         if not expanded:
-            yield inner, _entry(stack, package, listing, place)
+            yield posixpath.join(top, inner), _entry(stack, package, listing, place)
         for below in _members(listing, expanded) if expanded else ():
             # `lib64` that leads to `lib`: another package may have files in a folder of that name
-            yield f"{inner}/{below}", _entry(stack, package, listing, f"{expanded}/{below}")
+            yield posixpath.join(top, inner, below), _entry(stack, package, listing, f"{expanded}/{below}")
 
 
 def _linked_folder(listing: TreeListing, place: str) -> str:

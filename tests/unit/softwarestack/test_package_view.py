@@ -89,6 +89,15 @@ def test_packages_of_spack_lie_in_their_folder_itself(tmp_path: Path) -> None:
     assert _links(stack, tree) == {"bin/a": f"{small_trees.folder('a')}/bin/a"}
 
 
+def test_of_several_cpu_targets_each_has_a_folder(tmp_path: Path) -> None:
+    stack, targets = _stack(tmp_path / "root", "a", "b"), ("x86_64_v3", "x86_64_v4")
+    packages = tuple(replace(one, target=target) for one, target in zip(stack.packages, targets, strict=True))
+    stack = replace(stack, targets=targets, packages=packages)
+    seen, tree = _assembled(tmp_path / "trees", stack, _supply({"a": {"bin/x": "1"}, "b": {"bin/x": "2"}}))
+    assert [problem for problem in seen.problems if problem.kind is TreeProblemKind.VIEW] == []
+    assert set(_links(stack, tree)) == {"x86_64_v3/bin/x", "x86_64_v4/bin/x"}
+
+
 CONFLICTS: dict[str, tuple[Files, Files, tuple[str, ...], str, str]] = {
     "content": ({"bin/x": "1"}, {"bin/x": "2"}, (), "bin/x", ""),
     "same": ({"bin/x": "1"}, {"bin/x": "1"}, (), "", "a"),
