@@ -60,13 +60,16 @@ class Simulator:
         """Let at least `seconds` of virtual time pass while roles react, and return the new time in seconds since the epoch.
 
         If the cluster has been at rest for `REST_BEFORE_JUMP` and a `deadline` is given, time jumps further, to the next event or
-        the deadline, whichever is first. So a caller who waits for something that is stuck needs few calls.
+        the deadline, whichever is first. So a caller who waits for something that is stuck needs few calls. In a fleet whose
+        events share few instants (see `HOSTS_PER_QUANTUM`) time always jumps to the next of them: before it nothing can be seen.
         """
         self.settle()
         clock = self.world.clock
         target = clock.now + max(0.0, seconds)
         if deadline is not None and self._may_jump and clock.now - self._moved >= REST_BEFORE_JUMP:
             target = max(target, min(deadline, clock.next_due() or deadline))
+        elif deadline is not None and self._may_jump and clock.quantum > 1:
+            target = max(target, min(deadline, clock.now + clock.quantum, clock.next_due() or target))
         while self._step(target):
             self._rest()
         clock.jump(target)

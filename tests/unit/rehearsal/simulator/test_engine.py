@@ -89,6 +89,23 @@ def test_time_jumps_no_further_than_the_next_event(make: Make) -> None:
     assert seen == [START + 800]
 
 
+def test_time_of_a_large_fleet_jumps_from_instant_to_instant(make: Make) -> None:
+    user = make()
+    clock, until = user.world.clock, START + 5000
+    clock.quantum = 50.0
+    start = -(-START // 50) * 50
+    clock.jump(start)
+    seen: list[float] = []
+    clock.schedule("test/soon", 3, lambda: seen.append(user.world.now))
+    clock.schedule("test/late", 120, lambda: seen.append(user.world.now))
+    assert user.simulator.advance(2, until) == start + 50
+    assert seen == [start + 50]
+    assert user.simulator.advance(2, until) == start + 100  # no further than a quantum, in which a client may want to look
+    assert user.simulator.advance(2) == start + 102  # no deadline: nobody waits for the next event
+    assert user.simulator.advance(2, until) == start + 150
+    assert seen == [start + 50, start + 150]
+
+
 def test_what_somebody_writes_while_time_passes_is_seen_at_the_next_call(make: Make) -> None:
     user = make()
     user.bring_up()
