@@ -55,7 +55,7 @@ def group_hosts(inventory: Inventory, hosts: Sequence[str], servers: str = "", g
         )
     parts = _kinds(inventory, set(heads), within=set(heads)) if chosen in inventory.parents else []
     assigned, rest = _dealt(groups, parts, heads)
-    assigned |= {_unused(snake(chosen), assigned): tuple(rest)} if rest else {}
+    assigned |= {unused(snake(chosen), assigned): tuple(rest)} if rest else {}
     above = tuple(assigned)
     free = [host for host in hosts if host not in heads]
     below, free = _dealt(groups, group_names or _kinds(inventory, set(free)), free, assigned)
@@ -63,7 +63,7 @@ def group_hosts(inventory: Inventory, hosts: Sequence[str], servers: str = "", g
     notes = [f"hosts {fold(free)}: in none of the groups {', '.join(group_names)}"] if free and group_names else []
     notes += _unnamed({name: known & set(members) for name, members in groups.items()}, assigned)
     if free and not group_names:
-        assigned[_unused("nodes", assigned)] = tuple(free)
+        assigned[unused("nodes", assigned)] = tuple(free)
     gpu = tuple(name for name in assigned if _GPU.search(name) and name not in above)
     return GroupedHosts(groups=assigned, servers=above, gpu=gpu, notes=tuple(notes))
 
@@ -77,7 +77,7 @@ def _dealt(
     for name in names:
         members = tuple(host for host in groups[name] if host in free)
         if members:
-            assigned[_unused(snake(name), {**(taken or {}), **assigned})] = members
+            assigned[unused(snake(name), {**(taken or {}), **assigned})] = members
             for host in members:
                 del free[host]
     return assigned, list(free)
@@ -119,8 +119,9 @@ def _kinds(inventory: Inventory, free: set[str], within: set[str] | None = None)
     return sorted(kinds, key=lambda name: (not _GPU.search(snake(name)), -counted[name], name))
 
 
-def _unused(name: str, taken: Mapping[str, object]) -> str:
-    return name if name not in taken else _unused(f"{name}_", taken)
+def unused(name: str, taken: Mapping[str, object]) -> str:
+    """Return the name, with underscores at its end if it is taken."""
+    return name if name not in taken else unused(f"{name}_", taken)
 
 
 def _unnamed(groups: Mapping[str, set[str]], assigned: Mapping[str, tuple[str, ...]]) -> list[str]:

@@ -11,7 +11,7 @@ import yaml
 
 from steps.contract.host_play import PYTHON
 from steps.contract.host_ranges import fold
-from workflows.inventory import foreign_settings, grouping, machine_variables
+from workflows.inventory import foreign_settings, foreign_taints, grouping, machine_variables
 from workflows.inventory.connection import HostAccess, host_access
 from workflows.inventory.model import BadInventory, Inventory
 from workflows.spec import range_syntax
@@ -68,12 +68,15 @@ def convert(inventory: Inventory, choice: ConversionOptions) -> ConvertedSpec:
         used = grouping.group_hosts(inventory, hosts, choice.servers, choice.groups)
     except BadInventory as error:
         raise BadInventory(_with(str(error), notes), error.hint) from None
+    used, taints, taint_notes = foreign_taints.split_groups(used, inventory)
     planned = [host for members in used.groups.values() for host in members]
     ways = {host: reached[host] for host in planned}
     ssh, more_notes = _ssh(ways, choice.folder)
     through = {name: _through(members, ways, ssh) for name, members in used.groups.items()}
     groups = {name: _group(name, members, ways, used, ssh, through[name][0]) for name, members in used.groups.items()}
     more_notes += [note for _, notes in through.values() for note in notes]
+    for name in filter(taints.get, groups):
+        groups[name]["taints"] = list(taints[name])
     product = _mark_gpus(inventory, used, groups)
     for name, members in used.groups.items():
         more_notes += machine_variables.set_topology(members, inventory.hosts, groups[name])
@@ -92,7 +95,9 @@ def convert(inventory: Inventory, choice: ConversionOptions) -> ConvertedSpec:
         **({"ssh": ssh} if ssh else {}),
         **({"rke2": rke2} if rke2 else {}),
     }
-    return ConvertedSpec(data=data, notes=(*notes, *used.notes, *more_notes, *rke2_notes, *lacking, *_variables(ways)))
+    return ConvertedSpec(
+        data=data, notes=(*notes, *used.notes, *taint_notes, *more_notes, *rke2_notes, *lacking, *_variables(ways))
+    )
 
 
 def _with(sentence: str, dropped: Sequence[str]) -> str:
@@ -263,7 +268,7 @@ def _variables(ways: Mapping[str, HostAccess]) -> list[str]:
     """Return notes about Ansible variables that were not converted, and about the names of all other variables."""
     by_reason = _by_reason((reason, host) for host, way in ways.items() for reason in way.lost)
     lost = [f"{name} of {_named(hosts)}: {why}" for (name, why), hosts in by_reason.items()]
-    own = sorted({name for way in ways.values() for name in way.own} - {*_FRONT, *_PROXIES, *_NETWORKS})
+    own = sorted({name for way in ways.values() for name in way.own} - {*_FRONT, *_PROXIES, *_NETWORKS, *foreign_taints.VARIABLES})
     elsewhere = foreign_settings.notes_on(own)
     own = [name for name in own if name not in foreign_settings.ELSEWHERE]
     # all names: what a user does not find here was converted

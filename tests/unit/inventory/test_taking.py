@@ -495,6 +495,54 @@ def test_what_rke2_cannot_have_is_named(changed: dict[str, Any], note: str) -> N
     assert note in notes
 
 
+EXTERNAL, GPU_TAINT = "node.example.com/external=true:NoSchedule", "nvidia.com/gpu:NoSchedule"
+NODES = {"kube_control_plane": ["n1"], "gpu": ["g1", "g2", "g3"], "kube_node": ["n2", "n3"]}
+TAINTED: dict[str, tuple[dict[str, Any], dict[str, tuple[str, ...]], str]] = {
+    "of a group": (
+        {host: {"node_taints": [GPU_TAINT]} for host in ("g1", "g2", "g3")},
+        {"gpu": (GPU_TAINT,)},
+        "",
+    ),
+    "of all, and of one host more": (
+        {"_": {"node_taints": [EXTERNAL]}, "g2": {"node_taints": [EXTERNAL, "nvidia.com/gpu=:NoSchedule"]}},
+        {
+            "kube_control_plane": (EXTERNAL,),
+            "gpu": (EXTERNAL,),
+            "gpu_tainted": (EXTERNAL, GPU_TAINT),
+            "kube_node": (EXTERNAL,),
+        },
+        f"hosts g2: their taints ({EXTERNAL}, {GPU_TAINT}) differ in group gpu, so they have group gpu_tainted",
+    ),
+    "of a role for RKE2": (
+        {"_": {"rke2_server_node_taints": ["CriticalAddonsOnly=true:NoExecute"], "rke2_agent_node_taints": []}},
+        {"kube_control_plane": ("CriticalAddonsOnly=true:NoExecute",)},
+        "",
+    ),
+    "of k3s": (
+        {"n2": {"k3s_node_taints": [{"a": "b:NoExecute"}]}},
+        {"kube_node_tainted": ("a=b:NoExecute",)},
+        "group kube_node_tainted",
+    ),
+    "templates and words": (
+        {"n2": {"node_taints": ["{{ secret }}", "a:b"]}, "n3": {"node_taints": "words"}},
+        {},
+        "node_taints of n[2-3]: some of it is no taint",
+    ),
+}
+"""Variables of hosts, the taints of the spec's groups that have some, and a part of the notes."""
+
+
+@pytest.mark.parametrize("name", TAINTED)
+def test_taints_of_nodes_are_those_of_their_group(name: str) -> None:
+    variables, taints, note = TAINTED[name]
+    spec, notes = spec_of(inventory(NODES, **variables))
+    assert {group: hosts.taints for group, hosts in spec.hosts.items() if hosts.taints} == taints
+    assert sorted(machine.name for machine in spec.machines) == ["g1", "g2", "g3", "n1", "n2", "n3"]
+    assert note in notes
+    assert "secret" not in notes
+    assert "variables node_taints" not in notes
+
+
 def test_settings_of_k3s_say_where_a_spec_has_them_and_show_no_token() -> None:
     variables = {
         "k3s_version": "v1.30.2+k3s1",
