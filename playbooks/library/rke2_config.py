@@ -233,23 +233,25 @@ def of_the_site(entries: list, root: str = "") -> list:
     return [path for path, text in texts.items() if text.strip() and not text.startswith(OURS)]
 
 
+FILE: dict = {
+    "path": {"type": "path", "required": True},
+    "content": {"type": "str", "required": True, "no_log": True},
+    "mode": {"type": "str", "default": "0600"},
+    "restart": {"type": "bool", "default": True},
+    "absent": {"type": "bool", "default": False},
+}
+SPEC: dict = {
+    "config": {"type": "dict", "required": True},
+    "files": {"type": "list", "elements": "dict", "default": [], "options": FILE},
+    "token": {"type": "str", "default": "", "no_log": True},
+    "joined": {"type": "str", "choices": ["", "server", "agent"], "default": ""},
+    "etcd_user": {"type": "bool", "default": False},
+}
+
+
 def main() -> None:
     """Check the configuration, write the files that differ, and exit with their paths and whether RKE2 must be restarted."""
-    options = {
-        "path": {"type": "path", "required": True},
-        "content": {"type": "str", "required": True, "no_log": True},
-        "mode": {"type": "str", "default": "0600"},
-        "restart": {"type": "bool", "default": True},
-        "absent": {"type": "bool", "default": False},
-    }
-    spec: dict = {
-        "config": {"type": "dict", "required": True},
-        "files": {"type": "list", "elements": "dict", "default": [], "options": options},
-        "token": {"type": "str", "default": "", "no_log": True},
-        "joined": {"type": "str", "choices": ["", "server", "agent"], "default": ""},
-        "etcd_user": {"type": "bool", "default": False},
-    }
-    module = AnsibleModule(argument_spec=spec, supports_check_mode=True)
+    module = AnsibleModule(argument_spec=SPEC, supports_check_mode=True)
     host_lock.hold_or_fail(module, "rke2_config")
     wanted = module.params
     try:

@@ -7,10 +7,13 @@ import os
 import subprocess
 import sys
 import syslog
-from typing import Any, Dict, NoReturn
+from typing import Any, Dict, Iterator, NoReturn, Optional
 
 ARGUMENTS: Any = b"{}"
 """The module's arguments as JSON. Keys that begin with `_ansible_` are Ansible's own."""
+
+HIDDEN = "VALUE_SPECIFIED_IN_NO_LOG_PARAMETER"
+"""Text that stands for a result which is a secret as a whole, as Ansible writes it; within a text eight stars do."""
 
 TRUE, FALSE = ("y", "yes", "on", "1", "true", "t", "1.0"), ("n", "no", "off", "0", "false", "f", "0.0")
 
@@ -22,6 +25,7 @@ class AnsibleModule:
         arguments = json.loads(ARGUMENTS)
         self.check_mode = bool(arguments.get("_ansible_check_mode"))
         self._diff = bool(arguments.get("_ansible_diff"))
+        self._secrets: list = []
         if not arguments.get("_ansible_no_log"):
             _log(arguments, "Invoked%s" % (" in check mode" if self.check_mode else ""))
         if self.check_mode and not supports_check_mode:
@@ -32,9 +36,19 @@ class AnsibleModule:
             )
         except ValueError as error:
             self.fail_json(msg=str(error))
+        self._secrets = sorted(_secrets(argument_spec, self.params), key=len, reverse=True)
 
-    def run_command(self, args: list, cwd: str, environ_update: Dict[str, str], handle_exceptions: bool = True) -> tuple:
-        """Return exit code, standard output and standard error of a command. The code is 126 if the command cannot be started."""
+    def run_command(
+        self,
+        args: list,
+        cwd: Optional[str] = None,
+        environ_update: Optional[Dict[str, str]] = None,
+        handle_exceptions: bool = True,
+    ) -> tuple:
+        """Return exit code, standard output and standard error of a command.
+
+        If it cannot be started the module fails, or with `handle_exceptions` off OSError is raised.
+        """
         try:
             done = subprocess.run(
                 args,
@@ -42,24 +56,47 @@ class AnsibleModule:
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
-                env=dict(os.environ, **environ_update),
+                env=dict(os.environ, **(environ_update or {})),
                 check=False,
             )
         except OSError as error:
             if not handle_exceptions:
                 raise
-            return 126, "", str(error)
+            self.fail_json(msg="Error executing command: %s" % error, rc=error.errno, cmd=" ".join(args))
         return done.returncode, *(text.decode(errors="surrogateescape") for text in (done.stdout, done.stderr))
 
     def exit_json(self, **result: Any) -> NoReturn:
-        """Print the result as JSON and exit with 0."""
-        print(json.dumps({"changed": False, **result}))
+        """Print the result as JSON, without the values of secret arguments, and exit with 0."""
+        print(json.dumps(_masked({"changed": False, **result}, self._secrets)))
         sys.exit(0)
 
     def fail_json(self, msg: str, **result: Any) -> NoReturn:
         """Print a failed result with the reason `msg` as JSON and exit with 1."""
-        print(json.dumps({"failed": True, "msg": msg, **result}))
+        print(json.dumps(_masked({"failed": True, "msg": msg, **result}, self._secrets)))
         sys.exit(1)
+
+
+def _secrets(spec: Dict[str, Any], values: Dict[str, Any]) -> Iterator[str]:
+    """Yield the texts of arguments that are marked `no_log`, also of those in lists of options."""
+    for name, rule in spec.items():
+        value = values.get(name)
+        if rule.get("no_log") and value:
+            yield str(value)
+        elif "options" in rule and value:
+            for each in value if isinstance(value, list) else [value]:
+                yield from _secrets(rule["options"], each)
+
+
+def _masked(value: Any, secrets: list) -> Any:
+    """Return a result with Ansible's own placeholder in place of each secret text that occurs in it."""
+    if isinstance(value, dict):
+        return {key: _masked(item, secrets) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_masked(item, secrets) for item in value]
+    if isinstance(value, str):
+        for secret in secrets:
+            value = HIDDEN if value == secret else value.replace(secret, "*" * 8)
+    return value
 
 
 def _log(arguments: Dict[str, Any], text: str) -> None:
@@ -98,6 +135,8 @@ def _argument(where: str, rule: Dict[str, Any], value: Any) -> Any:
     value = _typed(where, rule.get("type", "str"), value)
     if "choices" in rule and value not in rule["choices"]:
         raise ValueError("value of %s must be one of: %s, got: %s" % (where, ", ".join(map(str, rule["choices"])), value))
+    if "options" in rule and "elements" in rule:
+        return [_settled(where + ".", rule["options"], _typed(where, rule["elements"], element)) for element in value]
     if "options" in rule:
         return _settled(where + ".", rule["options"], value)
     if "elements" in rule:
@@ -110,6 +149,8 @@ def _typed(where: str, kind: str, value: Any) -> Any:
     text = str(value).lower()
     if kind == "str" and not isinstance(value, (dict, list)):
         return value if isinstance(value, str) else str(value)
+    if kind == "path" and isinstance(value, str):
+        return os.path.expanduser(os.path.expandvars(value))
     if kind == "bool" and text in TRUE + FALSE:
         return text in TRUE
     if kind == "int" and not isinstance(value, bool) and text.lstrip("-").isdigit():

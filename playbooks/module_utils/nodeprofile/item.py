@@ -70,7 +70,9 @@ class NodeAccess:
             self.reloads.append(name)
 
     def run(self, *command: str, **environment: str) -> tuple:
-        """Return exit code (127: no such tool), standard output and standard error of a command, which runs without a shell.
+        """Return exit code, standard output and standard error of a command, which runs without a shell.
+
+        The code is 127 if there is no such tool, 126 if it cannot be started.
 
         The command runs in the root folder with / as home, like a service. SELinux policies that confine a tool (Debian's for dpkg
         and update-initramfs) deny it the login's home, and `find` fails if it cannot return to its working directory.
@@ -78,7 +80,10 @@ class NodeAccess:
         if not self.has(command[0]):
             return NO_COMMAND, "", "%s: no such command" % command[0]
         settings = dict(environment, **_SETTINGS)
-        return self._module.run_command(list(command), cwd="/", environ_update=settings, handle_exceptions=True)
+        try:
+            return self._module.run_command(list(command), cwd="/", environ_update=settings, handle_exceptions=False)
+        except OSError as error:
+            return NOT_STARTED, "", str(error)
 
     def run_bounded(self, seconds: float, *command: str) -> Optional[tuple]:
         """Return exit code and output of a command that may never end, or None if it has not ended after `seconds`.
@@ -130,8 +135,8 @@ class NodeAccess:
         folder_modes.open_folders(path, mode)
 
 
-NO_COMMAND = 127
-"""Exit code that stands for a command that is missing, as shells give it."""
+NO_COMMAND, NOT_STARTED = 127, 126
+"""Exit codes that stand for a command that is missing, or that cannot be started, as shells give them."""
 FIRST_LOOK, LAST_LOOK = 0.05, 1.0
 """Seconds until the first check of a command that may not end, and the longest wait for a command that was killed."""
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"

@@ -6,8 +6,14 @@ import json
 import zlib
 from pathlib import Path
 
-MODULES = {"os_prep": ("node_profile",)}
-"""Playbook → modules that are packed for it: those that every host runs anyway."""
+_RKE2 = ("rke2_status", "rke2_nodes", "rke2_config")
+MODULES = {
+    "os_prep": ("node_profile",),
+    "identify": ("cluster_identity",),
+    "rke2_server": _RKE2,
+    "rke2_agent": _RKE2,
+}
+"""Playbook → modules that are packed for it: those that every host runs also when nothing is to be changed."""
 
 SHARED = "ansible.module_utils"
 BASIC = f"{SHARED}.basic"

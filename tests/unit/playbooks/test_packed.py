@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
+from ansible.module_utils.common.parameters import remove_values
 
 from steps.clients.ansible import module_packing
 from steps.clients.ansible.workspace import playbook_path
@@ -133,6 +134,22 @@ def test_what_a_module_does_not_catch_is_told_as_its_failure(tmp_path: Path) -> 
     assert "broken.py" in said["exception"]
 
 
+def test_all_modules_of_a_play_are_packed() -> None:
+    for playbook, names in module_packing.MODULES.items():
+        assert list(module_packing.modules(PLAYBOOKS, playbook)) == [f"{name}.py" for name in names]
+
+
+def test_a_command_that_cannot_be_started_fails_the_module_as_with_ansible() -> None:
+    script = module_packing.packed_module(PLAYBOOKS, "rke2_status")
+    arguments = json.dumps({"service": "rke2-server", "_ansible_no_log": True}).encode()
+    script = script.replace('"<<INCLUDE_ANSIBLE_MODULE_COMPLEX_ARGS>>"', repr(arguments))
+    ended = subprocess.run([sys.executable, "-"], input=script, env={"PATH": ""}, capture_output=True, text=True, check=False)
+    answer = json.loads(ended.stdout)
+    assert (ended.returncode, answer["failed"], answer["rc"]) == (1, True, 2)
+    assert answer["msg"].startswith("Error executing command: ")
+    assert "systemctl" in answer["cmd"]
+
+
 def test_a_module_that_needs_more_of_ansible_is_not_packed() -> None:
     with pytest.raises(ValueError, match=r"ansible\.module_utils\.urls is Ansible's own"):
         module_packing.packed_module(PLAYBOOKS, "rke2_release")
@@ -140,7 +157,7 @@ def test_a_module_that_needs_more_of_ansible_is_not_packed() -> None:
 
 def test_only_what_is_listed_is_packed() -> None:
     assert module_packing.modules(PLAYBOOKS, "os_prep").keys() == {"node_profile.py"}
-    assert module_packing.modules(PLAYBOOKS, "rke2_agent") == {}
+    assert module_packing.modules(PLAYBOOKS, "rke2_reset") == {}
 
 
 GOOD: tuple[dict[str, Any], ...] = (
@@ -158,6 +175,32 @@ def test_arguments_get_the_same_types_and_defaults(profile: dict[str, Any]) -> N
     theirs = ArgumentSpecValidator(spec).validate({"profile": profile})
     assert theirs.error_messages == []
     assert ours._settled("", spec, {"profile": profile}) == theirs.validated_parameters
+
+
+CONFIG: dict[str, Any] = {
+    "config": {"cni": "canal"},
+    "token": "K10-secret",
+    "files": [{"path": "~/token", "content": "secret text"}, {"path": "/x", "content": "y", "mode": 600, "restart": "no"}],
+}
+
+
+def test_lists_of_options_are_settled_as_ansible_settles_them() -> None:
+    ours, spec = loaded(PLAYBOOKS / "packed/basic.py"), loaded(LIBRARY / "rke2_config.py").SPEC
+    theirs = ArgumentSpecValidator(spec).validate(CONFIG)
+    assert theirs.error_messages == []
+    assert ours._settled("", spec, CONFIG) == theirs.validated_parameters
+    for wrong in ({"files": ["/x"]}, {"files": [{"path": "/x"}]}, {"files": [{"path": "/x", "content": "y", "owner": "z"}]}):
+        assert ArgumentSpecValidator(spec).validate(CONFIG | wrong).error_messages
+        with pytest.raises(ValueError, match=r"\w"):
+            ours._settled("", spec, CONFIG | wrong)
+
+
+def test_secret_arguments_are_left_out_of_results_as_ansible_leaves_them_out() -> None:
+    ours, spec = loaded(PLAYBOOKS / "packed/basic.py"), loaded(LIBRARY / "rke2_config.py").SPEC
+    secrets = sorted(ours._secrets(spec, ours._settled("", spec, CONFIG)), key=len, reverse=True)
+    assert secrets == ["secret text", "K10-secret", "y"]
+    result = {"msg": "token K10-secret is another", "files": ["K10-secret", "secret text"], "changed": False, "code": 7}
+    assert ours._masked(result, secrets) == remove_values(result, set(secrets))
 
 
 BAD: tuple[dict[str, Any], ...] = (
