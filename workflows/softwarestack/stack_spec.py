@@ -419,11 +419,6 @@ class StackSpec(PipelineSpec):
             raise problem("the stack names target and targets", "name all of them in targets")
         if len(set(self.targets)) < len(self.targets) or BEST in self.targets:
             raise problem(f"targets {', '.join(self.targets)} has a name twice, or {BEST}", "name each CPU target once")
-        if self.several_targets and self.view is not None:
-            raise problem(
-                "a view has one program of a name, and a stack for several CPU targets has one for each",
-                "leave view out, or write a stack for each target",
-            )
         return self._with_known_targets()
 
     def _with_known_targets(self) -> "StackSpec":
