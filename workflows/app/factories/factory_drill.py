@@ -22,7 +22,6 @@ from workflows.app.factories.unplanned_contents import UnplannedContents
 from workflows.app.run_options import StartOptions
 from workflows.app.runs.screen import Screen
 from workflows.spec import FactorySpec
-from workflows.spec.factory_spec import SurvivingCopy
 
 LOOK_SECONDS = 15.0
 """Time between two looks at files of restored volumes, of which most take minutes."""
@@ -163,12 +162,12 @@ def holdings(spec: FactorySpec, trial: list[TrialOutcome], contents: UnplannedCo
 
 def restores(spec: FactorySpec) -> dict[str, int]:
     """Return volume and file of each `copies[].restored` → when the file was written in ns, 0 if it is missing."""
-    files = {f"{copy.volume} ({copy.path}/{copy.restored})": Path(copy.path, copy.restored) for copy in _restorable(spec)}
+    files = {
+        f"{copy.volume} ({copy.path}/{copy.restored})": Path(copy.path, copy.restored)
+        for copy in spec.rebuild.copies
+        if copy.restored
+    }
     return {name: file.stat().st_mtime_ns if file.is_file() else 0 for name, file in files.items()}
-
-
-def _restorable(spec: FactorySpec) -> list[SurvivingCopy]:
-    return [copy for copy in spec.rebuild.copies if copy.restored]
 
 
 def await_restores(spec: FactorySpec, before: Mapping[str, int], clock: Clock) -> None:

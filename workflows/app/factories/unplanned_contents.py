@@ -33,13 +33,15 @@ class UnplannedContents:
     @property
     def sentences(self) -> tuple[str, ...]:
         """Return what a rebuild loses, a line each."""
-        lines = [item.sentence for item in (*self.objects[:MOST_NAMED], *self.volumes[:MOST_NAMED])]
+        lines = [item.sentence for item in self.objects[:MOST_NAMED]]
+        lines += [volume.sentence for volume in self.volumes[:MOST_NAMED]]
         lines += [
             f"only in the registry: {plain_text.line(image)} as it is now; it is not built again"
             for image in self.images[:MOST_NAMED]
         ]
-        for contents, what in ((self.objects, "more object"), (self.volumes, "more volume"), (self.images, "more image")):
-            more = len(contents) - MOST_NAMED
+        counts = ((len(self.objects), "more object"), (len(self.volumes), "more volume"), (len(self.images), "more image"))
+        for number, what in counts:
+            more = number - MOST_NAMED
             lines += [f"only in the factory: {plain_text.count(more, what)}"] if more > 0 else []
         return tuple(lines)
 
