@@ -90,7 +90,7 @@ class RegistryRepository:
     authorities: tuple[str, ...] = field(default=(), repr=False)
 
 
-class _Page(Struct, frozen=True):
+class _TagPage(Struct, frozen=True):
     tags: tuple[str, ...] | None = None
 
 
@@ -196,7 +196,7 @@ class RegistryClient:
         if _is_absent(answer, (200,), what, data):
             return (), ""
         try:
-            tags = msgspec.json.decode(data, type=_Page).tags or ()
+            tags = msgspec.json.decode(data, type=_TagPage).tags or ()
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
             raise RegistryMisread(f"{what}: the answer is no list of tags: {error}") from error
         match = _NEXT.search(answer.headers.get("Link", ""))
@@ -273,13 +273,13 @@ class RegistryClient:
         if scheme != "https" and not (scheme == "http" and repository.url.startswith("http:")):
             raise RegistryMisread(f"{what}: the registry's token server {challenge.realm[:100]!r} is not reached by https")
         with _pool(challenge.realm, repository.authorities, others=True) as pool:
-            asked = f"a token for {self.place}"
-            answer = self._send(pool, "GET", challenge.token_url, asked, dict(basic), anonymous=True)
-            data = self._body(answer, asked, registry_login.MOST_TOKEN)
-        _require(answer, (200,), f"request of {asked}", data)
-        if not (token := registry_login.bearer(data)):
-            raise RegistryMisread(f"the answer to the request of {asked} has no token")
-        return token
+            token = f"a token for {self.place}"
+            answer = self._send(pool, "GET", challenge.token_url, token, dict(basic), anonymous=True)
+            data = self._body(answer, token, registry_login.MOST_TOKEN)
+        _require(answer, (200,), f"request of {token}", data)
+        if not (authorization := registry_login.bearer(data)):
+            raise RegistryMisread(f"the answer to the request of {token} has none")
+        return authorization
 
     def _body(self, answer: urllib3.BaseHTTPResponse, what: str, most: int = _MOST_ERROR) -> bytes:
         limit = most if answer.status < 300 else _MOST_ERROR

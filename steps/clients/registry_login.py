@@ -35,7 +35,7 @@ class LoginChallenge(Struct, frozen=True, kw_only=True):
         return f"{self.realm}{'&' if '?' in self.realm else '?'}{urlencode(wanted)}" if wanted else self.realm
 
 
-class _Token(Struct):
+class _TokenAnswer(Struct):
     """Answer of a token server; OAuth 2 calls the token `access_token`."""
 
     token: str = ""
@@ -55,7 +55,7 @@ def challenge(header: str) -> LoginChallenge:
 def bearer(data: bytes) -> str:
     """Return the Authorization header for a token server's answer; empty if the answer has no token."""
     try:
-        answer = msgspec.json.decode(data, type=_Token)
+        answer = msgspec.json.decode(data, type=_TokenAnswer)
     except (msgspec.MsgspecError, UnicodeDecodeError):
         return ""
     token = answer.token or answer.access_token

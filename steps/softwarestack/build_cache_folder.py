@@ -9,8 +9,9 @@ import os
 import re
 import secrets
 from collections.abc import Iterator
+from io import BufferedRandom, BufferedReader
 from pathlib import Path
-from typing import IO, Final
+from typing import Final
 
 from steps.errors import BadTask
 from steps.softwarestack.build_cache_storage import LARGEST_ENTRY, CacheEntry, CacheError
@@ -55,7 +56,7 @@ class FolderStorage:
             raise CacheError(BuildFailure.PERMISSION, f"{path} cannot be read: {error.strerror}") from error
 
     @contextlib.contextmanager
-    def open_archive(self, entry: CacheEntry) -> Iterator[IO[bytes]]:
+    def open_archive(self, entry: CacheEntry) -> Iterator[BufferedReader]:
         """Open the archive of an entry for reading. Raises CacheError."""
         path = self._archive(entry)
         try:
@@ -68,13 +69,13 @@ class FolderStorage:
             yield file
 
     @contextlib.contextmanager
-    def draft(self) -> Iterator[IO[bytes]]:
+    def draft(self) -> Iterator[BufferedRandom]:
         """Open a new file beside the entries for an archive; it is gone after the block unless `add` has kept it."""
         self.folder.mkdir(parents=True, exist_ok=True)
         with self._temporary() as path, path.open("w+b") as file:
             yield file
 
-    def add(self, entry: CacheEntry, archive: IO[bytes], description: bytes) -> bool:
+    def add(self, entry: CacheEntry, archive: BufferedRandom, description: bytes) -> bool:
         """Give the archive its name, then the description; return False if another writer's description is there already."""
         os.fchmod(archive.fileno(), 0o644)
         os.replace(archive.name, self._archive(entry))

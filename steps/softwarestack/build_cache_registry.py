@@ -10,8 +10,9 @@ description and archive by digest. What nobody names any more is left to the gar
 import contextlib
 import tempfile
 from collections.abc import Iterator
+from io import BufferedRandom
 from pathlib import Path
-from typing import IO, Final
+from typing import Final
 
 import msgspec
 from msgspec import Struct
@@ -88,7 +89,7 @@ class RegistryStorage:
         return description
 
     @contextlib.contextmanager
-    def open_archive(self, entry: CacheEntry) -> Iterator[IO[bytes]]:
+    def open_archive(self, entry: CacheEntry) -> Iterator[BufferedRandom]:
         """Download the archive of an entry into a temporary file, and yield that. Raises CacheError."""
         with self.draft() as file:
             with _failures():
@@ -99,13 +100,13 @@ class RegistryStorage:
             yield file
 
     @contextlib.contextmanager
-    def draft(self) -> Iterator[IO[bytes]]:
+    def draft(self) -> Iterator[BufferedRandom]:
         """Open a temporary file without a name, of which a killed process leaves nothing."""
         self.folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=self.folder) as file:
             yield file
 
-    def add(self, entry: CacheEntry, archive: IO[bytes], description: bytes) -> bool:
+    def add(self, entry: CacheEntry, archive: BufferedRandom, description: bytes) -> bool:
         """Upload archive and description, and tag their manifest unless the tag is there now. Return False, because another
         writer may set the tag at the same time: the caller reads what is there.
         """

@@ -1,8 +1,9 @@
 """Storage of a build cache: the entry of a package, errors, and what a folder or a registry must offer to hold entries."""
 
 from contextlib import AbstractContextManager
+from io import BufferedRandom, BufferedReader
 from pathlib import Path
-from typing import IO, Final, Protocol
+from typing import Final, Protocol
 
 from msgspec import Struct
 
@@ -73,15 +74,15 @@ class CacheStorage(Protocol):
         """Return the bytes of a description, cut off above LARGEST_ENTRY; None if there is none. Raises CacheError."""
         ...
 
-    def open_archive(self, entry: CacheEntry) -> AbstractContextManager[IO[bytes]]:
+    def open_archive(self, entry: CacheEntry) -> AbstractContextManager[BufferedReader | BufferedRandom]:
         """Open the archive of an entry for reading; what it yields is a file of this machine. Raises CacheError."""
         ...
 
-    def draft(self) -> AbstractContextManager[IO[bytes]]:
+    def draft(self) -> AbstractContextManager[BufferedRandom]:
         """Open a new file in `folder` for an archive; it is gone after the block unless `add` has kept it."""
         ...
 
-    def add(self, entry: CacheEntry, archive: IO[bytes], description: bytes) -> bool:
+    def add(self, entry: CacheEntry, archive: BufferedRandom, description: bytes) -> bool:
         """Store a draft as the archive, then the description. Return False if readers may see another writer's description.
 
         Raises OSError and CacheError.

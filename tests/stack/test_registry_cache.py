@@ -139,7 +139,7 @@ def test_a_registry_that_is_away_fails_a_build_that_is_tried_again(registry: Rea
 
 
 def test_the_stand_in_answers_as_the_real_registry(registry: RealRegistry) -> None:
-    """What the rules of the cache rest on: absent things, an unknown repository, a manifest without its blobs, a second upload."""
+    """Compare answers that the rules of the cache rest on: absent things, a manifest without its blobs, a second upload."""
     real = RegistryRepository(
         url=registry.url, name="other/cache", username="builder", password=registry.password, authorities=registry.authorities
     )

@@ -87,8 +87,8 @@ class _RegistryRequests(BaseHTTPRequestHandler):
         elif path.startswith("/storage/"):
             self.answer(200, server.blobs[unquote(path.removeprefix("/storage/"))])
         elif server.login and not self.is_permitted():
-            asked = f'Bearer realm="{server.url}/token",service="stand-in",scope="repository:cache:pull,push"'
-            self.answer(401, WWW_Authenticate=asked if server.scheme == "bearer" else 'Basic realm="stand-in"')
+            challenge = f'Bearer realm="{server.url}/token",service="stand-in",scope="repository:cache:pull,push"'
+            self.answer(401, WWW_Authenticate=challenge if server.scheme == "bearer" else 'Basic realm="stand-in"')
         elif match := _ROUTE.fullmatch(path):
             {"manifests": self.manifest, "blobs": self.blob, "tags": self.tags}[match["kind"]](match["last"], data)
         else:
@@ -97,9 +97,9 @@ class _RegistryRequests(BaseHTTPRequestHandler):
     do_GET = do_HEAD = do_POST = do_PUT = handle_request  # noqa: N815  # names of the base class
 
     def is_permitted(self) -> bool:
-        given = self.headers.get("Authorization", "")
+        authorization = self.headers.get("Authorization", "")
         basic = f"Basic {base64.b64encode(self.server.login.encode()).decode()}"
-        return given == (f"Bearer {TOKEN}" if self.server.scheme == "bearer" else basic)
+        return authorization == (f"Bearer {TOKEN}" if self.server.scheme == "bearer" else basic)
 
     def token(self) -> None:
         basic = f"Basic {base64.b64encode(self.server.login.encode()).decode()}"
