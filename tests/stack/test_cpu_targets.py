@@ -2,13 +2,9 @@
 
 import json
 
-import pytest
-
 from steps.softwarestack import builder_cpu
 from steps.softwarestack.contract import cpu_targets
 from tests.stack.conftest import SiteMaker
-
-pytestmark = pytest.mark.sampled("stacks for several CPU targets")
 
 
 def test_each_target_is_built_with_its_flags_and_the_best_is_chosen(small: SiteMaker) -> None:

@@ -341,7 +341,6 @@ BUILT = "easybuild: {release: 5.4.1, easyconfigs: [easyconfigs/a.eb]"
             "nothing is left for CPU target zen3",
         ),
         (BUILT + ", only_for: [{easyconfigs: [easyconfigs/x.eb], targets: [zen4]}]}\ntargets: [zen4]", "does not offer"),
-        (BUILT + "}\ntargets: [zen3, zen4]\nview: true", "a view has one program of a name"),
         (BUILT + "}\ntests: [{name: run, command: [a], targets: [zen4]}]", "zen4 is none of the stack's CPU targets"),
         (
             "spack: {url: 'https://example.org/spack.git', revision: v1, environment: spack.yaml}\ntargets: [zen3, zen4]",
@@ -361,7 +360,6 @@ BUILT = "easybuild: {release: 5.4.1, easyconfigs: [easyconfigs/a.eb]"
             "no_target",
             "empty",
             "unoffered",
-            "view",
             "test",
         ),
         "spack",
