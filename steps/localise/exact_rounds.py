@@ -6,10 +6,10 @@ decision. If no test is left that tells them apart, the localisation ends, and n
 
 import itertools
 import math
-import operator
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import cached_property
+from typing import NamedTuple
 
 from steps.localise.contract import FabricTest, FaultDiagnosis, History, Kind, Round, Suspect
 from steps.localise.fabric_belief import NAMED_AT_MOST, NODE, PAIR, PATH, RAIL, Variable
@@ -37,6 +37,18 @@ MOST_TOLD = 3
 """Most nodes that fail now and then that are named in the reason."""
 Observable = tuple[Kind, int]
 """Kind and mask of nodes of a test; for kind `rail`, all rails of two nodes."""
+
+
+class WeighedTest(NamedTuple):
+    """A test with its outcome for each weighed set: `others` are the places and outcomes that differ from the first one.
+
+    `chances` are the places of sets of which this test tells the two rows apart, with the entropy that is no information.
+    """
+
+    test: Observable
+    codes: list[int]
+    others: list[tuple[int, int]]
+    chances: list[tuple[int, float]]
 
 
 class ExactLocalisation:
@@ -228,22 +240,38 @@ class ExactLocalisation:
         for test in groups:
             busy |= test[1]
             signatures = self._told_apart(signatures, self._codes(test))
-        known = self._entropy(signatures)
         kinds: tuple[Kind, ...] = ("pair", "rail") if self.catalog.rails else ("pair",)
-        options = [((kind, mask), self._coded(kind, mask)) for mask in self.pairs[:most] if not mask & busy for kind in kinds]
-        options = [option for option in options if option[0] not in (self.vain if again else self.unanswered)]
+        options = [self._option(kind, mask) for mask in self.pairs[:most] if not mask & busy for kind in kinds]
+        options = [option for option in options if option.test not in (self.vain if again else self.unanswered)]
         while options:
-            before = [signature << self._width for signature in signatures]
-            gains = [self._entropy([*map(operator.or_, before, codes)]) for _, codes in options]
+            known, gains = self._entropy(signatures), self._gains(signatures, options)
             # rounded, so that pairs that tell as much are taken in the order of their use
-            place = max(range(len(options)), key=lambda place: (round(gains[place], 9), -place))
-            if gains[place] - known < LEAST_GAIN:
+            place = max(range(len(options)), key=lambda place: (round(known + gains[place], 9), -place))
+            if gains[place] < LEAST_GAIN:
                 break
-            test, codes = options[place]
+            test = options[place].test
             plan.append(test)
-            signatures, known = self._told_apart(signatures, codes), gains[place]
-            options = [option for option in options if not option[0][1] & test[1]]
+            signatures = self._told_apart(signatures, options[place].codes)
+            options = [option for option in options if not option.test[1] & test[1]]
         return plan
+
+    def _gains(self, signatures: Sequence[int], options: Sequence[WeighedTest]) -> list[float]:
+        """Return by how much each test adds to the entropy of signatures. Sets that show like the first one stay where they are."""
+        shares, width, whole = self._shares, self._width, dict[int, float]()
+        for signature, share in zip(signatures, shares, strict=True):
+            whole[signature] = whole.get(signature, 0.0) + share
+        gains: list[float] = []
+        for option in options:
+            rest, moved = dict[int, float](), dict[int, float]()
+            for place, code in option.others:
+                signature, share = signatures[place], shares[place]
+                rest[signature] = rest.get(signature, whole[signature]) - share
+                key = signature << width | code
+                moved[key] = moved.get(key, 0.0) + share
+            parts = [share * math.log(share) for share in (*rest.values(), *moved.values()) if share > 0]
+            gain = math.fsum(whole[signature] * math.log(whole[signature]) for signature in rest) - math.fsum(parts)
+            gains.append(gain - sum(chance for place, chance in option.chances if signatures[place] == signatures[place + 1]))
+        return gains
 
     @property
     def _width(self) -> int:
@@ -256,14 +284,17 @@ class ExactLocalisation:
         both = (signature << self._width | code for signature, code in zip(signatures, codes, strict=True))
         return [numbers.setdefault(pair, len(numbers)) for pair in both]
 
-    def _coded(self, kind: Kind, mask: int) -> list[int]:
+    def _option(self, kind: Kind, mask: int) -> WeighedTest:
         key = (kind, mask)
-        if key not in self._kept:
-            self._kept[key] = self._codes(key)
-        return self._kept[key]
+        if key not in self._options:
+            codes = self._codes(key)
+            others = [(place, code) for place, code in enumerate(codes) if code != codes[0]]
+            chances = [(place, chance) for place, chance in self._rows[1] if codes[place] != codes[place + 1]]
+            self._options[key] = WeighedTest(key, codes, others, chances)
+        return self._options[key]
 
     @cached_property
-    def _kept(self) -> dict[Observable, list[int]]:
+    def _options(self) -> dict[Observable, WeighedTest]:
         return {}
 
     def _group_plans(self) -> Iterator[list[Observable]]:
