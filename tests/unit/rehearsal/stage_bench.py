@@ -121,13 +121,15 @@ class StageBench:
             path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             path.touch(0o600)
             path.write_bytes(data)
-        set_faults(self._cluster, ())
+        if not isinstance(self._keeper, EmulatedSnapshots):
+            set_faults(self._cluster, ())  # beside a real server, the simulator goes on while objects are restored
         self._keeper.restore(snapshot.api)
         state = msgspec.json.decode(snapshot.simulator, type=SimulatorState)
         # the API server's clock is this machine's and was not set back: objects that it makes must not be newer than pods to come
         state = msgspec.structs.replace(state, now=state.now + time.time() - snapshot.taken)
         call_control_api("PUT", self._cluster.url + "/state", self._cluster.token, msgspec.json.encode(state))
-        set_faults(self._cluster, faults)
+        if faults:
+            set_faults(self._cluster, faults)
 
     def _left(self) -> list[Path]:
         """Return the files that stages left for later ones: secrets, and the record of delivered Git commits."""
