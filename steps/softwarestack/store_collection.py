@@ -12,7 +12,7 @@ import shutil
 import time
 from collections.abc import Collection, Iterator
 from pathlib import Path
-from typing import Final
+from typing import IO, Final
 
 from msgspec import Struct
 
@@ -29,15 +29,25 @@ class StoreItem(Struct, frozen=True, kw_only=True):
 
 @contextlib.contextmanager
 def hold_tree(folder: Path) -> Iterator[None]:
-    """Keep an assembled tree from being removed or made anew during the block, and note that it was used."""
+    """Keep an assembled tree from being removed or made anew during the block, and note that it was used.
+
+    Pods assemble trees as root, and publish them as another user, who may open the lock for reading alone and set no times.
+    """
     if not folder.is_dir():
         yield
         return
-    with _lock_of(folder).open("a") as lock:
+    with _opened(_lock_of(folder)) as lock:
         fcntl.flock(lock, fcntl.LOCK_SH)
-        with contextlib.suppress(FileNotFoundError):
+        with contextlib.suppress(FileNotFoundError, PermissionError):
             os.utime(folder)
         yield
+
+
+def _opened(lock: Path) -> IO[str]:
+    try:
+        return lock.open("a")
+    except PermissionError:
+        return lock.open()
 
 
 def collect_trees(trees: Path, recent: float, *, dry_run: bool) -> tuple[StoreItem, ...]:

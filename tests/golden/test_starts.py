@@ -1,4 +1,4 @@
-"""Golden files of what starts runs without a person: schedule and event of a cluster, schedule of a node image.
+"""Golden files of what starts runs without a person: schedule and event of a cluster, schedules of a node image and of a stack.
 
 `BRINGUP_REGENERATE=1` rewrites them.
 """
@@ -6,11 +6,12 @@
 import os
 from pathlib import Path
 
-from tests.unit import small_image
-from workflows import bringup, examples, image
+from tests.unit import small_image, small_stack
+from workflows import bringup, examples, image, stack
 from workflows.nodeimage.image_plan import compile_image
 from workflows.plan.compiler import compile_plan
 from workflows.render.bundle import render
+from workflows.softwarestack.stack_build_plan import compile_stack
 from workflows.spec import load
 
 GOLDEN = Path(__file__).parent / "render"
@@ -49,3 +50,10 @@ def test_what_starts_builds_of_an_image_is_as_committed(tmp_path: Path) -> None:
     spec = small_image.spec(tmp_path, publish={**small_image.SPEC["publish"], "ssh": SSH}, schedule=schedule)
     plan = compile_image(spec, small_image.recipe(), small_image.files())
     check("lab-nodes-starts", render(plan, image.build).files()["starts.yaml"])
+
+
+def test_what_starts_builds_of_a_stack_is_as_committed(tmp_path: Path) -> None:
+    schedule = {"cron": "0 2 * * *", "timezone": "Europe/Berlin", "source": {**SOURCE, "path": "stacks/lab-tools.yaml"}}
+    publish = {"root": "/srv/stacks", "claim": "share", "claim_folder": "stacks"}
+    spec, resolved = small_stack.resolved(tmp_path, publish=publish, schedule=schedule)
+    check("lab-tools-starts", render(compile_stack(spec, resolved, resolved.planned(())), stack.build).files()["starts.yaml"])

@@ -1,14 +1,16 @@
 """Build the newest commit of a Git branch on Argo: check it out, check its spec, install its plan, and end older builds.
 
-A person who may push to the branch decides what is built, but has no rights in the cluster. So a commit may use only the Secrets,
-approvers and files that the schedule was installed with; the schedule passes these limits as arguments to its pod.
+Node images and software stacks are built so (`BranchProduct`). A person who may push to the branch decides what is built, but has
+no rights in the cluster. So a commit may use only the Secrets, approvers and files that the schedule was installed with; the
+schedule passes these limits as arguments to its pod.
 """
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
+from typing import Any
 
 from steps.clients import termination_message
 from steps.clients.git import checkout, git_access, repositories
@@ -19,9 +21,6 @@ from steps.contract import last_word, paths
 from steps.contract.exit import ExitCode
 from steps.contract.revision import SpecSource
 from steps.errors import BadTask, StepError, Temporary
-from workflows import image
-from workflows.app.images import image_pipeline, image_specs
-from workflows.app.run_options import ARGO, Wish
 from workflows.app.runs import argo_start, superseded_builds
 from workflows.app.runs.screen import Screen
 from workflows.app.specs import manifests
@@ -30,6 +29,7 @@ from workflows.engines.argo.home import Home, NoWorkflow
 from workflows.engines.argo.workflow_objects import OwnerReference
 from workflows.plan.model import Plan
 from workflows.render import from_git
+from workflows.render.bundle import Build
 from workflows.spec import SpecErrors
 
 KEYS = Keys("schedule.source", "repository", "read it")
@@ -37,22 +37,24 @@ KEYS = Keys("schedule.source", "repository", "read it")
 
 MOST_BYTES = 512 << 20
 """Size limit in bytes of one commit's pack from the Git server; the pod's volume holds twice that (`render.from_git.ROOM`)."""
-_ANEW = "whoever may, installs the schedule anew with this spec: bringup image build SPEC --engine argo"
 
 
 class NotThere(ValueError):
     """Error for a repository without the branch or spec that the schedule names."""
 
     exit_code = ExitCode.USAGE
-    hint = "correct schedule.source, and install the schedule anew: bringup image build SPEC --engine argo"
+
+    def __init__(self, message: str, kind: str) -> None:
+        super().__init__(message)
+        self.hint = f"correct schedule.source, and install the schedule anew: bringup {kind} build SPEC --engine argo"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Branch:
-    """An image spec in a Git repository: file `path` in the newest commit of a branch.
+    """A spec in a Git repository: file `path` in the newest commit of a branch.
 
-    `name`, if given, is the name that its image has. `secrets` is a folder with the repository's credentials: files `credentials`,
-    `known_hosts` and `ca`, as far as they exist.
+    `name`, if given, is the name that its image or stack has. `secrets` is a folder with the repository's credentials: files
+    `credentials`, `known_hosts` and `ca`, as far as they exist.
     """
 
     repository: str
@@ -67,13 +69,39 @@ class Branch:
         return f"{git_access.without_credentials(self.repository)}, branch {self.branch}"
 
 
-def newest(branch: Branch) -> tuple[str, list[GitEntry]]:
-    """Return the id of the branch's newest commit, and the Git entries of the spec's folder in it. Raises NotThere, StepError."""
+@dataclass(frozen=True, kw_only=True)
+class BranchPlan:
+    """The plan of a commit's build; `unchanged`, if not empty, says why no run is needed."""
+
+    plan: Plan
+    unchanged: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class BranchProduct:
+    """The functions by which one kind of product is built from a branch.
+
+    `kind` is its pipeline, and the name of its group of commands. `read` loads the spec in a file. `plan` gets its path, the spec
+    and the commit, and plans a build in pods; it raises errors for a spec that cannot be built there, or that exceeds limits of its
+    own.
+    """
+
+    kind: str
+    build: Build
+    read: Callable[[str], tuple[Path, Any]]
+    plan: Callable[[Path, Any, SpecSource], BranchPlan]
+
+
+def newest(branch: Branch, kind: str) -> tuple[str, list[GitEntry]]:
+    """Return the id of the branch's newest commit, and the Git entries of the spec's folder in it. Raises NotThere, StepError.
+
+    `kind` is the pipeline, for hints.
+    """
     below = str(PurePosixPath(branch.path).parent)
     with repositories.open_repository(_access(branch), MOST_BYTES) as repository:
         commit = repository.tip(branch.branch)
         if not commit:
-            raise NotThere(f"{git_access.without_credentials(branch.repository)} has no branch {branch.branch}")
+            raise NotThere(f"{git_access.without_credentials(branch.repository)} has no branch {branch.branch}", kind)
         return commit, checkout.bounded_entries(repository.entries(commit, "" if below == "." else below))
 
 
@@ -107,9 +135,9 @@ class OutOfBounds(ValueError):
 
     exit_code = ExitCode.USAGE
 
-    def __init__(self, sentence: str, hint: str = _ANEW) -> None:
+    def __init__(self, sentence: str, kind: str, hint: str = "") -> None:
         super().__init__(sentence)
-        self.hint = hint
+        self.hint = hint or f"whoever may, installs the schedule anew with this spec: bringup {kind} build SPEC --engine argo"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,11 +150,15 @@ class Bounds:
     secrets: tuple[str, ...] = ()
     approvers: tuple[str, ...] = ()
 
-    def check(self, plan: Plan, spec: Path, folder: Path) -> None:
-        """Raise OutOfBounds if a plan exceeds the limits, or if its spec names files outside `folder`, the checkout with `spec`."""
+    def check(self, plan: Plan, spec: Path, folder: Path, kind: str) -> None:
+        """Raise OutOfBounds if a plan exceeds the limits, or if its spec names files outside `folder`, the checkout with `spec`.
+
+        `kind` is the pipeline, for hints.
+        """
         if local_files := [file.name for file in plan.secrets if not file.secret and file.name not in plan.public]:
             raise OutOfBounds(
                 f"the spec has {', '.join(local_files)} from a file or a variable, and a schedule has Secrets of the cluster alone",
+                kind,
                 "write {secret: {name: NAME, key: KEY}}",
             )
         for file in plan.secrets:
@@ -134,13 +166,16 @@ class Bounds:
             if file.path and (file.path.startswith("~") or is_outside):
                 raise OutOfBounds(
                     f"the spec names {file.path}, which does not lie in its folder of the repository",
+                    kind,
                     "put it beside the spec, in Git",
                 )
         if unknown_keys := sorted(set(from_git.secrets_of(plan)) - set(self.secrets)):
-            raise OutOfBounds(f"the spec names {', '.join(unknown_keys)} of the cluster's Secrets, which the schedule may not use")
+            keys = ", ".join(unknown_keys)
+            raise OutOfBounds(f"the spec names {keys} of the cluster's Secrets, which the schedule may not use", kind)
         if self.approvers and from_git.approvers_of(plan) != self.approvers:
             names = ", ".join(approver.split()[0] for approver in self.approvers)
-            raise OutOfBounds(f"the schedule was installed with an approval by {names}, and the spec has none or others")
+            sentence = f"the schedule was installed with an approval by {names}, and the spec has none or others"
+            raise OutOfBounds(sentence, kind)
 
 
 class NotBuilt(Exception):
@@ -166,7 +201,7 @@ class Target:
     starter: str = ""
 
 
-def build(screen: Screen, branch: Branch, bounds: Bounds, target: Target) -> int:
+def build(screen: Screen, product: BranchProduct, branch: Branch, bounds: Bounds, target: Target) -> int:
     """Check the branch out into a temporary folder and start the build of its spec. Raises NotThere, NotBuilt, StepError.
 
     If a schedule starts the build, the error is also left as the pod's termination message, because the schedule's Workflow itself
@@ -176,44 +211,52 @@ def build(screen: Screen, branch: Branch, bounds: Bounds, target: Target) -> int
         folder = parent.resolve() / "checkout"
         folder.mkdir()
         try:
-            return _build(screen, branch, bounds, target, folder)
+            return _build(screen, product, branch, bounds, target, folder)
         except Exception as problem:
             if target.starter:
                 termination_message.leave(Path(paths.ENVIRONMENT[paths.variable("out")]), last_word.render_failure(str(problem)))
             raise
 
 
-def _build(screen: Screen, branch: Branch, bounds: Bounds, target: Target, folder: Path) -> int:
+def _build(screen: Screen, product: BranchProduct, branch: Branch, bounds: Bounds, target: Target, folder: Path) -> int:
     home, owner = target.home, _owner(target)
-    commit, entries = newest(branch)
+    commit, entries = newest(branch, product.kind)
     with _named_in_errors(f"{branch.said}, commit {commit}", folder):
         checkout.write(entries, folder)
-        start = _start_input(branch, commit, bounds, folder)
-        settings = manifests.installation(home.namespace, target.image, os.environ, target.builder)
+        start, unchanged = _start_input(product, branch, commit, bounds, folder)
+        settings = manifests.installation(home.namespace, target.image, os.environ, target.builder or start.plan.builder)
         # the version was checked when the schedule was installed; the pod's account may not read it
         oldest = ".".join(map(str, prerequisites.OLDEST))
-        ready = argo_start.prepared(screen, home, start, settings, oldest, settled=True, owner=owner)
+        ready = None if unchanged else argo_start.prepared(screen, home, start, settings, oldest, settled=True, owner=owner)
     # a newer commit would supersede this build at once
     if tip(branch) != commit:
         raise Moved(f"{branch.said}: there is a newer commit than {commit} by now", hint="try again")
-    if same := superseded_builds.end_by_schedule(screen, home, start.plan.name, image.KIND, start.plan.digest, owner):
-        screen.lines([f"run {same} builds exactly this: {branch.said} is at {commit}"])
+    # also if nothing is built: an older build would publish what the branch no longer has
+    same = superseded_builds.end_by_schedule(screen, home, start.plan.name, product.kind, start.plan.digest, owner)
+    if ready is None or same:
+        screen.lines([f"run {same} builds exactly this: {branch.said} is at {commit}" if same else unchanged])
         return ExitCode.OK
     return argo_start.leave(screen, ready)
 
 
-def _start_input(branch: Branch, commit: str, bounds: Bounds, folder: Path) -> argo_start.StartInput:
-    """Return spec and plan of the commit that lies in `folder`. Raises NotThere, and OutOfBounds if the plan exceeds the limits."""
+def _start_input(
+    product: BranchProduct, branch: Branch, commit: str, bounds: Bounds, folder: Path
+) -> tuple[argo_start.StartInput, str]:
+    """Return spec and plan of the commit that lies in `folder`, and why no run is needed (empty if one is).
+
+    Raises NotThere, and OutOfBounds if the plan exceeds the limits.
+    """
+    kind = product.kind
     if not (folder / branch.path).is_file():
-        raise NotThere(f"there is no file {branch.path}")
-    path, loaded = image_pipeline.IMAGE.read(str(folder / branch.path))
+        raise NotThere(f"there is no file {branch.path}", kind)
+    path, loaded = product.read(str(folder / branch.path))
     if branch.name not in ("", loaded.name):
-        raise NotThere(f"{branch.path} describes image {loaded.name}, not {branch.name}")
-    resolved = image_specs.check(path, loaded, image_specs.lacking(loaded, ARGO))
+        raise NotThere(f"{branch.path} describes {kind} {loaded.name}, not {branch.name}", kind)
     source = SpecSource(commit=commit, path=branch.path, dirty=False)
-    plan = image_pipeline.of_image(path, loaded, resolved).plan(path, loaded, Wish(source=source))
-    bounds.check(plan, path, folder)
-    return argo_start.StartInput(loaded=loaded, plan=plan, build=image.build, folder=path.parent, source=source)
+    planned = product.plan(path, loaded, source)
+    bounds.check(planned.plan, path, folder, kind)
+    start = argo_start.StartInput(loaded=loaded, plan=planned.plan, build=product.build, folder=path.parent, source=source)
+    return start, planned.unchanged
 
 
 def _owner(target: Target) -> OwnerReference | None:

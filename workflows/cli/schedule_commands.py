@@ -19,7 +19,7 @@ class ScheduleOptions(HomeOptions):
     """Options that say where a schedule is: home cluster, namespace, and pipeline."""
 
     pipeline: Annotated[
-        str, typer.Option("--pipeline", metavar="NAME", help="bringup or image, where both have a schedule of that name.")
+        str, typer.Option("--pipeline", metavar="NAME", help="bringup, image or stack, where several have a schedule of that name.")
     ] = ""
 
 

@@ -243,8 +243,8 @@ def render(
 
     own_pipeline = pipeline_of(spec)
     build = manifests.builder(spec, own_pipeline.kind, pipeline)
-    settings = manifests.installation(namespace, image, os.environ, builder)
     plan = own_pipeline.plan_of(spec, tuple(only or ()), until)
+    settings = manifests.installation(namespace, image, os.environ, builder or plan.builder)
     files = manifests.rendered(plan, build, settings).files()
     if out is None:
         output.lines("---\n" + text.removeprefix("---\n") for text in files.values())

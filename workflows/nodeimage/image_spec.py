@@ -20,7 +20,7 @@ from workflows.spec.fields import (
     SnakeId,
     problem,
 )
-from workflows.spec.git_schedule import GitSchedule
+from workflows.spec.git_schedule import GitSchedule, require_home_secrets
 from workflows.spec.governance import ApprovalPoint, ApprovalRequest
 from workflows.spec.loading import load_as
 from workflows.spec.pipeline_specs import PipelineSpec, RelativePath, stays_below
@@ -210,14 +210,7 @@ class ImageSpec(PipelineSpec):
             raise problem(
                 "a schedule reads no file outside of the spec's folder, and known_hosts is one", "put it beside the spec, in Git"
             )
-        announce = self.approval.announce if self.approval else None
-        announcement = {"approval.announce.webhook": announce.webhook, "approval.announce.ca": announce.ca} if announce else {}
-        secrets = {**self.references, **announcement}
-        if local := sorted(name for name, reference in secrets.items() if reference is not None and reference.secret is None):
-            raise problem(
-                f"a schedule has only the secrets of the home cluster, and {', '.join(local)} is of one machine",
-                "write {secret: {name: NAME, key: KEY}}",
-            )
+        require_home_secrets(self.references, self.approval)
         return self
 
     @property

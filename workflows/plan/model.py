@@ -64,6 +64,8 @@ class Plan:
     """Names of files among `secrets` that anybody may read, such as known hosts; on Argo a ConfigMap holds them, no Secret."""
     proxies: Mapping[str, str] = field(default_factory=dict)
     """Proxy variables for tasks that reach outside networks; outside the digest, because they change nothing of the work."""
+    builder: str = ""
+    """Image of pods that build, if the spec names it; otherwise it is a choice of the installation."""
     records: Mapping[str, str] = field(default_factory=dict)
     """File name → text of the records that `bringup render` writes for people; outside the digest."""
     untested: tuple[UntestedPart, ...] = ()

@@ -1,7 +1,8 @@
-"""The pod that a node image's schedule starts: it reads a Git branch and submits the build of the image described there.
+"""The pod that the schedule of a node image or a software stack starts: it reads a Git branch and submits the build of its spec.
 
 Only this pod has a token of the home cluster. Its account may submit runs; it may not change rights, schedules or events. The
-Secrets that the installed spec names, and its approvers, are arguments of the pod, so that no commit can change them.
+Secrets that the installed spec names, its approvers, and the folder that it publishes to are arguments of the pod, so that no
+commit can change them.
 """
 
 from collections.abc import Mapping
@@ -12,14 +13,18 @@ from hera.workflows import models as m
 
 from steps.contract import paths
 from workflows.plan.model import Plan
-from workflows.render import rbac, steps
+from workflows.render import claim_volumes, rbac, steps
 from workflows.render.grammar.field_rules import ARGOS_CONTAINERS
 from workflows.spec.git_schedule import GitSource
+from workflows.stages.stage import ClaimMount
 
 Object = dict[str, Any]
 COMMAND: Final = ("python", "-m", "workflows")
-VERB: Final = ("image", "from-git")
-"""Command line of the pod's only container: COMMAND followed by VERB."""
+IMAGE: Final = "image"
+KINDS: Final = (IMAGE, "stack")
+"""Pipelines whose runs a branch may start."""
+VERB: Final = "from-git"
+"""Command line of the pod's only container: COMMAND, the pipeline and VERB."""
 ENTRYPOINT: Final = "from-git"
 SCRATCH_SIZE: Final = "1Gi"
 """Size limit of the folder for fetched and unpacked files."""
@@ -35,9 +40,17 @@ RIGHTS: rbac.Rights = {
 """Rights in the home cluster that a submission needs. They exclude Secrets, because the spec names the Secrets that pods mount."""
 
 
-def account_name(name: str) -> str:
-    """Return the name of the ServiceAccount of the pod that a schedule starts for the node image `name`."""
-    return f"bringup-schedule-{name}"
+def account_name(name: str, kind: str = IMAGE) -> str:
+    """Return the name of the ServiceAccount of the pod that a schedule starts for the image or stack `name`.
+
+    An image and a stack of one name have accounts of their own, so that neither loses its account with the other's schedule.
+    """
+    return f"bringup-schedule-{name}" if kind == IMAGE else f"bringup-{kind}-schedule-{name}"
+
+
+def template_name(name: str, kind: str) -> str:
+    """Return the name of the WorkflowTemplate whose Workflows read a branch and start builds of the image or stack `name`."""
+    return f"{kind}-{name}-{VERB}"
 
 
 def secrets_of(plan: Plan) -> tuple[str, ...]:
@@ -51,33 +64,40 @@ def approvers_of(plan: Plan) -> tuple[str, ...]:
     return tuple(sorted(" ".join([name, *keys]) for approvers in per_stage for name, keys in approvers.items()))
 
 
-def account(name: str, labels: Mapping[str, str], space: str) -> list[Object]:
-    """Return ServiceAccount, Role and RoleBinding for the pod that a node image's schedule starts.
+def claim_text(claim: ClaimMount) -> str:
+    """Return a claim with the folder in it as one word: `CLAIM`, or `CLAIM/FOLDER`."""
+    return f"{claim.claim}/{claim.folder}" if claim.folder else claim.claim
+
+
+def account(kind: str, name: str, labels: Mapping[str, str], space: str) -> list[Object]:
+    """Return ServiceAccount, Role and RoleBinding for the pod that the schedule of an image or stack starts.
 
     The account itself asks for a mounted token, because the Workflow leaves that choice to the account.
     """
-    own = rbac.account(account_name(name), space)
+    own = rbac.account(account_name(name, kind), space)
     own["automountServiceAccountToken"] = True
     own["metadata"]["labels"] = dict(labels)
     return [own, *rbac.role_and_binding(own, space, RIGHTS)]
 
 
-def workflow_spec(plan: Plan, source: GitSource, settings: steps.Settings) -> Object:
-    """Return the spec of the Workflow that a node image's schedule starts, with one pod that reads Git and submits the build.
+def workflow_spec(kind: str, plan: Plan, source: GitSource, settings: steps.Settings) -> Object:
+    """Return the spec of the template that a schedule starts, with one pod that reads Git and submits the build.
 
-    A mutex admits one such Workflow at a time, also if a person starts one.
+    A mutex admits one such Workflow at a time, also if a person starts one. The pod may read the published folder, if pods have it,
+    so that an unchanged product starts no run.
     """
-    name = plan.name
+    name, claim = plan.name, claim_volumes.claim_of(plan)
     scratch = m.Volume(name="out", empty_dir=m.EmptyDirVolumeSource(size_limit=m.Quantity(root=SCRATCH_SIZE)))
     mounts = [m.VolumeMount(name="out", mount_path=f"{paths.ROOT}/out")]
     mounts += [m.VolumeMount(name="secrets", mount_path=f"{paths.ROOT}/secrets", read_only=True)] if source.secrets else []
+    mounts += claim_volumes.mounts(claim, is_read_only=True)
     # the folder for the command's state, and the pull secret for the runs that it starts
     environment = {"BRINGUP_HOME": f"{paths.ROOT}/out"}
     environment |= {"BRINGUP_PULL_SECRET": settings.pull_secret} if settings.pull_secret else {}
     with Workflow(
         generate_name=f"{name}-",
         entrypoint=ENTRYPOINT,
-        service_account_name=account_name(name),
+        service_account_name=account_name(name, kind),
         executor=m.ExecutorConfig(service_account_name=steps.EXECUTOR),
         pod_gc=m.PodGC(strategy="OnPodSuccess", delete_delay_duration=steps.LOG_READABLE),
         security_context=steps.pod_security(),
@@ -85,14 +105,14 @@ def workflow_spec(plan: Plan, source: GitSource, settings: steps.Settings) -> Ob
         image_pull_secrets=[m.LocalObjectReference(name=settings.pull_secret)] if settings.pull_secret else None,
         affinity=steps.placement(),
         synchronization=m.Synchronization(mutexes=[m.Mutex(name=f"starts-{name}")]),
-        volumes=[scratch, *([_credentials(source)] if source.secrets else [])],
+        volumes=[scratch, *([_credentials(source)] if source.secrets else []), *claim_volumes.volumes(claim)],
     ) as workflow:
         Container(
             name=ENTRYPOINT,
             image=settings.builder,
             image_pull_policy="IfNotPresent",
             command=list(COMMAND),
-            args=_arguments(plan, source, settings),
+            args=_arguments(kind, plan, source, settings),
             env=steps.variables({**environment, **plan.proxies}),
             volume_mounts=mounts,
             active_deadline_seconds=POD_SECONDS,
@@ -106,14 +126,22 @@ def workflow_spec(plan: Plan, source: GitSource, settings: steps.Settings) -> Ob
     return spec
 
 
-def _arguments(plan: Plan, source: GitSource, settings: steps.Settings) -> list[str]:
+def _arguments(kind: str, plan: Plan, source: GitSource, settings: steps.Settings) -> list[str]:
     folder = ["--secrets", f"{paths.ROOT}/secrets"] if source.secrets else []
     images = ["--image", settings.image, "--builder-image", settings.builder]
     options = ["--branch", source.branch, "--name", plan.name, "--namespace", settings.namespace]
     secrets = [word for key in secrets_of(plan) for word in ("--may-use", key)]
     approvers = [word for approver in approvers_of(plan) for word in ("--approver", approver)]
     owner = ["--starter", "{{workflow.name}}"]
-    return [*VERB, *options, *images, *folder, *secrets, *approvers, *owner, "--", source.repository, source.path]
+    limits = [*_published(kind, plan), *secrets, *approvers]
+    return [kind, VERB, *options, *images, *folder, *limits, *owner, "--", source.repository, source.path]
+
+
+def _published(kind: str, plan: Plan) -> list[str]:
+    """Return the options with the folder that builds may publish to. The command for images has none: it always runs on Argo."""
+    claim = claim_volumes.claim_of(plan)
+    engine = [] if kind == IMAGE else ["--engine", "argo"]
+    return engine if claim is None else [*engine, "--root", claim.path, "--claim", claim_text(claim)]
 
 
 def _credentials(source: GitSource) -> m.Volume:

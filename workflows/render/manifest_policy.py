@@ -1,15 +1,16 @@
 """Rules for manifests that bringup renders, in addition to those of the linter. A breach is reported as one sentence.
 
 Containers run only `python -m steps VERB`, paths start with /bringup, defaults of outputs let nothing pass, and Argo's executor has
-one account with a token Secret.
+one account with a token Secret. One other path is allowed: the published folder in pods of verb `publish`, and for reading in the
+pod that a schedule starts.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from typing import Any
 
 from steps.contract import approval, login_pods, lost_attempts, paths, stage_contracts, task
-from workflows.render import from_git
+from workflows.render import claim_volumes, from_git
 from workflows.render.building import CAPABILITIES
 from workflows.stages import EVERY
 
@@ -42,21 +43,24 @@ def breaches(template: Object) -> tuple[str, ...]:
     return tuple(result)
 
 
-def starter_breaches(workflow: Object) -> tuple[str, ...]:
-    """Return the breaches in the Workflow that a node image's schedule starts: one pod, which submits a run.
+def starter_breaches(template: Object) -> tuple[str, ...]:
+    """Return the breaches in the template that the schedule of a branch starts: one pod, which submits a run.
 
     Only this pod may have a token of the home cluster. It runs no verb of `steps`, and there is nothing to report or seal.
     """
-    spec = workflow["spec"]
+    spec = template["spec"]
     templates: list[Object] = spec.get("templates") or []
     if len(templates) != 1 or "container" not in templates[0]:
         return ("spec.templates: a Workflow that starts a run is one container",)
     result = [] if (spec.get("executor") or {}).get("serviceAccountName") else ["spec.executor.serviceAccountName is missing"]
     container = templates[0]["container"]
-    if container.get("command") != list(from_git.COMMAND) or tuple(container.get("args") or ())[:2] != from_git.VERB:
-        result.append(f"spec.templates[0]: command must be {' '.join([*from_git.COMMAND, *from_git.VERB])}")
+    kind, verb = (*(container.get("args") or ()), "", "")[:2]
+    if container.get("command") != list(from_git.COMMAND) or kind not in from_git.KINDS or verb != from_git.VERB:
+        expected = " or ".join(" ".join([*from_git.COMMAND, known, from_git.VERB]) for known in from_git.KINDS)
+        result.append(f"spec.templates[0]: command must be {expected}")
     security = _security(container.get("securityContext") or {}, builds=False)
-    problems = (*_confinement(templates[0]), *security, *_outputs(templates[0]))
+    published = claim_volumes.outside_paths(templates[0], is_read_only=True)
+    problems = (*_confinement(templates[0], published), *security, *_outputs(templates[0]))
     return (*result, *(f"spec.templates[0]: {problem}" for problem in problems))
 
 
@@ -97,19 +101,24 @@ def _container(template: Object) -> Iterator[str]:
         yield f"command {container.get('command')} must be {COMMAND}"
     elif not arguments or arguments[0] not in VERBS:
         yield f"{arguments[:1]} is not a verb; verbs are {', '.join(sorted(VERBS))}"
-    yield from _confinement(template)
+    publishes = arguments[:1] == [task.Verb.PUBLISH.value]
+    yield from _confinement(template, claim_volumes.outside_paths(template, is_read_only=False) if publishes else frozenset())
     yield from _security(container.get("securityContext") or {}, builds=arguments[:1] == [task.Verb.BUILD.value])
 
 
-def _confinement(template: Object) -> Iterator[str]:
-    """Yield the breaches of a container template in its paths and mounts, its time limit, and its retries."""
+def _confinement(template: Object, published: Set[str]) -> Iterator[str]:
+    """Yield the breaches of a container template in its paths and mounts, its time limit, and its retries.
+
+    `published` are paths that it may also name and mount.
+    """
     container = template["container"]
     arguments = [str(argument) for argument in container.get("args") or ()]
     for text in (*arguments, *(str(entry.get("value", "")) for entry in container.get("env") or ())):
-        if text.startswith("/") and not text.startswith(_ALLOWED_ABSOLUTE):
+        if text.startswith("/") and not text.startswith(_ALLOWED_ABSOLUTE) and text not in published:
             yield f"path {text} must start with {_ALLOWED_ABSOLUTE}: an engine may put the folders elsewhere"
     for mount in container.get("volumeMounts") or ():
-        if not str(mount.get("mountPath", "")).startswith(_ALLOWED_ABSOLUTE):
+        path = str(mount.get("mountPath", ""))
+        if not path.startswith(_ALLOWED_ABSOLUTE) and path not in published:
             yield f"mount {mount.get('mountPath')} must lie below {_ALLOWED_ABSOLUTE}"
     if (template.get("retryStrategy") or {}).get("expression") != lost_attempts.EXPRESSION:
         yield f"retryStrategy.expression must be `{lost_attempts.EXPRESSION}`: only exit code 75 and lost attempts are retried"

@@ -11,7 +11,7 @@ from hera.workflows import models as m
 from steps.contract import approval, run_records
 from steps.contract.task import Verb
 from workflows.plan.model import Plan
-from workflows.render import graph_tasks, names, steps, titles
+from workflows.render import claim_volumes, graph_tasks, names, steps, titles
 from workflows.render.bundle import RenderError
 from workflows.render.grammar.field_rules import ARGOS_CONTAINERS
 from workflows.render.graph_tasks import ended_condition
@@ -102,7 +102,7 @@ class PipelineTasks:
             "pod_spec_patch": ARGOS_CONTAINERS,
             "image_pull_secrets": [m.LocalObjectReference(name=settings.pull_secret)] if settings.pull_secret else None,
             "affinity": steps.placement(),
-            "volumes": steps.volumes(plan.inputs, settings, self._secrets),
+            "volumes": steps.volumes(plan.inputs, settings, self._secrets, claim_volumes.claim_of(plan)),
         }
 
     def add_templates(self) -> None:

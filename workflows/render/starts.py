@@ -1,10 +1,11 @@
 """Objects that start runs without a person: a CronWorkflow for the schedule, a WorkflowEventBinding for each event, accounts.
 
-They submit the plan's own WorkflowTemplate by reference, so they start the same run as `bringup run`. A node image's schedule
-instead starts a pod that reads the newest state from Git (`from_git`). Names come from the cluster, not from the plan, so that a
-new revision replaces the objects. Facts: `steps/docs/facts/argo.md`, Argo Workflows: triggers.
+They submit the plan's own WorkflowTemplate by reference, so they start the same run as `bringup run`. The schedule of an image or
+a stack instead starts a pod that reads the newest state from Git (`from_git`). Names come from the cluster, not from the plan, so
+that a new revision replaces the objects. Facts: `steps/docs/facts/argo.md`, Argo Workflows: triggers.
 """
 
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
@@ -20,7 +21,7 @@ KEPT_WORKFLOWS = 14
 """Number of succeeded and number of failed Workflows that a schedule keeps: each two weeks of a nightly schedule.
 
 A Workflow takes 1 MiB at most. Argo's defaults are 3 and 1. Once a Workflow is deleted, `status` and `logs` know nothing of its
-run. A Workflow of an image's schedule owns the run that it started and the objects installed for it, which are deleted with it.
+run. A Workflow that reads Git owns the run that it started and the objects installed for it, which are deleted with it.
 """
 STARTS = "bringup/starts"
 """Label of a Workflow that only starts a run; its value is the pipeline of that run."""
@@ -52,14 +53,20 @@ def starts(plan: Plan, template: Object, settings: steps.Settings) -> tuple[Obje
     objects, schedule = _account(plan, template) if plan.starts.events else [], plan.starts.schedule
     if isinstance(schedule, GitSchedule):
         objects += [
-            *from_git.account(plan.name, _labels(template), settings.namespace),
-            _git_cron(plan, template, schedule, settings),
+            *from_git.account(_kind(template), plan.name, _labels(template), settings.namespace),
+            _git_template(plan, template, schedule, settings),
+            _git_cron(plan, template, schedule),
         ]
     elif schedule is not None:
         marks = {"labels": _labels(template), "annotations": dict(template["metadata"]["annotations"])}
         started = {"workflowMetadata": marks, "workflowSpec": _submission(template)}
         objects.append(_cron_workflow(plan, template, schedule, started))
     return (*objects, *(_binding(plan, template, event) for event in plan.starts.events))
+
+
+def starter_templates(objects: Iterable[Object]) -> list[Object]:
+    """Return those of the objects that are templates of pods which read Git."""
+    return [manifest for manifest in objects if manifest["kind"] == "WorkflowTemplate"]
 
 
 def workflow(manifest: Object) -> Object | None:
@@ -79,6 +86,10 @@ def workflow(manifest: Object) -> Object | None:
     }
 
 
+def _kind(template: Object) -> str:
+    return str(template["metadata"]["labels"]["bringup/pipeline"])
+
+
 def _labels(template: Object) -> dict[str, str]:
     labels: dict[str, str] = template["metadata"]["labels"]
     return dict(labels)
@@ -88,18 +99,35 @@ def _meta(name: str, template: Object) -> Object:
     return {"name": name, "namespace": template["metadata"]["namespace"], "labels": _labels(template)}
 
 
-def _git_cron(plan: Plan, template: Object, schedule: GitSchedule, settings: steps.Settings) -> Object:
-    """Return the CronWorkflow of a node image.
+def _git_template(plan: Plan, template: Object, schedule: GitSchedule, settings: steps.Settings) -> Object:
+    """Return the WorkflowTemplate of the pod that reads Git, beside its schedule.
 
-    Its Workflows get another label than runs do, because a run supersedes older Workflows with the label of runs.
+    A controller that runs installed templates alone (`templateReferencing: Strict`), as that of a factory, refuses a CronWorkflow
+    with a template of its own.
     """
+    kind = _kind(template)
+    return {
+        "apiVersion": API,
+        "kind": "WorkflowTemplate",
+        "metadata": {**_meta(from_git.template_name(plan.name, kind), template), "labels": _starter_labels(template)},
+        "spec": from_git.workflow_spec(kind, plan, schedule.source, settings),
+    }
+
+
+def _git_cron(plan: Plan, template: Object, schedule: GitSchedule) -> Object:
+    """Return the CronWorkflow of a node image or a stack."""
     annotations = {key: value for key, value in template["metadata"]["annotations"].items() if key != "bringup/plan"}
-    labels = _labels(template)
     started = {
-        "workflowMetadata": {"labels": {STARTS: labels.pop("bringup/pipeline"), **labels}, "annotations": annotations},
-        "workflowSpec": from_git.workflow_spec(plan, schedule.source, settings),
+        "workflowMetadata": {"labels": _starter_labels(template), "annotations": annotations},
+        "workflowSpec": {"workflowTemplateRef": {"name": from_git.template_name(plan.name, _kind(template))}},
     }
     return _cron_workflow(plan, template, schedule, started)
+
+
+def _starter_labels(template: Object) -> dict[str, str]:
+    """Return labels of Workflows that read Git: none of runs, because a run supersedes older Workflows with the label of runs."""
+    labels = _labels(template)
+    return {STARTS: labels.pop("bringup/pipeline"), **labels}
 
 
 def _cron_workflow(plan: Plan, template: Object, schedule: Schedule, started: Object) -> Object:
@@ -109,7 +137,6 @@ def _cron_workflow(plan: Plan, template: Object, schedule: Schedule, started: Ob
     has no annotations of its own: at each tick Argo writes back all that it has read (cron/operator.go, persistUpdate). It would
     then own an annotation that an installation changed meanwhile, and the next installation would end in a conflict.
     """
-    kind = template["metadata"]["labels"]["bringup/pipeline"]
     spec: Object = {
         "schedules": list(schedule.cron),
         "timezone": schedule.timezone,
@@ -122,7 +149,7 @@ def _cron_workflow(plan: Plan, template: Object, schedule: Schedule, started: Ob
     return {
         "apiVersion": API,
         "kind": "CronWorkflow",
-        "metadata": _meta(cron_name(kind, plan.name), template),
+        "metadata": _meta(cron_name(_kind(template), plan.name), template),
         "spec": {**spec, **started},
     }
 

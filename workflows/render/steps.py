@@ -11,10 +11,10 @@ from hera.workflows import models as m
 
 from steps import __version__
 from steps.contract import lost_attempts, paths, task
-from workflows.render import building, names
+from workflows.render import building, claim_volumes, names
 from workflows.render.secret_volumes import FOLDER, SecretVolumes
 from workflows.spec.cluster_spec import GROUP_LABEL
-from workflows.stages.stage import Stage, Step
+from workflows.stages.stage import ClaimMount, Stage, Step
 
 RETRY_LIMIT = 3
 RETRY_FIRST, RETRY_FACTOR, RETRY_MOST = "10s", 2, "5m"
@@ -62,11 +62,13 @@ def container(
     outputs: Mapping[str, str] | None = None,
     fanned: bool = False,
     downloads: bool = False,
+    claim: ClaimMount | None = None,
 ) -> Container:
     """Add the Container template of one task to the open WorkflowTemplate and return it.
 
     `inputs` are input parameters that the command gets by `--input`. `outputs` maps output parameters to defaults; by default they
-    are those of the task's verb. `fanned` adds the parameter `shard`, `downloads` the proxy variables.
+    are those of the task's verb. `fanned` adds the parameter `shard`, `downloads` the proxy variables, `claim` the published
+    folder.
     """
     folders = [
         m.VolumeMount(name=folder, mount_path=f"{paths.ROOT}/{folder}", read_only=folder in ("tasks", "fleet") or None)
@@ -94,7 +96,7 @@ def container(
         outputs=results or None,
         # a webhook may lie outside of the site, so announcements get the proxies too
         env=_environment(planned.verb) + (variables(settings.proxies) if downloads or planned.verb is task.Verb.ANNOUNCE else []),
-        volume_mounts=[*folders, *secrets.mounts(planned)],
+        volume_mounts=[*folders, *secrets.mounts(planned), *claim_volumes.mounts(claim)],
         active_deadline_seconds=planned.deadline_seconds
         + (ANNOUNCE_MARGIN if planned.verb is task.Verb.ANNOUNCE else DEADLINE_MARGIN),
         retry_strategy=retry(),
@@ -147,7 +149,7 @@ def step_container(
         outputs = {**(outputs or OUTPUTS.get(step.task.verb.value, {})), **more}
     downloads = step.name in stage.downloads
     fanned = bool(step.fan_out or step.graph)
-    return container(step.task, settings, secrets, outputs=outputs, fanned=fanned, downloads=downloads)
+    return container(step.task, settings, secrets, outputs=outputs, fanned=fanned, downloads=downloads, claim=step.claim)
 
 
 def account(verb: str) -> str:
@@ -184,8 +186,11 @@ def placement() -> m.Affinity:
     return m.Affinity(node_affinity=m.NodeAffinity(preferred_during_scheduling_ignored_during_execution=[term]))
 
 
-def volumes(inputs: str, settings: Settings, secrets: SecretVolumes) -> list[m.Volume]:
-    """Return the volumes of a run's folders: its tasks, its hosts, the run store, a scratch folder, and sets of secret files."""
+def volumes(inputs: str, settings: Settings, secrets: SecretVolumes, claim: ClaimMount | None = None) -> list[m.Volume]:
+    """Return the volumes of a run's folders: its tasks, its hosts, the run store, a scratch folder, and sets of secret files.
+
+    `claim` adds the published folder.
+    """
     # ConfigMaps are immutable and named by digest: a plan that is installed later never changes this one
     short = names.short(inputs)
     return [
@@ -194,6 +199,7 @@ def volumes(inputs: str, settings: Settings, secrets: SecretVolumes) -> list[m.V
         *secrets.volumes(),
         m.Volume(name="store", persistent_volume_claim=m.PersistentVolumeClaimVolumeSource(claim_name=settings.store_claim)),
         m.Volume(name="out", empty_dir=m.EmptyDirVolumeSource()),
+        *claim_volumes.volumes(claim),
     ]
 
 

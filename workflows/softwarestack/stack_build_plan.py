@@ -24,7 +24,7 @@ from workflows.spec import announcement_rule, proxy
 from workflows.stages import STACK_ORDER, stack_build
 from workflows.stages.host_access import SecretFile, secret_file
 from workflows.stages.stack_site import StackSite
-from workflows.stages.stage import GraphTask, Stage
+from workflows.stages.stage import ClaimMount, GraphTask, Stage
 
 
 def compile_stack(
@@ -48,6 +48,7 @@ def compile_stack(
         graph=graph,
         at_once=most,
         again=again,
+        claim=publish_claim(spec),
     )
     optional_stages = (importlib.import_module(f"workflows.stages.{name}").build(site) for name in STACK_ORDER)
     stages = _stages_until(tuple(stage for stage in optional_stages if stage is not None), until)
@@ -79,6 +80,7 @@ def compile_stack(
         end_tasks=END_TASKS,
         archives=_task_files(stack, files),
         proxies=proxy.environment(spec.proxy, (), ()),
+        builder=spec.builder,
         starts=None if until else Starts(schedule=spec.schedule, issues=issues),
     )
 
@@ -100,6 +102,14 @@ def publish_target(spec: StackSpec) -> ReleaseTarget:
     publish = spec.publish
     key = SIGN_KEY if publish.sign is not None else ""
     return ReleaseTarget(root=publish.root, keep=publish.keep, key=key, signers=publish.signers)
+
+
+def publish_claim(spec: StackSpec) -> ClaimMount | None:
+    """Return the volume claim by which pods see the publish root of a stack spec; None if the spec names none."""
+    publish = spec.publish
+    if publish.claim is None:
+        return None
+    return ClaimMount(claim=publish.claim, path=publish.root, folder=publish.claim_folder or "")
 
 
 def _secrets(spec: StackSpec) -> tuple[SecretFile, ...]:

@@ -20,6 +20,7 @@ from workflows.softwarestack.easybuild_section import CpuTarget, EasyBuildSectio
 from workflows.spec.fields import (
     AbsolutePath,
     Argument,
+    DnsLabel,
     Duration,
     Listed,
     PublicKey,
@@ -30,6 +31,7 @@ from workflows.spec.fields import (
     is_floating,
     problem,
 )
+from workflows.spec.git_schedule import GitSchedule, require_home_secrets
 from workflows.spec.governance import ApprovalPoint, ApprovalRequest
 from workflows.spec.loading import load_as
 from workflows.spec.pipeline_specs import PipelineSpec, RelativePath
@@ -52,6 +54,16 @@ SIGN_KEY, PACKAGE_KEY = "stack_sign_key", "package_sign_key"
 
 InstallRoot = Annotated[str, StringConstraints(pattern=r"^(/[A-Za-z0-9][A-Za-z0-9+._-]*)+$", max_length=200)]
 """Absolute path of plain names: it is written into binaries and scripts, which know no quoting."""
+ClaimFolder = Annotated[
+    str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9+._-]*(/[A-Za-z0-9][A-Za-z0-9+._-]*)*$", max_length=200)
+]
+"""Path of plain names within a volume."""
+SYSTEM_FOLDERS: Final = (
+    *("/bin", "/boot", "/dev", "/etc", "/lib", "/lib64", "/proc", "/run", "/sbin", "/sys", "/tmp"),
+    *("/usr/bin", "/usr/lib", "/usr/local/bin", "/usr/local/lib", "/usr/sbin", "/usr/share"),
+    *("/bringup", "/opt/bringup"),
+)
+"""Folders of a pod's image and of its engine, over or into which no volume may be mounted."""
 ModuleName = Annotated[
     str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9+._-]*(/[A-Za-z0-9][A-Za-z0-9+._-]*)*$", max_length=200)
 ]
@@ -224,6 +236,15 @@ class StackPublish(Section):
         description="Folder at which users and nodes see the stacks. It is built into binaries: all see it by this path.",
         examples=["/srv/bringup/stacks"],
     )
+    claim: DnsLabel | None = Field(
+        default=None,
+        description="PersistentVolumeClaim of the home cluster with the folder root, by which pods publish, such as claim `share` "
+        "of a factory's projects. Default: pods do not publish.",
+        examples=["share"],
+    )
+    claim_folder: ClaimFolder | None = Field(
+        default=None, description="Folder in the volume of claim that is root; default: the whole volume.", examples=["stacks"]
+    )
     largest_gib: Annotated[float, Field(gt=0, le=1_000_000)] | None = Field(
         default=None,
         description="Size budget in GiB: a larger installed stack is not tested and published; default: any size.",
@@ -247,6 +268,17 @@ class StackPublish(Section):
     def _has_signers(self) -> "StackPublish":
         if self.sign is not None and not self.signers:
             raise problem("a signature that nobody is told to trust proves nothing", "add signers, the public keys of sign")
+        return self
+
+    @model_validator(mode="after")
+    def _can_be_mounted(self) -> "StackPublish":
+        if self.claim is None:
+            if self.claim_folder is not None:
+                raise problem("claim_folder is a folder of no volume", "add claim, or leave claim_folder out")
+            return self
+        for folder in SYSTEM_FOLDERS:
+            if f"{self.root}/".startswith(f"{folder}/") or f"{folder}/".startswith(f"{self.root}/"):
+                raise problem(f"a volume at {self.root} would hide {folder} of the pods", "publish to another folder")
         return self
 
 
@@ -323,6 +355,9 @@ class StackSpec(PipelineSpec):
         description="Spec of the factory that builds; a stack is not published if a file names a host or folder of it. "
         "Default: not checked.",
         examples=["factory.yaml"],
+    )
+    schedule: GitSchedule | None = Field(
+        default=None, description="When Argo builds by itself what stands in Git; default: only when asked, or by CI."
     )
     approval: ApprovalRequest | None = Field(
         default=None, description="Who decides before it is published; default: nobody is asked."
@@ -462,12 +497,18 @@ class StackSpec(PipelineSpec):
 
     @model_validator(mode="after")
     def _is_buildable_in_a_pod(self) -> "StackSpec":
-        """Raise for a schedule: Argo builds in pods, and publishes nothing from there."""
-        if self.schedule is not None:
+        """Raise if a spec that a pod reads from Git needs files or folders of one machine."""
+        if self.schedule is None:
+            return self
+        if self.publish.claim is None:
             raise problem(
                 "a schedule builds in pods, which have none of the folder publish.root",
-                "leave schedule out, and start `bringup stack build` by CI or cron on a machine that has the folder",
+                "add publish.claim, a PersistentVolumeClaim of the home cluster with that folder; or leave schedule out, and start"
+                " `bringup stack build` by CI or cron on a machine that has it",
             )
+        if reason := self.bound_to_machine:
+            raise problem(f"a schedule builds in pods, and {reason[0]}", reason[1])
+        require_home_secrets(self.secrets, self.approval)
         return self
 
     @property

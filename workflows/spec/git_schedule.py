@@ -1,11 +1,13 @@
-"""The schedule of a node image: cron lines, and the branch of a Git repository whose newest commit is built at these times."""
+"""The schedule of a node image or a stack: cron lines, and the Git branch whose newest commit is built at these times."""
 
+from collections.abc import Mapping
 from typing import Annotated
 
 from pydantic import Field, StringConstraints, model_validator
 
 from workflows.spec import fields
-from workflows.spec.fields import GitRef, GitUrl, SecretKey, Section, problem
+from workflows.spec.fields import GitRef, GitUrl, SecretKey, SecretRef, Section, problem
+from workflows.spec.governance import ApprovalRequest
 from workflows.spec.pipeline_specs import RelativePath
 from workflows.spec.schedule import Schedule
 
@@ -14,7 +16,7 @@ SpecPath = Annotated[RelativePath, StringConstraints(pattern=r"^[^-\x00-\x1f\x7f
 
 
 class GitSource(Section):
-    """The Git branch whose newest commit is built, with its spec, recipe and lock.
+    """The Git branch whose newest commit is built: the spec, its lock, and the other files that it names.
 
     Whoever may push to the branch decides what pods build as root. A build sees only the Secrets that the installed spec names, and
     never skips the approval of that spec.
@@ -62,9 +64,21 @@ class GitSource(Section):
 
 
 class GitSchedule(Schedule):
-    """Schedule of image builds: a CronWorkflow in the home cluster whose pod starts a build of the repository's newest commit.
+    """Schedule of builds: a CronWorkflow in the home cluster whose pod starts a build of the repository's newest commit.
 
-    Without a source, builds would repeat the recipe and the lock of the day when the schedule was installed.
+    Without a source, builds would repeat the lock of the day when the schedule was installed.
     """
 
     source: GitSource = Field(description="What is built then: the newest commit of a branch.")
+
+
+def require_home_secrets(references: Mapping[str, SecretRef], approval: ApprovalRequest | None) -> None:
+    """Raise a spec error if a scheduled spec or its approval names a file or a variable, which the pods of a schedule lack."""
+    announce = approval.announce if approval else None
+    announcement = {"approval.announce.webhook": announce.webhook, "approval.announce.ca": announce.ca} if announce else {}
+    secrets = {**references, **announcement}
+    if local := sorted(name for name, reference in secrets.items() if reference is not None and reference.secret is None):
+        raise problem(
+            f"a schedule has only the secrets of the home cluster, and {', '.join(local)} is of one machine",
+            "write {secret: {name: NAME, key: KEY}}",
+        )

@@ -29,11 +29,12 @@ def build(site: StackSite) -> Stage:
     location = f"{place.host}:{place.root}" if place.host else place.root
     # only stack.yaml holds a remote host's login and the trusted signers, so those need the file
     tree = "stack.yaml" if place.host or place.signers else shlex.quote(place.root)
+    made = task(ID, TASK, Verb.PUBLISH, deadline=SECONDS, arguments=arguments, expectations=expectations)
     return stack_stage(
         ID,
         "Publication",
         GATE,
-        Step(task=task(ID, TASK, Verb.PUBLISH, deadline=SECONDS, arguments=arguments, expectations=expectations)),
+        Step(task=made, claim=site.claim),
         changes=(Change(what=f"a new version of {stack.name}, if it is another than the published one", where=location),),
         # a publication that fails leaves the pointer in most cases, and then a rollback would leave a good version
         rollback=f"if its version is current: bringup stack rollback --tree {tree} --stack {stack.name}",

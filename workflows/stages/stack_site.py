@@ -8,7 +8,7 @@ from typing import Any
 from steps.contract.release_layout import ReleaseTarget
 from steps.contract.task import Verb
 from steps.softwarestack.contract.stack_input import StackInput
-from workflows.stages.stage import Change, GraphTask, Object, Stage, Step, judge_step, task
+from workflows.stages.stage import Change, ClaimMount, GraphTask, Object, Stage, Step, judge_step, task
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -16,7 +16,8 @@ class StackSite:
     """Everything that decides the build of one software stack: its packages, the builds that are missing, where to publish.
 
     `files` is the digest of the file with easyconfigs beside the tasks. `graph` has a task for each batch of the stack. `at_once`
-    is the largest number of builds at the same time. `again`: publish even a version that was rolled back.
+    is the largest number of builds at the same time. `again`: publish even a version that was rolled back. `claim` is the
+    published folder for pods; None if only machines publish.
     """
 
     stack: StackInput
@@ -25,6 +26,7 @@ class StackSite:
     graph: tuple[GraphTask, ...] = ()
     at_once: int = 4
     again: bool = False
+    claim: ClaimMount | None = None
 
 
 def part_step(site: StackSite, stage: str, part: str, gate: str, *, deadline: int, **more: Any) -> Step:

@@ -136,13 +136,26 @@ class GraphTask:
 
 
 @dataclass(frozen=True, kw_only=True)
+class ClaimMount:
+    """A folder of a PersistentVolumeClaim of the home cluster, mounted in a task's pod at the path at which nodes have it.
+
+    `folder` is the folder within the volume, empty for the whole volume. The embedded engine mounts nothing: its processes see the
+    path as this machine has it.
+    """
+
+    claim: str
+    path: str
+    folder: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Step:
     """A task together with its place in a stage.
 
     `after` names the tasks of the stage that come before it. `fan_out` names the list of shards that the task `open` outputs
     (`shards` or `agents`); it is empty for a single task. `graph` has the tasks of a step that runs once for each of them; it is
     empty for other steps, and no step has both. `rules` are the rights that the task needs on the target. `files` are files beside
-    the task, name → content, whose digests the task has.
+    the task, name → content, whose digests the task has. `claim` is the published folder, for a pod that must see it.
     """
 
     task: Task
@@ -152,6 +165,7 @@ class Step:
     rules: tuple["Rule", ...] = ()
     graph: tuple[GraphTask, ...] = ()
     files: Mapping[str, bytes] = field(default_factory=dict)
+    claim: ClaimMount | None = None
 
     @property
     def name(self) -> str:
@@ -160,8 +174,8 @@ class Step:
 
     @property
     def digested(self) -> Object:
-        """Return the fields that the plan's digest covers. Plans without graphs keep the digests that they had before graphs."""
-        left_out = {"files"} | (set() if self.graph else {"graph"})
+        """Return the fields that the plan's digest covers. A plan keeps its digest when a field that it does not use is added."""
+        left_out = {"files"} | {name for name in ("graph", "claim") if not getattr(self, name)}
         return {entry.name: getattr(self, entry.name) for entry in fields(self) if entry.name not in left_out}
 
 

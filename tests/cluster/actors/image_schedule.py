@@ -106,5 +106,7 @@ def install(argo: Argo, served: Sources) -> Schedule:
     for name in ("rbac", "starts"):
         plane.kubectl("apply", "--server-side", "-f", str(site.folder / f"scheduled/{name}.yaml"))
     cron = json.loads(plane.kubectl("-n", SPACE, "get", "cronworkflow", f"image-{NAME}", "-o", "json"))
-    template = {"metadata": {"name": cron["metadata"]["name"], "namespace": SPACE}, "spec": cron["spec"]["workflowSpec"]}
+    name = cron["spec"]["workflowSpec"]["workflowTemplateRef"]["name"]
+    starter = json.loads(plane.kubectl("-n", SPACE, "get", "workflowtemplate", name, "-o", "json"))
+    template = {"metadata": {"name": cron["metadata"]["name"], "namespace": SPACE}, "spec": starter["spec"]}
     return Schedule(argo, repository, spec, template)

@@ -38,8 +38,15 @@ def cron(bundle: Bundle) -> dict[str, Any]:
     return found
 
 
+def starter(bundle: Bundle) -> dict[str, Any]:
+    """Return the template of the pod that reads Git, which the schedule refers to."""
+    (template,) = starts.starter_templates(bundle.starts or ())
+    assert cron(bundle)["spec"]["workflowSpec"] == {"workflowTemplateRef": {"name": template["metadata"]["name"]}}
+    return template
+
+
 def test_its_one_pod_reads_the_branch_and_names_the_images_of_the_installation(tmp_path: Path) -> None:
-    spec = cron(made(tmp_path, source=OPENED))["spec"]["workflowSpec"]
+    spec = starter(made(tmp_path, source=OPENED))["spec"]
     (template,) = spec["templates"]
     assert template["container"]["command"] == ["python", "-m", "workflows"]
     assert template["container"]["args"] == [
@@ -64,7 +71,7 @@ def test_what_the_installed_spec_says_of_secrets_and_approvals_is_what_holds(tmp
     key = f"ssh-ed25519 AAAAC3{'x' * 60} grace@example.org"
     secrets = {"license": {"secret": {"name": "compiler", "key": "file"}}}
     spec = {"approvers": [key, f"ssh-ed25519 AAAAC3{'y' * 60} ada@example.org"], "announce": told}
-    (template,) = cron(made(tmp_path, approval=spec, secrets=secrets))["spec"]["workflowSpec"]["templates"]
+    (template,) = starter(made(tmp_path, approval=spec, secrets=secrets))["spec"]["templates"]
     words = template["container"]["args"]
     given = [(name, words[at + 1]) for at, name in enumerate(words) if name in ("--may-use", "--approver")]
     assert given == [
@@ -75,13 +82,13 @@ def test_what_the_installed_spec_says_of_secrets_and_approvals_is_what_holds(tmp
 
 
 def test_it_reads_git_by_the_proxy_of_the_spec(tmp_path: Path) -> None:
-    (template,) = cron(made(tmp_path, proxy={"http": "http://proxy.example.org:3128"}))["spec"]["workflowSpec"]["templates"]
+    (template,) = starter(made(tmp_path, proxy={"http": "http://proxy.example.org:3128"}))["spec"]["templates"]
     env = {one["name"]: one["value"] for one in template["container"]["env"]}
     assert env["https_proxy"] == env["HTTP_PROXY"] == "http://proxy.example.org:3128"
 
 
 def test_one_start_at_a_time_with_little_room_and_its_last_words_in_its_message(tmp_path: Path) -> None:
-    spec = cron(made(tmp_path))["spec"]["workflowSpec"]
+    spec = starter(made(tmp_path))["spec"]
     assert spec["synchronization"] == {"mutexes": [{"name": "starts-lab-nodes"}]}, "not that of its runs, which it would wait for"
     assert {"name": "out", "emptyDir": {"sizeLimit": "1Gi"}} in spec["volumes"]
     assert spec["templates"][0]["container"]["terminationMessagePolicy"] == "FallbackToLogsOnError"
@@ -98,7 +105,7 @@ def test_known_hosts_are_no_secret_and_travel_in_a_config_map(tmp_path: Path) ->
 
 
 def test_an_open_repository_needs_no_secrets(tmp_path: Path) -> None:
-    (template,) = cron(made(tmp_path))["spec"]["workflowSpec"]["templates"]
+    (template,) = starter(made(tmp_path))["spec"]["templates"]
     assert "--secrets" not in template["container"]["args"]
     assert [mount["name"] for mount in template["container"]["volumeMounts"]] == ["out"]
 
@@ -113,7 +120,7 @@ def test_it_is_no_run_of_the_pipeline_else_it_would_supersede_itself(tmp_path: P
 
 def test_its_account_may_submit_and_not_change_who_may_do_what(tmp_path: Path) -> None:
     bundle = made(tmp_path)
-    account, role, binding = [one for one in bundle.starts or () if one["kind"] != "CronWorkflow"]
+    account, role, binding = [one for one in bundle.starts or () if not one["kind"].endswith(("CronWorkflow", "WorkflowTemplate"))]
     assert account["automountServiceAccountToken"] is True
     assert binding["subjects"] == [{"kind": "ServiceAccount", "name": "bringup-schedule-lab-nodes", "namespace": "images"}]
     assert {resource for rule in role["rules"] for resource in rule["resources"]} == {
@@ -144,11 +151,10 @@ def test_argo_knows_every_field(tmp_path: Path) -> None:
     ],
 )
 def test_more_than_that_is_refused(tmp_path: Path, change: Any, sentence: str) -> None:
-    workflow = starts.workflow(cron(made(tmp_path)))
-    assert workflow is not None
-    assert manifest_policy.starter_breaches(workflow) == ()
-    change(workflow["spec"])
-    assert sentence in "\n".join(manifest_policy.starter_breaches(workflow))
+    template = starter(made(tmp_path))
+    assert manifest_policy.starter_breaches(template) == ()
+    change(template["spec"])
+    assert sentence in "\n".join(manifest_policy.starter_breaches(template))
 
 
 def test_where_it_reads_from_is_shown_and_a_difference_and_no_part_of_the_plan(tmp_path: Path) -> None:

@@ -3,14 +3,14 @@
 from datetime import UTC, datetime
 
 from steps.contract import last_word
-from workflows import bringup, image
+from workflows import bringup, image, stack
 from workflows.app import kubeconfigs, name_checks
 from workflows.app.run_options import RunLocation, UsageError
 from workflows.engines.argo import installer, schedules, submission
 from workflows.engines.argo.home import Home
 from workflows.engines.argo.workflow_objects import Workflow
 
-_SCHEDULED = (bringup.KIND, image.KIND)
+_SCHEDULED = (bringup.KIND, image.KIND, stack.KIND)
 
 
 def find_schedule(name: str, pipeline: str, kubeconfig: str, context: str, namespace: str) -> tuple[Home, str]:

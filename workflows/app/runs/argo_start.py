@@ -72,8 +72,8 @@ def run(screen: Screen, spec: str, at: StartOptions, wish: Wish, pipeline: Pipel
     """Install, submit and follow a run; return its name and exit code. All checks come before anything is installed."""
     path, loaded = pipeline.read(spec)
     home = kubeconfigs.home(at.home_kubeconfig, at.home_context, at.namespace)
-    settings = manifests.installation(home.namespace, at.image, os.environ, at.builder)
     plan = pipeline.plan(path, loaded, wish)
+    settings = manifests.installation(home.namespace, at.image, os.environ, at.builder or plan.builder)
     source = revisions.of(Path(spec)) if Path(spec).is_file() else None
     start = StartInput(
         loaded=loaded, plan=plan, build=manifests.PIPELINES[pipeline.kind], folder=sources.beside(spec), source=source

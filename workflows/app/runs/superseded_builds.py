@@ -1,4 +1,4 @@
-"""End unfinished builds of an image when a newer one starts, so that the newest state is built without waiting for older ones.
+"""End unfinished builds of an image or a stack when a newer one starts, so that the newest state need not wait for older ones.
 
 Callers do this last, when only the start of the newer build is missing: a build that could not start ends no other.
 """
@@ -72,12 +72,12 @@ def _alive(folder: RunFolder) -> bool:
 
 
 def end_on_argo(screen: Screen, home: Home, name: str, pipeline: str) -> None:
-    """Ask the home cluster to cancel unfinished builds of this image; Argo's mutex holds the newer one until they are gone."""
+    """Ask the home cluster to cancel unfinished builds of this product; Argo's mutex holds the newer one until they are gone."""
     _end(screen, home, submission.unfinished_runs(home, name, pipeline), cancel_records.by_me(NEWER))
 
 
 def end_by_schedule(screen: Screen, home: Home, name: str, pipeline: str, digest: str, owner: OwnerReference | None) -> str:
-    """Cancel unfinished builds of this image except one of exactly this plan, whose name is returned (empty without such a build).
+    """Cancel unfinished builds of this product except one of exactly this plan, and return the name of that one (empty: none).
 
     That build goes on; the schedule's Workflow `owner` becomes its owner, as if it had submitted it.
     """

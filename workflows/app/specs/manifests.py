@@ -87,18 +87,19 @@ def rendered(plan: Plan, build: Build, settings: Settings | None = None) -> Bund
 
 def require_clean(bundle: Bundle) -> None:
     """Raise RenderError with the first breach of the linter's and our own rules in the manifests of a plan."""
-    name = bundle.template["metadata"]["name"]
+    starters = starts.starter_templates(bundle.starts or ())
+    templates = {manifest["metadata"]["name"]: manifest for manifest in (bundle.template, *starters)}
     workflows = (bundle.workflow, *filter(None, map(starts.workflow, bundle.starts or ())))
-    sentences = [sentence for workflow in workflows for sentence in _refused(workflow, {name: bundle.template})]
+    sentences = [sentence for workflow in workflows for sentence in _refused(workflow, templates)]
     sentences += manifest_policy.breaches(bundle.template)
+    sentences += [sentence for manifest in starters for sentence in manifest_policy.starter_breaches(manifest)]
     sentences += [str(finding) for manifest in bundle.starts or () for finding in check_schema(manifest)]
     if sentences:
         raise RenderError(f"the rendered manifest breaks {len(sentences)} rules; the first: {sentences[0]}")
 
 
 def _refused(workflow: Object, templates: Mapping[str, Object]) -> list[str]:
-    """Return the linter's findings on a Workflow, which refers to one of `templates` or has templates of its own."""
-    by_itself = bool(workflow["spec"].get("templates"))
-    refused = findings.refused(lint(workflow, {} if by_itself else templates))
-    sentences = [f"{finding.path}: {finding.sentence}" for finding in refused]
-    return [*sentences, *manifest_policy.starter_breaches(workflow)] if by_itself else sentences
+    """Return the linter's findings on a Workflow, which refers to one of `templates`, and on that one."""
+    name = workflow["spec"]["workflowTemplateRef"]["name"]
+    refused = findings.refused(lint(workflow, {name: templates[name]} if name in templates else {}))
+    return [f"{finding.path}: {finding.sentence}" for finding in refused]

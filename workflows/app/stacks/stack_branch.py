@@ -1,7 +1,7 @@
-"""The use case of `bringup stack from-git`: build the newest commit of a Git branch on this machine, which polls without webhooks.
+"""The use case of `bringup stack from-git`: build the newest commit of a Git branch on this machine, or on Argo (`stack_product`).
 
-Who may push to the branch decides what is built and published. So a commit may name only those files of this machine, and that
-published folder, which the command allows.
+Who may push to the branch decides what is built and published. So a commit may name only those files of this machine, or Secrets of
+the home cluster, and that published folder, which the command allows.
 """
 
 import shutil
@@ -13,12 +13,15 @@ from steps.clients.git import checkout
 from steps.contract.canonical import digest_bytes
 from steps.contract.exit import ExitCode
 from steps.contract.revision import SpecSource
+from workflows import stack
 from workflows.app import branch_build
-from workflows.app.branch_build import Branch
+from workflows.app.branch_build import Branch, BranchPlan, BranchProduct, OutOfBounds
 from workflows.app.run_options import StartOptions, Wish
 from workflows.app.stacks import stack_builds, stack_pipeline
 from workflows.app.stacks.stack_builds import PreparedStack
 from workflows.engines.folders import StateFolder
+from workflows.render import from_git
+from workflows.softwarestack.stack_build_plan import publish_claim
 from workflows.softwarestack.stack_spec import StackSpec
 from workflows.spec import SecretRef
 
@@ -65,7 +68,7 @@ def prepare(branch: Branch, allowed: Allowed, options: StartOptions, wish: Wish,
     The checkout of an earlier commit is removed. Raises BranchRefused, StepError, and the errors of `stack_builds.prepare`.
     """
     try:
-        commit, entries = branch_build.newest(branch)
+        commit, entries = branch_build.newest(branch, stack.KIND)
     except branch_build.NotThere as error:
         raise BranchRefused(str(error), "correct --branch") from None
     place = StateFolder.of_environment().root / BRANCHES
@@ -88,6 +91,40 @@ def prepare(branch: Branch, allowed: Allowed, options: StartOptions, wish: Wish,
     allowed.check(loaded, spec.parent, target)
     source = SpecSource(commit=commit, path=branch.path, dirty=False)
     return str(spec), stack_builds.prepare(str(spec), options, replace(wish, source=source), at_once)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PodLimits:
+    """Limits of a commit that pods build: published folder, its claim as `CLAIM` or `CLAIM/FOLDER`, builder image; empty: any."""
+
+    root: str = ""
+    claim: str = ""
+    builder: str = ""
+
+    def check(self, spec: StackSpec) -> None:
+        """Raise OutOfBounds if a spec publishes elsewhere, or builds in another image, than the schedule was installed with."""
+        claim = publish_claim(spec)
+        asked_for = {
+            "publish.root": (spec.publish.root, self.root),
+            "publish.claim": (from_git.claim_text(claim) if claim else "", self.claim),
+            "builder": (spec.builder, self.builder),
+        }
+        for key, (value, limit) in asked_for.items():
+            if limit and value != limit:
+                raise OutOfBounds(
+                    f"the spec has {key} {value or '(none)'}, and the schedule was installed with {limit}", stack.KIND
+                )
+
+
+def stack_product(limits: PodLimits) -> BranchProduct:
+    """Return software stacks as a product of `branch_build`, by which Argo builds the newest commit of a Git branch."""
+
+    def plan(path: Path, loaded: StackSpec, source: SpecSource) -> BranchPlan:
+        limits.check(loaded)
+        prepared = stack_builds.prepare_for_pods(path, loaded, source)
+        return BranchPlan(plan=prepared.pipeline.plan(path, loaded, prepared.wish), unchanged=prepared.unchanged)
+
+    return BranchProduct(kind=stack.KIND, build=stack.build, read=stack_pipeline.read, plan=plan)
 
 
 def _references(spec: StackSpec) -> list[SecretRef]:

@@ -8,6 +8,7 @@ from pathlib import Path
 from steps.contract import release_layout
 from steps.contract.canonical import digest_bytes
 from steps.contract.exit import ExitCode
+from steps.contract.revision import SpecSource
 from steps.errors import StepError
 from steps.softwarestack.contract import stack_release
 from steps.softwarestack.contract.stack_input import PACKAGES
@@ -53,15 +54,10 @@ def prepare(spec: str, options: StartOptions, wish: Wish, at_once: int) -> Prepa
     resolved = stack_pipeline.resolve(path, loaded, wish.source)
     is_local, publishes = options.engine == LOCAL, wish.until in ("", PUBLISHED)
     if not is_local:
-        _require_pods(path, loaded, publishes)
-    if is_local and not wish.again and not wish.until and (version := _published(loaded, resolved)):
-        return PreparedStack(
-            loaded=loaded,
-            resolved=resolved,
-            wish=wish,
-            pipeline=stack_pipeline.STACK,
-            unchanged=f"nothing changed: {version} of {loaded.name} is published from this lock and these settings",
-        )
+        _require_pods(path, loaded, publishes, options.builder)
+    # a run on Argo also installs the schedule, so there it starts whatever is published
+    if (is_local or loaded.schedule is None) and not wish.again and not wish.until and (reason := unchanged(loaded, resolved)):
+        return PreparedStack(loaded=loaded, resolved=resolved, wish=wish, pipeline=stack_pipeline.STACK, unchanged=reason)
     folder = path.absolute().parent
     cached = stack_pipeline.cached_here(loaded, folder) if is_local else _cached_for_pods(loaded, folder)
     pipeline = stack_pipeline.of_stack(path, loaded, resolved, cached, at_once)
@@ -72,18 +68,39 @@ def prepare(spec: str, options: StartOptions, wish: Wish, at_once: int) -> Prepa
         _require_cache(loaded)
     if is_local and publishes:
         _require_writable(loaded)
-        if not wish.again:
-            _require_wanted(loaded, resolved)
+    if publishes and not wish.again:
+        require_wanted(loaded, resolved)
     return prepared
 
 
-def _require_pods(path: Path, loaded: StackSpec, publishes: bool) -> None:
-    """Raise NotBuildable if pods lack a folder of this machine that the spec names."""
-    if publishes:
+def prepare_for_pods(path: Path, loaded: StackSpec, source: SpecSource) -> PreparedStack:
+    """Check a stack spec of a Git commit, and return its build in pods; no run is started. Raises LockError, NotBuildable.
+
+    Where this machine sees the published folder, as the pod of a schedule does, an unchanged stack needs no run, and one that a
+    person rolled back from is refused.
+    """
+    wish = Wish(source=source)
+    _require_pods(path, loaded, publishes=True)
+    resolved = stack_pipeline.resolve(path, loaded, source)
+    reason = unchanged(loaded, resolved)
+    if not reason:
+        require_wanted(loaded, resolved)
+    # whatever the cache has: a commit has one plan, by which a build of it that goes on is known
+    pipeline = stack_pipeline.of_stack(path, loaded, resolved, frozenset(), 0)
+    return PreparedStack(loaded=loaded, resolved=resolved, wish=wish, pipeline=pipeline, unchanged=reason)
+
+
+def _require_pods(path: Path, loaded: StackSpec, publishes: bool, builder: str = "") -> None:
+    """Raise NotBuildable if pods lack a folder of this machine that the spec names, or if `builder` is no image of a schedule."""
+    if publishes and loaded.publish.claim is None:
         problem = f"{path} cannot be published by pods: they have none of the folder publish.root"
-        raise NotBuildable(problem, f"build and test it there with --until {TEST}, or leave out --engine argo")
+        hint = "add publish.claim, a PersistentVolumeClaim of the home cluster with that folder; or build and test it there with"
+        raise NotBuildable(problem, f"{hint} --until {TEST}, or leave out --engine argo")
     if reason := loaded.bound_to_machine:
         raise NotBuildable(f"{path} cannot be built in pods: {reason[0]}", reason[1])
+    if loaded.schedule is not None and builder not in ("", loaded.builder):
+        problem = f"--builder-image {builder} is another image than that of the spec, and the schedule builds with {loaded.builder}"
+        raise NotBuildable(problem, "write it into the spec as builder, or leave out --builder-image")
 
 
 def _cached_for_pods(loaded: StackSpec, folder: Path) -> frozenset[str]:
@@ -104,7 +121,7 @@ def _require_writable(loaded: StackSpec) -> None:
         raise NotBuildable(problem, "give this user these folders, or build as the user that has them")
 
 
-def _require_wanted(loaded: StackSpec, resolved: ResolvedStack) -> None:
+def require_wanted(loaded: StackSpec, resolved: ResolvedStack) -> None:
     """Raise NotBuildable if a person rolled back from this very stack: its publication would be refused after all builds."""
     from steps.softwarestack import stack_kind
 
@@ -127,6 +144,12 @@ def _require_cache(loaded: StackSpec) -> None:
     if not os.access(nearest, os.W_OK | os.X_OK):
         problem = f"this user may not write to {nearest}, where the build cache of the spec lies"
         raise NotBuildable(problem, "mount it writable, give this user that folder, or leave cache out")
+
+
+def unchanged(loaded: StackSpec, resolved: ResolvedStack) -> str:
+    """Return a sentence if the current version in a publish root on this machine is this very stack; else empty."""
+    version = _published(loaded, resolved)
+    return f"nothing changed: {version} of {loaded.name} is published from this lock and these settings" if version else ""
 
 
 def _published(loaded: StackSpec, resolved: ResolvedStack) -> str:

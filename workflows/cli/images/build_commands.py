@@ -103,9 +103,10 @@ def from_git(
     If a build of the same commit is already running, no new one is started.
     """
     from workflows.app import branch_build, kubeconfigs
+    from workflows.app.images.image_branch import IMAGE_BRANCH
 
     source = branch_build.Branch(repository=repository, branch=branch, path=path, name=name, secrets=secrets)
     bounds = branch_build.Bounds(secrets=tuple(use or ()), approvers=tuple(sorted(approver or ())))
     home = kubeconfigs.home(place.home_kubeconfig, place.home_context, place.namespace)
     target = branch_build.Target(home=home, image=place.image, builder=place.builder, starter=place.starter)
-    return branch_build.build(output, source, bounds, target)
+    return branch_build.build(output, IMAGE_BRANCH, source, bounds, target)

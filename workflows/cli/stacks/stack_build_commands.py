@@ -1,6 +1,6 @@
-"""The command `bringup stack build`: a stack's lock becomes a published, tested version."""
+"""Commands that build stacks: build makes a published, tested version of a lock, from-git builds a branch's newest commit."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -9,9 +9,10 @@ import typer
 from steps.contract.exit import ExitCode
 from workflows.app.run_options import LOCAL, Wish
 from workflows.cli import completion, output
-from workflows.cli.options import RunOptions, placed
+from workflows.cli.options import RunOptions, placed, refuse_for_local
 
 if TYPE_CHECKING:
+    from workflows.app.branch_build import Branch
     from workflows.app.stacks.stack_builds import PreparedStack
 
 
@@ -22,6 +23,30 @@ class StackBuildOptions(RunOptions):
     builder: Annotated[str, typer.Option("--builder-image", help="The image of pods that build, with argo; default: builder.")] = ""
 
 
+@dataclass(frozen=True, kw_only=True)
+class StackBranchOptions(StackBuildOptions):
+    """Options of `stack from-git`: those of a build, and those that only a build on Argo has."""
+
+    claim: Annotated[
+        str, typer.Option("--claim", metavar="CLAIM[/FOLDER]", help="With argo: claim that the spec must publish by; default: any.")
+    ] = ""
+    approver: Annotated[
+        list[str] | None,
+        typer.Option("--approver", help="With argo: who must be asked before it is published; default: as the spec says."),
+    ] = None
+    starter: Annotated[
+        str, typer.Option("--starter", help="With argo: Workflow whose pod this is; what it makes ends with that.")
+    ] = ""
+
+    def check(self) -> None:
+        """Raise BadParameter for options that the chosen engine does not have."""
+        super().check()
+        if self.engine == LOCAL:
+            refuse_for_local({"--claim": self.claim, "--approver": ", ".join(self.approver or ()), "--starter": self.starter})
+        elif self.junit is not None:
+            raise typer.BadParameter("with --engine argo the build is started and not followed, so there is no --junit")
+
+
 def register_build(stack: typer.Typer) -> None:
     """Add the command `build` to the group."""
     stack.command(name="build")(placed(build, StackBuildOptions))
@@ -29,7 +54,7 @@ def register_build(stack: typer.Typer) -> None:
 
 def register_from_git(stack: typer.Typer) -> None:
     """Add the command `from-git` to the group; help shows it last."""
-    stack.command(name="from-git")(placed(from_git, StackBuildOptions))
+    stack.command(name="from-git")(placed(from_git, StackBranchOptions))
 
 
 def build(
@@ -62,22 +87,42 @@ def from_git(
     ] = None,
     root: Annotated[str, typer.Option("--root", help="Folder that the spec must publish to; default: any.")] = "",
     use: Annotated[
-        list[str] | None, typer.Option("--may-use", metavar="FILE", help="File outside the repository that the spec may name.")
+        list[str] | None,
+        typer.Option(
+            "--may-use",
+            metavar="FILE|SECRET/KEY",
+            help="File outside the repository that the spec may name; with argo, key of a Secret that it may name.",
+        ),
     ] = None,
     *,
-    place: StackBuildOptions,
+    place: StackBranchOptions,
 ) -> int:
-    """Build a Git branch's newest commit on this machine, and end older builds of this stack. If nothing has changed, do nothing.
+    """Build a Git branch's newest commit, and end older builds of this stack. If nothing has changed, do nothing.
 
-    Started by cron or a systemd timer, it polls the branch without webhooks.
+    Started by cron or a systemd timer, it polls the branch without webhooks, and builds on this machine. With --engine argo it
+    starts a run in the home cluster and does not follow it, as the pod of a schedule does.
     """
     from workflows.app.branch_build import Branch
     from workflows.app.stacks import stack_branch
 
     source = Branch(repository=repository, branch=branch, path=path, name=name, secrets=secrets)
+    if place.engine != LOCAL:
+        return _in_pods(source, root, tuple(use or ()), place)
     allowed = stack_branch.Allowed(root=root, files=tuple(use or ()))
     spec, prepared = stack_branch.prepare(source, allowed, place, Wish(supersede=True), 0)
     return _started(spec, prepared, place)
+
+
+def _in_pods(source: "Branch", root: str, secrets: tuple[str, ...], place: StackBranchOptions) -> int:
+    """Start the build of a branch's newest commit on Argo, within the limits of the options."""
+    from workflows.app import branch_build, kubeconfigs
+    from workflows.app.stacks.stack_branch import PodLimits, stack_product
+
+    product = stack_product(PodLimits(root=root, claim=place.claim, builder=place.builder))
+    bounds = branch_build.Bounds(secrets=secrets, approvers=tuple(sorted(place.approver or ())))
+    home = kubeconfigs.home(place.home_kubeconfig, place.home_context, place.namespace)
+    target = branch_build.Target(home=home, image=place.image, builder=place.builder, starter=place.starter)
+    return branch_build.build(output, product, source, bounds, target)
 
 
 def _started(spec: str, prepared: "PreparedStack", place: StackBuildOptions) -> int:
@@ -91,5 +136,4 @@ def _started(spec: str, prepared: "PreparedStack", place: StackBuildOptions) -> 
         return run_reports.keep_nothing_changed(output, place.junit, prepared.loaded.name, prepared.unchanged, "stack")
     from workflows.app.runs import run_start
 
-    options = place if place.engine == LOCAL else replace(place, builder=place.builder or prepared.loaded.builder)
-    return run_start.start(output, spec, options, prepared.wish, prepared.pipeline)
+    return run_start.start(output, spec, place, prepared.wish, prepared.pipeline)

@@ -46,7 +46,7 @@ def install(
     """
     for manifest in bundle.rbac:
         if settled:
-            _require(home, manifest)
+            _require(home, manifest, bundle.template["metadata"]["labels"][PIPELINE])
         else:
             _apply(home, manifest)
     for manifest in bundle.config_maps:
@@ -60,8 +60,8 @@ def install(
         schedules.delete_dropped(home, plan.name, bundle)
 
 
-def _require(home: Home, manifest: Object) -> None:
-    """Raise NotReady if the manifest is a ServiceAccount that the home cluster lacks.
+def _require(home: Home, manifest: Object, pipeline: str) -> None:
+    """Raise NotReady if the manifest is a ServiceAccount that the home cluster lacks. `pipeline` is for the hint.
 
     Roles are not checked, since their lack shows as soon as a pod needs them; token Secrets may not be read.
     """
@@ -71,7 +71,7 @@ def _require(home: Home, manifest: Object) -> None:
     if home.ask(lambda kube: kube.get(home.core("serviceaccounts", name), NamedObject)) is None:
         raise NotReady(
             f"namespace {home.namespace} of the home cluster has no ServiceAccount {name}, and this account may not create it",
-            hint="let an account that may create it install the schedule again: bringup image build SPEC --engine argo",
+            hint=f"let an account that may create it install the schedule again: bringup {pipeline} build SPEC --engine argo",
         )
 
 

@@ -6,6 +6,7 @@ A version of Argo that cannot be determined is refused. All missing secrets are 
 import base64
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from workflows.engines.argo.home import Home, NamedObject
 from workflows.engines.argo.workflow_objects import API, ResourceMeta
 from workflows.engines.run_secrets import SecretMissing
 from workflows.plan.model import Plan
+from workflows.render import claim_volumes
 from workflows.render.bundle import Bundle
 from workflows.spec import ClusterSpec
 from workflows.spec.document import value_at
@@ -50,6 +52,24 @@ class _VolumeClaim(Struct, frozen=True):
     status: _ClaimPart = _ClaimPart()
 
 
+@dataclass(frozen=True)
+class _NeededClaim:
+    """A volume claim that pods of a run mount: the store of runs, or the published folder."""
+
+    name: str
+    is_published: bool
+
+    @property
+    def purpose(self) -> str:
+        """Return what pods find in the volume, as the end of a sentence."""
+        return "which publish.claim names" if self.is_published else "in which runs keep their evidence"
+
+    @property
+    def writers(self) -> str:
+        """Return which pods write the volume."""
+        return "the pods that publish write it" if self.is_published else "all pods of a run write it"
+
+
 def check_prerequisites(home: Home, bundle: Bundle) -> tuple[str, ...]:
     """Check namespace and volume claim, and return warnings about what could not be checked. Raises PrerequisiteMissing.
 
@@ -59,7 +79,11 @@ def check_prerequisites(home: Home, bundle: Bundle) -> tuple[str, ...]:
     contexts = (template.get("container", {}).get("securityContext", {}) for template in spec["templates"])
     if any(context.get("runAsUser") == 0 for context in contexts):
         _check_level(home)
-    claims = [volume["persistentVolumeClaim"]["claimName"] for volume in spec["volumes"] if "persistentVolumeClaim" in volume]
+    claims = [
+        _NeededClaim(volume["persistentVolumeClaim"]["claimName"], is_published=volume["name"] == claim_volumes.VOLUME)
+        for volume in spec["volumes"]
+        if "persistentVolumeClaim" in volume
+    ]
     return tuple(warning for claim in claims for warning in _claim(home, claim))
 
 
@@ -80,9 +104,9 @@ def _check_level(home: Home) -> None:
         )
 
 
-def _claim(home: Home, claim: str) -> tuple[str, ...]:
+def _claim(home: Home, claim: _NeededClaim) -> tuple[str, ...]:
     try:
-        volume_claim = home.ask(lambda kube: kube.get(home.core("persistentvolumeclaims", claim), _VolumeClaim))
+        volume_claim = home.ask(lambda kube: kube.get(home.core("persistentvolumeclaims", claim.name), _VolumeClaim))
     except Refused:
         return ()
     if volume_claim is None:
@@ -90,15 +114,14 @@ def _claim(home: Home, claim: str) -> tuple[str, ...]:
     modes = volume_claim.status.access_modes or volume_claim.spec.access_modes  # the status is set once a volume is bound
     if EVERYWHERE in modes:
         return ()
-    description = (
-        f"PersistentVolumeClaim {claim} in namespace {home.namespace} of the home cluster is {', '.join(modes) or 'of no mode'}"
-    )
+    where = f"PersistentVolumeClaim {claim.name} in namespace {home.namespace} of the home cluster"
+    description = f"{where} is {', '.join(modes) or 'of no mode'}"
     if ON_ONE_NODE not in modes:
-        raise PrerequisiteMissing(f"{description}: all pods of a run write it, so it must be {EVERYWHERE}")
+        raise PrerequisiteMissing(f"{description}: {claim.writers}, so it must be {EVERYWHERE}")
     return _on_one_node(home, description, volume_claim.spec.volume_name)
 
 
-def _absent(home: Home, claim: str) -> PrerequisiteMissing:
+def _absent(home: Home, claim: _NeededClaim) -> PrerequisiteMissing:
     """Return (not raise) the error for a missing volume claim; it says so if the whole namespace is missing."""
     try:
         namespace_exists = home.ask(lambda kube: kube.get(f"/api/v1/namespaces/{home.namespace}", NamedObject)) is not None
@@ -106,8 +129,8 @@ def _absent(home: Home, claim: str) -> PrerequisiteMissing:
         namespace_exists = True
     if not namespace_exists:
         return PrerequisiteMissing(f"the home cluster has no namespace {home.namespace}: make it, or name another with --namespace")
-    lacks = f"namespace {home.namespace} of the home cluster has no PersistentVolumeClaim {claim}"
-    return PrerequisiteMissing(f"{lacks}, in which runs keep their evidence")
+    lacks = f"namespace {home.namespace} of the home cluster has no PersistentVolumeClaim {claim.name}"
+    return PrerequisiteMissing(f"{lacks}, {claim.purpose}")
 
 
 def _on_one_node(home: Home, what: str, volume: str) -> tuple[str, ...]:

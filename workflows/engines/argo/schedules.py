@@ -5,12 +5,12 @@ suspended stays suspended when the next revision is installed.
 """
 
 from collections.abc import Sequence
+from contextlib import suppress
 
 from msgspec import Struct, field
 
 from steps.clients.kube.api import ApiError
 from steps.errors import Refused
-from workflows import image
 from workflows.engines.argo.home import Home
 from workflows.engines.argo.workflow_objects import CLUSTER, PIPELINE, STARTS, Workflow
 from workflows.render import from_git, starts
@@ -82,7 +82,7 @@ class RunTrigger(Struct, frozen=True):
 
 
 def delete_dropped(home: Home, cluster: str, bundle: Bundle) -> None:
-    """Delete the cluster's schedules and event bindings that the spec no longer has, and first the accounts that only they use.
+    """Delete schedules and event bindings that the spec no longer has, first the accounts that only they use, last their templates.
 
     Kinds that this account may not list are left alone. Raises Refused if a deletion is forbidden.
     """
@@ -90,15 +90,19 @@ def delete_dropped(home: Home, cluster: str, bundle: Bundle) -> None:
     labels = bundle.template["metadata"]["labels"]
     gone = {kind: [trigger_name for trigger_name in _ours(home, kind, labels) if trigger_name not in kept] for kind in KINDS}
     owners = {"workfloweventbindings": starts.account_name(cluster)}
-    # only a node image's schedule has an account; a cluster may have the same name
-    if labels[PIPELINE] == image.KIND:
-        owners["cronworkflows"] = from_git.account_name(cluster)
+    # only a schedule that reads Git has an account; a cluster may have the same name
+    if labels[PIPELINE] in from_git.KINDS:
+        owners["cronworkflows"] = from_git.account_name(cluster, labels[PIPELINE])
     for kind, owner in owners.items():
         if gone[kind] and owner not in kept:
             home.delete(home.core("serviceaccounts", owner))  # first, as this revokes its token
     for kind, stale in gone.items():
         for name in stale:
             home.delete(home.argo(kind, name))
+    if gone["cronworkflows"] and "cronworkflows" in owners:
+        # few accounts may delete templates, and without its account this one starts nothing
+        with suppress(Refused):
+            home.delete(home.argo("workflowtemplates", from_git.template_name(cluster, labels[PIPELINE])))
 
 
 def _ours(home: Home, kind: str, labels: dict[str, str]) -> list[str]:

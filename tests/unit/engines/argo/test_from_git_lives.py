@@ -10,6 +10,7 @@ from tests.unit.engines.argo.git_desk import NAME, Desk, desk_of
 from tests.unit.engines.argo.lab import Lab
 from workflows.app import branch_build as building
 from workflows.app.branch_build import Bounds, Branch
+from workflows.app.images.image_branch import IMAGE_BRANCH
 from workflows.cli import output
 from workflows.engines.argo import workflow_objects
 from workflows.engines.argo.home import Home
@@ -113,7 +114,7 @@ def test_a_branch_that_moved_on_meanwhile_is_left_to_the_next_try(desk: Desk) ->
     wanted = Branch(repository=desk.url, branch="main", path="nodes/image.yaml", name=NAME)
     target = building.Target(home=Meanwhile(desk.lab.where))
     with pytest.raises(building.Moved) as caught:
-        building.build(output, wanted, Bounds(secrets=("boot/key",)), target)
+        building.build(output, IMAGE_BRANCH, wanted, Bounds(secrets=("boot/key",)), target)
     assert caught.value.exit_code == 75
     (still,) = desk.going()
     assert (still.metadata.name, still.spec.shutdown) == (before.metadata.name, "")
