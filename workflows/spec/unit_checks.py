@@ -24,6 +24,7 @@ MOST_NAMES = 100
 
 HELD_BY_SLURM = "Slurm's node pods hold every GPU, so that the pods of the check can request none"
 CLAIMED = "pods claim GPUs as DRA devices, and the check counts units that nodes advertise"
+FEW_PODS = "a node takes fewer pods than it has GPUs, which pods claim one by one"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,8 +58,11 @@ def fill_obstacle(spec: ClusterSpec, counts: dict[str, int]) -> tuple[str, str] 
     """
     if spec.slurm.kind != "none":
         return "slurm.kind", HELD_BY_SLURM
-    if is_claimed(spec):
+    if is_claimed(spec) and not counts:
         return "accelerator.operator_mode" if has_gpu_cluster(spec) else "sharing.mode", CLAIMED
+    # each pod has a claim for one device, and a container sees all devices of its claim
+    if is_claimed(spec) and node_fill(spec, counts).each > 1:
+        return "rke2.kubelet_args", FEW_PODS
     if counts and usual_count(counts) > MOST_UNITS:
         return "sharing.replicas", f"a node has {usual_count(counts)} units, and the check fills at most {MOST_UNITS}"
     return None

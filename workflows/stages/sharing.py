@@ -273,16 +273,16 @@ def _functional(site: Site, after: tuple[str, ...], counts: dict[str, int]) -> S
     if pair or others:
         jobs.append(_on_several_units(_job(spec, "sharing-second"), pair=pair, others=others))
     jobs += [_job(spec, "sharing-two")] if refuse_two else []
-    space = (manifest_objects.CHECK_NAMESPACE,)
+    claims, space = _claims(spec, CHECK), (manifest_objects.CHECK_NAMESPACE,)
     maps = Rule(groups=("",), resources=("configmaps",), verbs=("get", "create", "delete"), namespaces=space)
     return manifest_objects.check_step(
         STAGE,
         FUNCTIONAL,
         CHECK,
-        [_script_map(), *_claims(spec), *jobs],
+        [_script_map(), *claims, *jobs],
         deadline=CHECK_SECONDS,
         expectations=expectations,
-        rules=(maps, rights.GPU_CLAIMS) if _claims(spec) else (maps,),
+        rules=(maps, rights.GPU_CLAIMS) if claims else (maps,),
         name=site.named("functional"),
         waits_for=after,
         passed=(site.named("nodes"),),
@@ -315,6 +315,7 @@ def _limit(site: Site, fill: unit_checks.NodeFill) -> Step:
     affinity = _node_affinity(fill) | {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [beside]}}
     seconds = LIMIT_SECONDS if fill.pods * fill.each <= FEW_UNITS else SLOW_SECONDS
     pod = {"affinity": affinity, **_with_device(spec, LIMIT_CHECK, _container(spec, LIMIT_CHECK, seconds))}
+    claims = _claims(spec, LIMIT_CHECK)
     # device plugins that share GPUs refuse several units in one container, not in one pod
     holder = manifest_objects.container(spec.validation.image, f"sleep {seconds}", resources=pod["containers"][0]["resources"])
     pod["containers"] += [{**holder, "name": f"hold-{number}"} for number in range(2, fill.each + 1)]
@@ -325,10 +326,11 @@ def _limit(site: Site, fill: unit_checks.NodeFill) -> Step:
         STAGE,
         LIMIT,
         LIMIT_CHECK,
-        [job],
+        [*claims, job],
         deadline=CHECK_SECONDS,
         expectations=expectations | ({"each": fill.each} if fill.each > 1 else {}),
         name=site.named("limit"),
+        rules=(rights.GPU_CLAIMS,) if claims else (),
         waits_for=(site.named("functional"),),
         passed=(site.named("nodes"), site.named("functional")),
         select=site.gpu_select,
@@ -336,9 +338,9 @@ def _limit(site: Site, fill: unit_checks.NodeFill) -> Step:
     )
 
 
-def _claims(spec: ClusterSpec) -> list[Object]:
-    """Return the template from which each pod gets a claim for one GPU (DRA) in a list; empty in other modes."""
-    return [manifest_objects.gpu_claims(STAGE, CHECK, every=False)] if _effective_mode(spec) == "dra" else []
+def _claims(spec: ClusterSpec, check: str) -> list[Object]:
+    """Return the template from which each pod of a check gets a claim for one GPU (DRA) in a list; empty in other modes."""
+    return [manifest_objects.gpu_claims(STAGE, check, every=False)] if _effective_mode(spec) == "dra" else []
 
 
 def _job(spec: ClusterSpec, role: str) -> Object:
@@ -385,8 +387,9 @@ def _with_device(spec: ClusterSpec, role: str, container: Object) -> Object:
     By number the container is unprivileged, so the container toolkit must show it that one device and no other. Earlier gates count
     the devices that a node advertises, and the check of stage slurm shows who holds them.
     """
-    if _claims(spec):
-        return manifest_objects.pod_with_claim(CHECK, container)
+    check = LIMIT_CHECK if role == LIMIT_CHECK else CHECK
+    if _claims(spec, check):
+        return manifest_objects.pod_with_claim(check, container)
     # Slurm's node pods hold every unit once Slurm's stage has run: a second run finds none free to request
     if spec.slurm.kind != "none" and spec.sharing.mode == "none":
         number = {"name": "NVIDIA_VISIBLE_DEVICES", "value": "1" if role == "sharing-second" else "0"}

@@ -118,7 +118,20 @@ def test_a_large_minority_of_other_machines_is_not_listed() -> None:
     ids=["slurm", "dra", "gpu_cluster"],
 )
 def test_gangs_and_full_nodes_without_gpus_are_named(changes: dict[str, Any], path: str) -> None:
-    assert left_out(cluster(**changes)) == {"one GPU pod more than a node has room for": path, "gangs of GPU pods": path}
+    full = {"one GPU pod more than a node has room for": path} if path == "slurm.kind" else {}
+    assert left_out(cluster(**changes)) == {**full, "gangs of GPU pods": path}
+
+
+def test_pods_with_claims_fill_a_node_and_one_more_waits() -> None:
+    limit = steps(cluster(**GPU_CLUSTER, **FREE))["limit"].task
+    _, template, job = limit.arguments["objects"]
+    (request,) = template["spec"]["spec"]["devices"]["requests"]
+    assert (template["kind"], request["exactly"]) == ("ResourceClaimTemplate", {"deviceClassName": "gpu.nvidia.com"})
+    pod = job["spec"]["template"]["spec"]
+    assert (job["spec"]["completions"], pod["resourceClaims"][0]["resourceClaimTemplateName"]) == (9, template["metadata"]["name"])
+    assert limit.expectations == {"mode": "dra", "units": 8}
+    few = cluster(rke2={"registration_address": "10.10.0.10", "kubelet_args": {"max-pods": "45"}}, **GPU_CLUSTER, **FREE)
+    assert left_out(few)["one GPU pod more than a node has room for"] == "rke2.kubelet_args"
 
 
 def test_kueue_beside_a_gang_scheduler_gets_gangs_of_its_own() -> None:

@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from steps.contract.node_taints import tolerates
-from workflows.rehearsal.simulator import simulated_pods
-from workflows.rehearsal.simulator.api_kinds import NODES, PODS, Obj, Ref, labels_of, owner_uid, ref
+from workflows.rehearsal.simulator import device_claims, simulated_pods
+from workflows.rehearsal.simulator.api_kinds import (
+    CLAIM_TEMPLATES,
+    NODES,
+    PODS,
+    RESOURCE_SLICES,
+    Obj,
+    Ref,
+    labels_of,
+    owner_uid,
+    ref,
+)
+from workflows.rehearsal.simulator.device_claims import DEVICES, SHORT, DeviceClaims
 from workflows.rehearsal.simulator.world import Changes, World
 
 _SUFFIXES = {
@@ -152,9 +164,12 @@ class Occupancy:
     Thousands of pods have the same affinity rules, so what a rule selects is kept and only extended by later pods.
     """
 
-    def __init__(self, nodes: Iterable[Obj], running: Iterable[Obj]) -> None:
+    def __init__(self, nodes: Iterable[Obj], running: Iterable[Obj], claims: DeviceClaims = DeviceClaims()) -> None:
         self.nodes = {node["metadata"]["name"]: node for node in nodes}
         self.free = {name: _allocatable(node) for name, node in self.nodes.items()}
+        self._claims = claims
+        for name in claims.on_nodes.keys() & self.free.keys():
+            self.free[name][DEVICES] = claims.on_nodes[name]
         self._pods: list[tuple[Obj, str]] = []
         self._selected: dict[str, _Selected] = {}
         self._anti: dict[str, AntiAffinity] = {}
@@ -168,13 +183,19 @@ class Occupancy:
     def add(self, pod: Obj, node: str) -> None:
         """Subtract a pod's requests from a node's free resources, and count its affinity rules from now on."""
         free = self.free[node]
-        for name, amount in requests(pod).items():
-            free[name] = free.get(name, 0.0) - amount
+        for name, amount in self.wanted(pod).items():
+            every = self._claims.on_nodes.get(node, 0)
+            free[name] = free.get(name, 0.0) - (amount if amount < math.inf else every)
         self._pods.append((pod, node))
         for term in pod_terms(pod, "podAntiAffinity"):
             namespace = pod["metadata"]["namespace"]
             kept = self._anti.setdefault(f"{namespace} {term}", AntiAffinity(term, namespace))
             kept.values.add(domain(self.nodes[node], term["topologyKey"]))
+
+    def wanted(self, pod: Obj) -> dict[str, float]:
+        """Return what a pod requests of its node, and under `DEVICES` what it claims: `math.inf` for all devices of the node."""
+        claimed = self._claims.wanted(pod)
+        return requests(pod) | ({DEVICES: claimed} if claimed else {})
 
     def anti_affinities(self) -> Iterable[AntiAffinity]:
         """Return the required anti-affinity terms of the counted pods."""
@@ -192,8 +213,9 @@ class Occupancy:
 
     def short(self, node: str, wanted: Mapping[str, float]) -> str:
         """Return the first resource of which a node has less free than `wanted`; empty if the request fits."""
-        free = self.free[node]
-        return next((name for name, amount in wanted.items() if amount > 0 and free.get(name, 0.0) < amount - 1e-9), "")
+        free, every = self.free[node], max(self._claims.on_nodes.get(node, 0), 1)
+        amounts = ((name, amount if amount < math.inf else every) for name, amount in wanted.items())
+        return next((name for name, amount in amounts if amount > 0 and free.get(name, 0.0) < amount - 1e-9), "")
 
     def domains(self, term: Obj, namespace: str) -> set[str]:
         """Return the topology values of nodes with pods that `term` selects; `namespace` is that of the pod with the term.
@@ -234,7 +256,7 @@ class DefaultScheduler:
     """Simulated default scheduler. Pods with another `schedulerName` are left to the simulated gang schedulers."""
 
     name = "scheduler"
-    kinds = (PODS, NODES)
+    kinds = (PODS, NODES, RESOURCE_SLICES, CLAIM_TEMPLATES)
 
     def __init__(self) -> None:
         self._waiting: dict[Ref, None] = {}
@@ -249,7 +271,7 @@ class DefaultScheduler:
         self._waiting = {ref(pod): None for pod in queue}
         if not queue:
             return
-        occupancy = Occupancy(world.objects(NODES), world.objects(PODS))
+        occupancy = Occupancy(world.objects(NODES), world.objects(PODS), device_claims.read(world, queue))
         for group in _groups(queue):
             self._place(world, occupancy, group)
 
@@ -281,7 +303,7 @@ class Candidates:
 
     def __init__(self, occupancy: Occupancy, pod: Obj) -> None:
         self._occupancy = occupancy
-        self._wanted = requests(pod)
+        self._wanted = occupancy.wanted(pod)
         self._reasons: Counter[str] = Counter()
         self._labels = labels_of(pod)
         self._anti = pod_terms(pod, "podAntiAffinity")
@@ -342,6 +364,8 @@ class Candidates:
 
     def _dynamic(self, name: str, pod: Obj) -> str:
         lacking = self._occupancy.short(name, self._wanted)
+        if lacking == DEVICES:
+            return SHORT
         if lacking:
             return "Too many pods" if lacking == "pods" else f"Insufficient {lacking}"
         node = self._occupancy.nodes[name]

@@ -44,8 +44,7 @@ def cluster(make: Make, changes: dict[str, Any], *active: str) -> User:
 def test_every_mode_passes_on_a_healthy_cluster(make: Make, mode: str) -> None:
     user = cluster(make, MODES[mode])
     verdicts = run(user, stage("sharing", **MODES[mode]))
-    # pods cannot request units with DRA, so none can be made to wait for one
-    assert list(verdicts) == ["control", "nodes", "functional", *(["limit"] if not mode.startswith("dra") else [])]
+    assert list(verdicts) == ["control", "nodes", "functional", "limit"]
     assert [verdict.reason for verdict in verdicts.values() if not verdict.is_pass] == []
 
 
