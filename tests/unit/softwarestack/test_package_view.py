@@ -1,6 +1,9 @@
 """View of a stack: links to the files of its packages, conflicts of two packages, and its life in published versions."""
 
+import io
 import os
+import subprocess
+import tarfile
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -8,8 +11,9 @@ import pytest
 from msgspec.structs import replace
 
 from steps.clients.releases.publication import PublishRequest
+from steps.contract.detachment import NO_FACTORY
 from steps.contract.release_layout import ReleaseTarget
-from steps.softwarestack import package_view, stack_publication, tree_assembly
+from steps.softwarestack import package_view, stack_detachment, stack_image, stack_publication, tree_assembly
 from steps.softwarestack.contract import stack_input
 from steps.softwarestack.contract.stack_input import SpackFiles, StackInput, StackView
 from steps.softwarestack.contract.stack_release import PublishedStack
@@ -134,6 +138,15 @@ def _published(folder: Path, root: Path, stack: StackInput, packages: Mapping[st
     return published_stacks.publish(PublishRequest(release=release, target=target, secrets=root.parent, by="run-1"))
 
 
+def _exported(root: Path, version: str, target: Path) -> list[str]:
+    """Return the names in the layer of a version's image."""
+    stack_image.export(root, published_stacks.look(root, "small"), version, (), target)
+    (layer,) = (path for path in (target / "blobs/sha256").iterdir() if path.read_bytes()[:4] == b"\x28\xb5\x2f\xfd")
+    plain = subprocess.run(["zstd", "-d", "-c", str(layer)], capture_output=True, check=True).stdout
+    with tarfile.open(fileobj=io.BytesIO(plain)) as archive:
+        return archive.getnames()
+
+
 def test_a_view_is_published_verified_and_removed_with_its_version(tmp_path: Path) -> None:
     root = tmp_path / "root"
     root.mkdir()
@@ -144,6 +157,10 @@ def test_a_view_is_published_verified_and_removed_with_its_version(tmp_path: Pat
     assert (first.packages, first.missing_packages, first.wrong_packages) == (1, (), ())
     assert published_stacks.wrong(root, "small") == {}
     assert _published(tmp_path, root, _stack(root, "a"), {"a": PROGRAM}).unchanged
+    assert list(stack_detachment.external_links(root, published_stacks.look(root, "small"), NO_FACTORY)) == []
+    names = _exported(root, first.version, tmp_path / "image")
+    assert f"{str(root).strip('/')}/small/versions/{first.version}/view" in names
+    assert f"{str(root).strip('/')}/packages/{view.resolve().name}/bin/a" in names
     gone = view.resolve()
 
     second = _published(tmp_path, root, _stack(root, "a", "b"), {"a": PROGRAM, "b": {"bin/b": "#!/bin/sh\n"}})
