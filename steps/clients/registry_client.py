@@ -5,6 +5,7 @@ are in `steps/docs/facts/registry.md`.
 """
 
 import contextlib
+import itertools
 import re
 import ssl
 import time
@@ -217,8 +218,10 @@ class RegistryClient:
     ) -> urllib3.BaseHTTPResponse:
         """Send a request, log in if the registry asks for it, and return the answer, whose body is not read."""
         answer = self._send(self._own, method, url, what, headers, body)
-        if answer.status == 401 and (authorization := self._login(answer.headers.get("WWW-Authenticate", ""), what)):
-            self._body(answer, what)
+        if answer.status == 401:
+            data = self._body(answer, what)
+            if not (authorization := self._login(answer.headers.get("WWW-Authenticate", ""), what)):
+                _require(answer, (), f"request of {what}", data)
             self._authorization = authorization
             if body is not None and not isinstance(body, bytes):
                 body.seek(0)
@@ -249,16 +252,18 @@ class RegistryClient:
         """Request a blob, and follow redirects: registries send readers to object storage, which must not see the login."""
         url = f"{self._base}/blobs/{digest}"
         answer = self._request(method, url, what)
-        for _ in range(_MOST_REDIRECTS):
+        for number in itertools.count():
             if answer.status not in _REDIRECTED:
-                return answer
+                break
             self._body(answer, what)
+            if number == _MOST_REDIRECTS:
+                raise RegistryMisread(f"{what}: the registry leads on and on, at last to {urlsplit(url).netloc[:100]}")
             url = urljoin(url, answer.headers.get("Location", ""))
             if urlsplit(url).scheme != "https" and not self._repository.url.startswith("http:"):
                 raise RegistryMisread(f"{what}: the registry leads from https to {url[:100]!r}")
             with _pool(url, self._repository.authorities, others=True) as pool:
                 answer = self._send(pool, method, url, what, anonymous=True)
-        raise RegistryMisread(f"{what}: the registry leads on and on, at last to {urlsplit(url).netloc[:100]}")
+        return answer
 
     def _login(self, header: str, what: str) -> str:
         """Return the Authorization header that meets a challenge; empty if none can be made."""
