@@ -145,23 +145,20 @@ def test_files_beyond_the_limits_count_by_size_and_time(tmp_path: Path) -> None:
     assert content("1234", 1)[1] == 1, "two files of four bytes fit into ten"
 
 
-MACHINE = """import http.server, pathlib, socket, sys, time
-kind, port, down, place = sys.argv[1], int(sys.argv[2]), pathlib.Path(sys.argv[3]), sys.argv[4]
+MACHINE = """import signal, socket, sys
+kind, port = sys.argv[1], int(sys.argv[2])
 print("SeaBIOS", flush=True)
 if kind == "silent":
-    time.sleep(60)
+    signal.pause()
 if kind == "broken":
     sys.exit("no bootable device")
-deadline = time.monotonic() + 30
-while not down.exists() and time.monotonic() < deadline:
-    time.sleep(0.01)
 with socket.create_server(("127.0.0.1", port)) as server:
     print("n007 login: ", end="", flush=True)
     while True:
         with server.accept()[0] as connection:
             connection.sendall(b"SSH-2.0-stand-in\\r\\n")
 """
-"""Stand-in for a machine behind the site's command: a console, and an SSH server that listens once its old system is down."""
+"""Stand-in for a machine behind the site's command: a console, and an SSH server."""
 
 
 def plain_shell(command: str, _: str) -> subprocess.Popen[bytes]:
@@ -191,11 +188,9 @@ def machine(tmp_path: Path) -> tuple[Path, int]:
 
 
 def order(machine: tuple[Path, int], kind: str, seconds: int, **told: str) -> dict[str, Any]:
-    """Return how the stand-in is started; its old system is down at once."""
+    """Return how the stand-in is started."""
     program, port = machine
-    down = program.with_name("down")
-    down.touch()
-    power = f"{sys.executable} -I {program} {kind} {port} {down} {program.parent}"
+    power = f"{sys.executable} -I {program} {kind} {port}"
     return {"power": power, "user": "root", "seconds": seconds, **told}
 
 

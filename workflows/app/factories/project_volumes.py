@@ -66,7 +66,7 @@ class _ClaimRequests(Struct, frozen=True):
     requests: dict[str, Any] = {}
 
 
-class _ClaimSpec(Struct, frozen=True, rename="camel"):
+class _VolumeRequest(Struct, frozen=True, rename="camel"):
     volume_name: str = ""
     resources: _ClaimRequests = _ClaimRequests()
 
@@ -75,7 +75,7 @@ class LiveClaim(Struct, frozen=True):
     """A PersistentVolumeClaim of a factory as the API returns it."""
 
     metadata: _ClaimMeta
-    spec: _ClaimSpec = _ClaimSpec()
+    spec: _VolumeRequest = _VolumeRequest()
 
     @property
     def key(self) -> tuple[str, str]:
