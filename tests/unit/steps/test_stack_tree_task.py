@@ -1,8 +1,9 @@
 """Tasks that assemble and test a stack's tree: records of missing and tampered packages, and of a tree that was never made."""
 
 import base64
+import shutil
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import msgspec
 import pytest
@@ -12,9 +13,12 @@ from steps.contract.detachment import Factory
 from steps.contract.evidence import Evidence
 from steps.contract.task import Task, Verb
 from steps.contract.verdict import FailureClass, Status
+from steps.softwarestack.build_cache import BuildCache
+from steps.softwarestack.build_cache_registry import registry_cache
 from steps.softwarestack.contract import stack_input
-from steps.softwarestack.contract.stack_input import StackInput
-from tests.unit.softwarestack import small_trees, test_cache_packages
+from steps.softwarestack.contract.stack_input import BuildCacheLocation, CacheRegistry, StackInput
+from steps.softwarestack.package_packing import PackedContent
+from tests.unit.softwarestack import registry_stand_in, small_trees, test_cache_packages
 from tests.unit.softwarestack.small_trees import package
 
 
@@ -64,6 +68,44 @@ def test_a_tree_is_assembled_in_the_store_of_the_run(tree: TreeDesk) -> None:
     assert record.verdict.status is Status.PASS, record.verdict.reason
     (folder,) = (path for path in (tree.desk.root / "store/stacks/trees").iterdir() if path.is_dir())
     assert f"sha256:{folder.name}" == record.observation["digest"]
+
+
+def test_a_tree_is_assembled_from_a_registry_with_the_secrets_of_the_task(tree: TreeDesk) -> None:
+    """The pod has the password among its secrets; a wrong one is the reason of the verdict, which does not tell it."""
+    tree.fill()
+    in_folder = BuildCache(tree.stack.cache, tree.stack.root)
+    (tree.desk.root / "secrets/cache_password").write_text("hunter2\n")
+    with registry_stand_in.serving() as registry:
+        registry.login, registry.scheme = "builder:hunter2", "bearer"
+        place = CacheRegistry(url=registry.url, repository="hpc/cache", username="builder", password="cache_password")
+        location = BuildCacheLocation(folder="", registry=place)
+        in_registry = registry_cache(location, tree.stack.root, tree.desk.root / "archives", password="hunter2")
+        for each in tree.stack.packages:
+            copy(in_folder, in_registry, each.hash)
+        shutil.rmtree(in_folder.folder)
+        tree.write(msgspec.structs.replace(tree.stack, cache=location))
+        verdict = tree.assemble().verdict
+        assert verdict is not None
+        assert verdict.status is Status.PASS, verdict.reason
+        registry.login = "builder:changed"
+        verdict = tree.assemble().verdict
+        assert verdict is not None
+        assert verdict.status is Status.FAIL
+        assert "answered 401" in verdict.seen
+        assert "hunter2" not in verdict.reason
+
+
+def copy(source: BuildCache, target: BuildCache, hash_: str) -> None:
+    """Put an entry of one cache into another."""
+    entry = source.entry(hash_)
+    assert entry is not None
+
+    def write(out: IO[bytes]) -> PackedContent:
+        with source.open_archive(entry) as archive:
+            out.write(archive.read())
+        return PackedContent(modules=entry.modules, members=entry.members, size=entry.unpacked)
+
+    assert target.put(entry, write) == entry
 
 
 def test_a_tree_above_the_size_budget_is_not_tested_and_published(tree: TreeDesk) -> None:
