@@ -40,20 +40,33 @@ EARLY = (
     "yaml",
 )
 """Modules that commands import only when they are called: imported once before commands are forked."""
+PLAYBOOK_EARLY = (
+    "ansible.cli.playbook",
+    "ansible.executor.module_common",
+    "ansible.executor.playbook_executor",
+    "ansible.plugins.callback.default",
+    "ansible.plugins.connection.local",
+    "ansible.plugins.strategy.linear",
+)
+"""Modules of Ansible, imported with the settings that are in the environment of the process that forks."""
+PROGRAMS = {"bringup": (EARLY, "workflows.cli.main"), "ansible-playbook": (PLAYBOOK_EARLY, "ansible.cli.playbook")}
+"""Early modules of each program, and the module whose `main` is the program."""
 
 
 class Commands:
     """Runs commands, one at a time."""
 
-    def __init__(self, command: Path) -> None:
-        self._command = command
+    def __init__(self, command: Path, environment: Mapping[str, str] | None = None) -> None:
+        """Start the process that forks them: one of `PROGRAMS`, in this environment (None: that of this process)."""
+        self._command, self._environment = command, environment
         self._begin()
 
     def _begin(self) -> None:
         self._connection, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             self._process = subprocess.Popen(
-                [sys.executable, __file__, str(theirs.fileno())],
+                [sys.executable, __file__, str(theirs.fileno()), self._command.name],
+                env=self._environment,
                 stdin=subprocess.DEVNULL,
                 pass_fds=[theirs.fileno()],
                 start_new_session=True,
@@ -99,9 +112,10 @@ def run(words: Sequence[str], environment: Mapping[str, str], folder: Path) -> s
     return subprocess.CompletedProcess(list(words), code, out, err)
 
 
-def serve(connection: socket.socket) -> None:
+def serve(connection: socket.socket, program: str) -> None:
     """Fork a command for each request, until the connection is closed."""
-    for name in EARLY:
+    early, module = PROGRAMS[program]
+    for name in early:
         importlib.import_module(name)
     gc.freeze()  # a collection in a child would copy every page that it looks at
     while True:
@@ -111,13 +125,13 @@ def serve(connection: socket.socket) -> None:
         pid = os.fork()
         if pid == 0:
             connection.close()
-            os._exit(_command(*json.loads(data), descriptors))
+            os._exit(_command(module, *json.loads(data), descriptors))
         for descriptor in descriptors:
             os.close(descriptor)
         connection.send(str(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])).encode())
 
 
-def _command(words: list[str], environment: dict[str, str], folder: str, descriptors: list[int]) -> int:
+def _command(module: str, words: list[str], environment: dict[str, str], folder: str, descriptors: list[int]) -> int:
     """Be the command, as the interpreter would start it."""
     for target, source in enumerate(descriptors, 1):
         os.dup2(source, target)
@@ -132,7 +146,7 @@ def _command(words: list[str], environment: dict[str, str], folder: str, descrip
     signal.signal(signal.SIGINT, signal.default_int_handler)
     code = 0
     try:
-        importlib.import_module("workflows.cli.main").main()
+        importlib.import_module(module).main()
     except SystemExit as error:
         code = error.code if isinstance(error.code, int) else 0 if error.code is None else 1
     except Exception:  # noqa: BLE001 - the interpreter would print it as well
@@ -148,4 +162,4 @@ def _command(words: list[str], environment: dict[str, str], folder: str, descrip
 
 if __name__ == "__main__":
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    serve(socket.socket(fileno=int(sys.argv[1])))
+    serve(socket.socket(fileno=int(sys.argv[1])), sys.argv[2])

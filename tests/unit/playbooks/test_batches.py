@@ -2,10 +2,8 @@
 only says what it does."""
 
 import json
-import os
 import re
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -15,6 +13,7 @@ import yaml
 
 from steps.clients.ansible import workspace
 from steps.contract.host_play import ENDED
+from tests.unit.playbooks import ansible_plays
 
 PLAYBOOKS = Path(__file__).parents[3] / "playbooks"
 SAY = {"ansible.builtin.copy": {"dest": "{{ said }}/{{ inventory_hostname }}", "content": ""}}
@@ -50,15 +49,7 @@ def played(folder: Path, playbook: str) -> tuple[list[str], list[str], str]:
     groups = {"helpers": {"hosts": {}}, "played": {"hosts": dict.fromkeys(("a1", "a2", "a3"))}}
     (folder / "hosts.json").write_text(json.dumps({"all": {"vars": local, "children": groups}}))
     told = {"said": str(folder / "said"), "rke2_upgrade_batch": 1, "rke2_join_batch": 1}
-    done = subprocess.run(
-        [
-            *(Path(sys.executable).with_name("ansible-playbook"), folder / f"{playbook}.yml", "-v"),
-            *("--inventory", folder / "hosts.json", "--extra-vars", json.dumps(told)),
-        ],
-        env={**os.environ, "ANSIBLE_CONFIG": str(PLAYBOOKS / "ansible.cfg"), "ANSIBLE_HOME": str(folder)},
-        capture_output=True,
-        text=True,
-    )
+    done = ansible_plays.play(folder / f"{playbook}.yml", folder / "hosts.json", told, "-v")
     output = done.stdout + done.stderr
     assert done.returncode != 0, output
     ended = re.findall(rf'^ok: \[(\w+)\] => .*"{ENDED}": true', output, re.MULTILINE)

@@ -2,12 +2,12 @@
 sorted, with a module that says what runs there."""
 
 import json
-import os
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from tests.unit.playbooks import ansible_plays
 
 PLAYBOOKS = Path(__file__).parents[3] / "playbooks"
 OLD, NEW = "v1.35.7+rke2r1", "v1.36.1+rke2r1"
@@ -44,15 +44,7 @@ def test_an_upgrade_over_the_minor_that_changes_it_names_the_controller(
     (tmp_path / "hosts.json").write_text(json.dumps({"all": {"vars": local, "children": groups}}))
     told: dict[str, object] = {"rke2_version": wanted, "rke2_registration_address": "192.0.2.1", "rke2_first_server": "sv1"}
     told |= {"rke2_ingress_controller": named, "rke2_untouched": ["sv1"] if untouched else []}
-    done = subprocess.run(
-        [
-            *(Path(sys.executable).with_name("ansible-playbook"), tmp_path / "play.yml", "--inventory", tmp_path / "hosts.json"),
-            *("--extra-vars", json.dumps(told)),
-        ],
-        env={**os.environ, "ANSIBLE_CONFIG": str(PLAYBOOKS / "ansible.cfg"), "ANSIBLE_HOME": str(tmp_path)},
-        capture_output=True,
-        text=True,
-    )
+    done = ansible_plays.play(tmp_path / "play.yml", tmp_path / "hosts.json", told)
 
     said = " ".join((done.stdout + done.stderr).split())
     assert (done.returncode != 0) is refused, said

@@ -1,14 +1,14 @@
 """The check before servers roll back, run by Ansible with stand-in modules: if one server cannot go back, none is stopped."""
 
 import json
-import os
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tests.unit.playbooks import ansible_plays
 
 PLAYBOOKS = Path(__file__).parents[3] / "playbooks"
 OLD, NEW = "v1.35.7+rke2r1", "v1.36.1+rke2r1"
@@ -66,15 +66,7 @@ def looked(folder: Path, way: dict[str, str], snapshots: list[dict[str, Any]]) -
     groups: dict[str, Any] = {"helpers": {"hosts": {}}, "played": {"hosts": {"sv1": None}}}
     (folder / "hosts.json").write_text(json.dumps({"all": {"vars": local, "children": groups}}))
     told = {"rke2_version": OLD, "rke2_registration_address": "192.0.2.1", "rke2_server_addresses": ["192.0.2.1"]}
-    done = subprocess.run(
-        [
-            *(Path(sys.executable).with_name("ansible-playbook"), folder / "play.yml", "--inventory", folder / "hosts.json"),
-            *("--extra-vars", json.dumps(told | {"stopped": str(folder / "stopped")})),
-        ],
-        env={**os.environ, "ANSIBLE_CONFIG": str(PLAYBOOKS / "ansible.cfg"), "ANSIBLE_HOME": str(folder)},
-        capture_output=True,
-        text=True,
-    )
+    done = ansible_plays.play(folder / "play.yml", folder / "hosts.json", told | {"stopped": str(folder / "stopped")})
     output = done.stdout + done.stderr
     assert (done.returncode == 0) == ("nothing was stopped" not in output), output
     return " ".join(output.split())

@@ -4,13 +4,13 @@ Ansible runs the role with stand-in modules that report the state of a host and 
 """
 
 import json
-import os
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from tests.unit.playbooks import ansible_plays
 
 PLAYBOOKS = Path(__file__).parents[3] / "playbooks"
 PLAY = """
@@ -46,14 +46,8 @@ def test_a_host_that_is_left_alone_is_not_drained(tmp_path: Path, shown: dict[st
     groups = {"helpers": {"hosts": {"sv1": None}}, "played": {"hosts": {"gpu1": None}}}
     (tmp_path / "hosts.json").write_text(json.dumps({"all": {"vars": local, "children": groups}}))
 
-    done = subprocess.run(
-        [
-            *(Path(sys.executable).with_name("ansible-playbook"), tmp_path / "play.yml", "--inventory", tmp_path / "hosts.json"),
-            *("--extra-vars", json.dumps({"rke2_reset_forget": True, "rke2_reset_servers": ["192.0.2.1"]})),
-        ],
-        env={**os.environ, "ANSIBLE_CONFIG": str(PLAYBOOKS / "ansible.cfg"), "ANSIBLE_HOME": str(tmp_path)},
-        capture_output=True,
-        text=True,
+    done = ansible_plays.play(
+        tmp_path / "play.yml", tmp_path / "hosts.json", {"rke2_reset_forget": True, "rke2_reset_servers": ["192.0.2.1"]}
     )
 
     assert said in done.stdout + done.stderr
@@ -90,14 +84,8 @@ def reset(folder: Path, nodes: str) -> str:
     hosts = {name: {"rke2_reset_virtual_address": name} for name in ("gpu1", "gpu2", "gpu3")}
     groups = {"helpers": {"hosts": {"sv1": None}}, "played": {"hosts": hosts}}
     (folder / "hosts.json").write_text(json.dumps({"all": {"vars": local, "children": groups}}))
-    done = subprocess.run(
-        [
-            *(Path(sys.executable).with_name("ansible-playbook"), folder / "play.yml", "--inventory", folder / "hosts.json"),
-            *("--extra-vars", json.dumps({"rke2_reset_forget": True, "rke2_reset_servers": ["192.0.2.1"]})),
-        ],
-        env={**os.environ, "ANSIBLE_CONFIG": str(PLAYBOOKS / "ansible.cfg"), "ANSIBLE_HOME": str(folder)},
-        capture_output=True,
-        text=True,
+    done = ansible_plays.play(
+        folder / "play.yml", folder / "hosts.json", {"rke2_reset_forget": True, "rke2_reset_servers": ["192.0.2.1"]}
     )
     return done.stdout + done.stderr
 

@@ -1,7 +1,6 @@
 """Founding or joining a cluster: Ansible runs the role up to the point where the course of a server is decided."""
 
 import json
-import os
 import shutil
 import ssl
 import subprocess
@@ -12,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.unit.playbooks import ansible_plays
 from tests.unit.served import served
 
 PLAYBOOKS = Path(__file__).parents[3] / "playbooks"
@@ -82,15 +82,8 @@ def course(folder: Path, *, aside: bool = False) -> str:
     told: dict[str, object] = {"rke2_version": "v1.35.7+rke2r1", "rke2_registration_address": FIRST, "rke2_first_server": "sv1"}
     told |= {"rke2_server_addresses": [FIRST, OTHER]} if aside else {}
     told["said"] = str(folder / "said")
-    subprocess.run(
-        [
-            *(Path(sys.executable).with_name("ansible-playbook"), folder / "play.yml", "--inventory", folder / "hosts.json"),
-            *("--extra-vars", json.dumps(told)),
-        ],
-        env={**os.environ, "ANSIBLE_CONFIG": str(PLAYBOOKS / "ansible.cfg"), "ANSIBLE_HOME": str(folder)},
-        check=True,
-        capture_output=True,
-    )
+    done = ansible_plays.play(folder / "play.yml", folder / "hosts.json", told)
+    assert done.returncode == 0, done.stdout + done.stderr
     return (folder / "said").read_text()
 
 
@@ -113,15 +106,7 @@ def joining(folder: Path, **hosts: dict[str, object]) -> str:
     (folder / "play.yml").write_text(JOIN)
     told: dict[str, object] = {"rke2_version": "v1.35.7+rke2r1", "rke2_registration_address": FIRST, "rke2_first_server": "sv1"}
     told |= {"rke2_server_addresses": [FIRST, OTHER], "rke2_ready_seconds": 1}
-    done = subprocess.run(
-        [
-            *(Path(sys.executable).with_name("ansible-playbook"), folder / "play.yml", "--inventory", folder / "hosts.json"),
-            *("--extra-vars", json.dumps(told)),
-        ],
-        env={**os.environ, "ANSIBLE_CONFIG": str(PLAYBOOKS / "ansible.cfg"), "ANSIBLE_HOME": str(folder)},
-        capture_output=True,
-        text=True,
-    )
+    done = ansible_plays.play(folder / "play.yml", folder / "hosts.json", told)
     assert done.returncode != 0
     return " ".join((done.stdout + done.stderr).split())
 
@@ -177,14 +162,6 @@ def test_a_server_that_joined_at_another_stays_with_it_while_that_is_one_of_the_
     told = {"rke2_version": STATE["version"], "rke2_registration_address": registered, "rke2_first_server": "sv1"}
     told |= {"rke2_server_addresses": [SERVERS[f"sv{number}"] for number in servers], "said": str(tmp_path / "said")}
     told["role"] = str(PLAYBOOKS / "roles/rke2")
-    done = subprocess.run(
-        [
-            *(Path(sys.executable).with_name("ansible-playbook"), tmp_path / "play.yml", "--inventory", tmp_path / "hosts.json"),
-            *("--extra-vars", json.dumps(told)),
-        ],
-        env={**os.environ, "ANSIBLE_CONFIG": str(PLAYBOOKS / "ansible.cfg"), "ANSIBLE_HOME": str(tmp_path)},
-        capture_output=True,
-        text=True,
-    )
+    done = ansible_plays.play(tmp_path / "play.yml", tmp_path / "hosts.json", told)
     assert done.returncode == 0, done.stdout + done.stderr
     assert (tmp_path / "said").read_text() == f"rke2_standing https://{at}:9345"

@@ -1,14 +1,13 @@
 """The plays of RKE2 have all that they ask for: run by Ansible, with what the plan tells them, on a helper that is no server."""
 
 import json
-import os
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
 from steps.contract.operation import BRINGUP, Operation, OperationKind
+from tests.unit.playbooks import ansible_plays
 from workflows import examples, spec
 from workflows.plan.compiler import compile_plan
 
@@ -34,15 +33,7 @@ def test_a_helper_is_asked_with_what_the_plan_tells(stage: str, task: str, opera
     (tmp_path / "hosts.json").write_text(json.dumps({"all": {"vars": local, "children": groups}}))
     (tmp_path / "variables.json").write_text(json.dumps(told["variables"]))
 
-    done = subprocess.run(
-        [
-            *(Path(sys.executable).with_name("ansible-playbook"), PLAYBOOKS / f"{told['playbook']}.yml"),
-            *("--inventory", tmp_path / "hosts.json", "--limit", "sv1", "--extra-vars", f"@{tmp_path / 'variables.json'}"),
-        ],
-        env={**os.environ, "ANSIBLE_CONFIG": str(PLAYBOOKS / "ansible.cfg"), "ANSIBLE_HOME": str(tmp_path)},
-        capture_output=True,
-        text=True,
-    )
+    done = ansible_plays.play(PLAYBOOKS / f"{told['playbook']}.yml", tmp_path / "hosts.json", told["variables"], "--limit", "sv1")
 
     assert "undefined" not in done.stdout + done.stderr
     assert done.returncode == 0, done.stdout + done.stderr

@@ -2,14 +2,14 @@
 and were asked."""
 
 import json
-import os
 import re
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tests.unit.playbooks import ansible_plays
 
 PLAYBOOKS = Path(__file__).parents[3] / "playbooks"
 VERSION = "v1.35.7+rke2r1"
@@ -46,15 +46,7 @@ def played(tmp_path: Path, helpers: tuple[str, ...], **also: Any) -> tuple[str, 
     groups = {"helpers": {"hosts": dict.fromkeys(helpers)}, "played": {"hosts": dict.fromkeys(("a1", "a2", "a3"))}}
     (tmp_path / "hosts.json").write_text(json.dumps({"all": {"vars": local, "children": groups}}))
     told = {"rke2_version": VERSION, "rke2_registration_address": "192.0.2.1", "rke2_join_batch": 1} | also
-    done = subprocess.run(
-        [
-            *(Path(sys.executable).with_name("ansible-playbook"), tmp_path / "rke2_agent.yml", "-v"),
-            *("--inventory", tmp_path / "hosts.json", "--extra-vars", json.dumps(told)),
-        ],
-        env={**os.environ, "ANSIBLE_CONFIG": str(PLAYBOOKS / "ansible.cfg"), "ANSIBLE_HOME": str(tmp_path)},
-        capture_output=True,
-        text=True,
-    )
+    done = ansible_plays.play(tmp_path / "rke2_agent.yml", tmp_path / "hosts.json", told, "-v")
     output = done.stdout + done.stderr
     assert done.returncode == 0, output
 

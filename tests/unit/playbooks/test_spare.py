@@ -1,13 +1,13 @@
 """The check whether a server may stop, run by Ansible with a stand-in module that answers as kubectl on the server would."""
 
 import json
-import os
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from tests.unit.playbooks import ansible_plays
 
 PLAYBOOKS = Path(__file__).parents[3] / "playbooks"
 OLD, NEW = "v1.35.7+rke2r1", "v1.36.1+rke2r1"
@@ -33,15 +33,7 @@ def spared(folder: Path, *, ready: bool, said: dict[str, object]) -> str:
     hosts = {"sv1": {"rke2_before": {"observation": state}}}
     (folder / "hosts.json").write_text(json.dumps({"all": {"vars": local, "hosts": hosts}}))
     told = {"rke2_version": NEW, "rke2_registration_address": "192.0.2.1"}
-    done = subprocess.run(
-        [
-            *(Path(sys.executable).with_name("ansible-playbook"), folder / "play.yml", "--inventory", folder / "hosts.json"),
-            *("--extra-vars", json.dumps(told)),
-        ],
-        env={**os.environ, "ANSIBLE_CONFIG": str(PLAYBOOKS / "ansible.cfg"), "ANSIBLE_HOME": str(folder)},
-        capture_output=True,
-        text=True,
-    )
+    done = ansible_plays.play(folder / "play.yml", folder / "hosts.json", told)
     return "" if done.returncode == 0 else " ".join((done.stdout + done.stderr).split())
 
 
