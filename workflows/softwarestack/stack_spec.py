@@ -59,7 +59,7 @@ ClaimFolder = Annotated[
 ]
 """Path of plain names within a volume."""
 SYSTEM_FOLDERS: Final = (
-    *("/bin", "/boot", "/dev", "/etc", "/lib", "/lib64", "/proc", "/run", "/sbin", "/sys", "/tmp"),
+    *("/bin", "/boot", "/dev", "/etc", "/lib", "/lib64", "/proc", "/run", "/sbin", "/sys"),
     *("/usr/bin", "/usr/lib", "/usr/local/bin", "/usr/local/lib", "/usr/sbin", "/usr/share"),
     *("/bringup", "/opt/bringup"),
 )

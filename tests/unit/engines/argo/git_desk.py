@@ -1,9 +1,9 @@
-"""A home cluster, and a Git repository beside it from which a schedule builds a node image."""
+"""A home cluster, and a Git repository beside it from which schedules build: the spec of a node image, or any files."""
 
 import base64
 import os
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -51,6 +51,10 @@ class Desk:
         text = yaml.safe_dump({**(SPEC if spec is None else spec), **more})
         files = {f"{folder}image.yaml": text, f"{folder}known_hosts": "boot.example.org ssh-ed25519 AAAA\n"}
         files[f"{folder}lock/of-the-site"] = "1\n"
+        return self.push(files)
+
+    def push(self, files: Mapping[str, str]) -> str:
+        """Put files into the repository, path → text, and return the commit."""
         with repositories.open_repository(GitAccess(url="https://git.example.org/site.git", local=self.bare)) as repo:
             before = repo.tip("main")
             made = repo.commit(before, files, "a change", AUTHOR)
@@ -91,11 +95,11 @@ class Desk:
         return self.lab.home.ask(lambda kube: kube.get(self.lab.home.core(kind, name), dict[str, Any]))
 
 
-def desk_of(cluster: Lab, folder: Path) -> Desk:
-    """One with an empty repository, and the Secret that its specs name."""
+def desk_of(cluster: Lab, folder: Path, crd: Callable[[str], dict[str, Any]] = full_crd) -> Desk:
+    """One with an empty repository, and the Secret that its specs name; `crd` gives the CRDs of schedules and events."""
     for plural in schedules.KINDS:
         if not cluster.served(plural):
-            cluster.ensure(full_crd(plural))
+            cluster.ensure(crd(plural))
     until(lambda: all(cluster.served(plural) for plural in schedules.KINDS), "schedules and events")
     bare = folder / "site.git"
     Repo.init_bare(str(bare), mkdir=True, default_branch=b"main").close()

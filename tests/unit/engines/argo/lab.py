@@ -36,6 +36,8 @@ PLACE = PodHost(node="argo-stand-in", logs=Path(os.environ.get("BRINGUP_TEST_POD
 NODE_ADDRESS = "198.51.100.1"
 """Of the node on which pods are shown: nobody's (RFC 5737)."""
 KINDS = {"workflows": "Workflow", "workflowtemplates": "WorkflowTemplate", "workflowtaskresults": "WorkflowTaskResult"}
+MORE_KINDS = {"cronworkflows": "CronWorkflow", "workfloweventbindings": "WorkflowEventBinding"}
+"""Kinds of Argo that only schedules and events need."""
 PATIENCE = 60.0
 """Seconds for what takes three or four on an idle machine: steps are processes."""
 
@@ -51,7 +53,7 @@ def until(holds: Callable[[], Any], what: str, seconds: float = PATIENCE) -> Any
 
 def minimal_crd(plural: str) -> dict[str, Any]:
     """Return a CRD like one of Argo's `minimal` manifests, whose schema only says that unknown fields are kept."""
-    kind = KINDS[plural]
+    kind = (KINDS | MORE_KINDS)[plural]
     names = {"plural": plural, "singular": kind.lower(), "kind": kind, "listKind": f"{kind}List"}
     schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True, "properties": {"metadata": {"type": "object"}}}
     version = {"name": "v1alpha1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}
