@@ -109,6 +109,32 @@ class RegistryClient:
         """Registry and repository, for people, such as `registry.example.org:5000/hpc/cache`."""
         return f"{urlsplit(self._repository.url).netloc}/{self._repository.name}"
 
+    def require_registry(self) -> None:
+        """Raise unless a registry answers at the address: any other server says of everything that it is not there."""
+
+        def read() -> None:
+            what = f"API version of {self.place}"
+            answer = self._send(self._own, "GET", f"{self._repository.url}/v2/", what)
+            data = self._body(answer, what)
+            if answer.status != 401:  # a registry that asks for a login is one
+                _require(answer, (200,), f"request of {what}", data)
+
+        self._tried(read)
+
+    def require_push(self) -> None:
+        """Raise unless the login may push. An upload is begun and cancelled, since no request asks for rights."""
+
+        def write() -> None:
+            what = f"upload to {self.place}"
+            begun = self._request("POST", f"{self._base}/blobs/uploads/", what)
+            _require(begun, (202,), f"begin of an {what}", self._body(begun, what))
+            place = urlsplit(urljoin(self._base, begun.headers.get("Location", "")))
+            url = f"{self._repository.url}{place.path}{'?' if place.query else ''}{place.query}"
+            # where a registry knows no cancelling, its own clean-up ends the upload
+            self._body(self._request("DELETE", url, what), what)
+
+        self._tried(write)
+
     def manifest(self, reference: str) -> bytes | None:
         """Return the manifest with a tag or digest, in whatever form it is; None if there is none."""
 
@@ -260,7 +286,7 @@ class RegistryClient:
                 raise RegistryMisread(f"{what}: the registry leads on and on, at last to {urlsplit(url).netloc[:100]}")
             url = urljoin(url, answer.headers.get("Location", ""))
             if urlsplit(url).scheme != "https" and not self._repository.url.startswith("http:"):
-                raise RegistryMisread(f"{what}: the registry leads from https to {url[:100]!r}")
+                raise RegistryMisread(f"{what}: the registry leads from https to {urlsplit(url).netloc[:100]} without TLS")
             with _pool(url, self._repository.authorities, others=True) as pool:
                 answer = self._send(pool, method, url, what, anonymous=True)
         return answer

@@ -23,7 +23,7 @@ from steps.errors import NotUnderstood, Refused, Unreachable
 from steps.softwarestack.build_cache import BuildCache
 from steps.softwarestack.build_cache_storage import LARGEST_ENTRY, CacheEntry, CacheError
 from steps.softwarestack.contract.package_build import BuildFailure
-from steps.softwarestack.contract.stack_input import BuildCacheLocation, prefix_digest
+from steps.softwarestack.contract.stack_input import BuildCacheLocation, CacheRegistry, prefix_digest
 
 DESCRIPTION: Final = "application/vnd.bringup.cache-entry.v1+json"
 ARCHIVE: Final = "application/vnd.bringup.package.v1.tar+zstd"
@@ -56,6 +56,7 @@ class RegistryStorage:
 
     def hashes(self) -> frozenset[str]:
         """Return the hashes of all entries, by their tags alone. Raises errors of the registry's client."""
+        self._client.require_registry()
         beginning = f"{self._prefix}-"
         return frozenset(tag.removeprefix(beginning) for tag in self._client.tags() if tag.startswith(beginning))
 
@@ -161,14 +162,18 @@ def registry_cache(
     of the secret files that the location names.
     """
     assert location.registry is not None
+    client = registry_client(location.registry, password=password, authorities=authorities, limits=limits)
+    return BuildCache(location, root, RegistryStorage(client, prefix_digest(root), folder))
+
+
+def registry_client(
+    registry: CacheRegistry, *, password: str, authorities: tuple[str, ...], limits: RegistryLimits
+) -> RegistryClient:
+    """Return a client of the repository with a build cache; see `registry_cache`."""
     repository = RegistryRepository(
-        url=location.registry.url,
-        name=location.registry.repository,
-        username=location.registry.username,
-        password=password,
-        authorities=authorities,
+        url=registry.url, name=registry.repository, username=registry.username, password=password, authorities=authorities
     )
-    return BuildCache(location, root, RegistryStorage(RegistryClient(repository, limits), prefix_digest(root), folder))
+    return RegistryClient(repository, limits)
 
 
 @contextlib.contextmanager

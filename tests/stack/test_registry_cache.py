@@ -156,7 +156,9 @@ def answers(client: RegistryClient) -> Iterator[object]:
     blob, digest = b"content", digest_bytes(b"content")
     descriptor = {"mediaType": "application/octet-stream", "digest": digest, "size": len(blob)}
     manifest = canonical({"schemaVersion": 2, "mediaType": MANIFEST, "config": descriptor, "layers": [descriptor]})
+    client.require_registry()
     yield client.manifest("one")
+    client.require_push()
     yield client.blob(digest, 10)
     yield client.download(digest, 10, io.BytesIO())
     yield list(client.tags())

@@ -89,12 +89,14 @@ class _RegistryRequests(BaseHTTPRequestHandler):
         elif server.login and not self.is_permitted():
             challenge = f'Bearer realm="{server.url}/token",service="stand-in",scope="repository:cache:pull,push"'
             self.answer(401, WWW_Authenticate=challenge if server.scheme == "bearer" else 'Basic realm="stand-in"')
+        elif path == "/v2/":
+            self.answer(200, b"{}")
         elif match := _ROUTE.fullmatch(path):
             {"manifests": self.manifest, "blobs": self.blob, "tags": self.tags}[match["kind"]](match["last"], data)
         else:
             self.answer(404)
 
-    do_GET = do_HEAD = do_POST = do_PUT = handle_request  # noqa: N815  # names of the base class
+    do_GET = do_HEAD = do_POST = do_PUT = do_DELETE = handle_request  # noqa: N815  # names of the base class
 
     def is_permitted(self) -> bool:
         authorization = self.headers.get("Authorization", "")
@@ -131,6 +133,8 @@ class _RegistryRequests(BaseHTTPRequestHandler):
         server = self.server
         if self.command == "POST":
             self.answer(202, Location=f"{urlsplit(self.path).path}1?_state=a")
+        elif self.command == "DELETE":
+            self.answer(204)
         elif self.command == "PUT":
             wanted = parse_qs(urlsplit(self.path).query)["digest"][0]
             if f"sha256:{hashlib.sha256(data).hexdigest()}" != wanted:

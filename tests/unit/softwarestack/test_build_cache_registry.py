@@ -302,9 +302,16 @@ def test_two_thousand_entries_are_listed_in_pages(registry: StandInRegistry, tmp
     registry.manifests = {f"{PREFIX_FOLDER}-{hash_}": ("", b"") for hash_ in wanted}
     registry.manifests |= {"latest": ("", b""), f"{'0' * 8}-{HASH}": ("", b"")}
     assert cache_of(registry, tmp_path).hashes() == wanted
-    assert len(registry.requests) == 3
+    assert len(registry.requests) == 4
     registry.page = 0  # a page without tags that names a next one
     assert cache_of(registry, tmp_path).hashes() == frozenset()
+
+
+def test_another_server_is_no_empty_cache(registry: StandInRegistry, tmp_path: Path) -> None:
+    """It answers 404 to everything, as a registry does for what is not there."""
+    registry.refuse = {("GET", "/v2/"): [404] * 9}
+    with pytest.raises(NotUnderstood, match="answered 404 to the request of API version"):
+        cache_of(registry, tmp_path).hashes()
 
 
 @pytest.mark.parametrize("body", [b"[]", b"\xff", b'{"tags": [1]}', b"<html>"])

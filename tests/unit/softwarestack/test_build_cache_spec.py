@@ -118,11 +118,15 @@ def test_a_plan_leaves_out_what_the_registry_has(tmp_path: Path) -> None:
         made = json.loads(machine.call("stack", "plan", str(spec), "-o", "json").out)
         assert (made["packages"], made["cached"] + made["externals"] + made["builds"]) == (4, 4)
         assert made["cached"] == 1
+        registry.refuse = {("POST", "/uploads/"): [403]}
+        Path(root).mkdir()
+        done = machine.call("stack", "build", str(spec))
+        assert (done.code, "answered 403 to the begin of an upload" in done.err) == (ExitCode.GATE_FAILED, True), done.err
+        assert not machine.runs
         registry.login = "builder:changed"
         done = machine.call("stack", "plan", str(spec))
         assert (done.code, "answered 401" in done.err) == (ExitCode.GATE_FAILED, True)
     done = machine.call("stack", "plan", str(spec))
     assert (done.code, "the registry does not answer" in done.err) == (ExitCode.TEMPORARY, True)
-    Path(root).mkdir()
     done = machine.call("stack", "gc", "--packages", str(spec))
     assert (done.code, "has its build cache in a registry" in done.err) == (ExitCode.USAGE, True), done.err

@@ -65,7 +65,7 @@ def prepare(spec: str, options: StartOptions, wish: Wish, at_once: int) -> Prepa
     if wish.until == BUILD and not resolved.planned(cached).builds:
         return replace(prepared, unchanged=f"nothing to build: the build cache has all packages of {loaded.name}")
     if is_local:
-        _require_cache(loaded)
+        _require_cache(loaded, folder, builds=bool(resolved.planned(cached).builds))
     if is_local and publishes:
         _require_writable(loaded)
     if publishes and not wish.again:
@@ -135,9 +135,16 @@ def require_wanted(loaded: StackSpec, resolved: ResolvedStack) -> None:
             raise NotBuildable(problem, "correct the stack and lock again, or publish it on purpose: bringup stack build --again")
 
 
-def _require_cache(loaded: StackSpec) -> None:
-    """Raise NotBuildable if the build cache that the spec names may not be written, or cannot be made in the folder above it."""
-    if loaded.cache is None or loaded.cache_registry is not None:
+def _require_cache(loaded: StackSpec, folder: Path, *, builds: bool) -> None:
+    """Raise if the build cache that the spec names may not be written: NotBuildable for a folder, a StepError for a registry.
+
+    A registry is asked only if there are builds.
+    """
+    if (registry := loaded.cache_registry) is not None and builds:
+        from workflows.app.stacks import cache_listing  # a folder needs no HTTP client
+
+        cache_listing.require_push(registry, loaded, folder)
+    if loaded.cache is None or registry is not None:
         return
     cache = Path(loaded.cache)
     nearest = next(path for path in (cache, *cache.parents) if path.exists())
