@@ -173,9 +173,11 @@ def _versions(kube: Kube) -> Iterator[str]:
 
 
 def _resources(kube: Kube, path: str) -> Iterator[_ServedResource]:
+    """Yield the resources of an API version whose objects are compared; those that controllers keep need not be listed."""
     served = kube.get(path, _ResourceList) or _ResourceList()
     for resource in served.resources:
-        if "list" in resource.verbs and "/" not in resource.name and resource.name not in DERIVED | WORK | {"namespaces"}:
+        kept = DERIVED | WORK if resource.namespaced else cluster_origins.KEPT_BY_CONTROLLERS | {"namespaces"}
+        if "list" in resource.verbs and "/" not in resource.name and resource.name not in kept:
             yield resource
 
 
