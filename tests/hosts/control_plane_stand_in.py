@@ -7,6 +7,7 @@ here they are child processes. Standard library only: it runs on the host.
 
 import base64
 import contextlib
+import itertools
 import json
 import os
 import secrets
@@ -27,7 +28,10 @@ CLIENT, PEER, METRICS, API = 2379, 2380, 2381, 6443
 HEALTH, READY = f"http://127.0.0.1:{METRICS}/health", f"https://127.0.0.1:{API}/readyz"
 SERVE_SECONDS = 90.0
 LOOK_SECONDS = 0.2
-RENEW_SECONDS = 0.2
+SAMPLE_WRITES, SAMPLE_SECONDS = 120, 0.02
+"""Writes after a start, and seconds between them: a play reads how fast etcd's disk is once 100 writes have been measured."""
+RENEW_SECONDS = 2.0
+"""Seconds between later writes, as between renewals of a real lease. After each, the simulator lists all kinds anew."""
 ENCRYPTION = "encryption-config.json"
 SHARED = ("ca.key", "ca.crt", "sa.key", "sa.pub", "tokens.csv", ENCRYPTION)
 """Files that all servers must have in common; RKE2 hands such data out as bootstrap data at its port 9345."""
@@ -84,14 +88,14 @@ class ControlPlane:
                 select.select([process], [], [])
 
     def _renew(self) -> None:
-        """Write to etcd as often as the leases of a real control plane's controllers and kubelets do."""
+        """Write to etcd: at first as much as a real control plane does when it starts, then as often as one renews its leases."""
         lease = json.dumps(
             {"key": base64.b64encode(f"/stand-in/leases/{self.name}".encode()).decode(), "value": "bGVhc2U="}
         ).encode()
-        while True:
+        for number in itertools.count():
             with contextlib.suppress(OSError):
                 self._get(f"http://127.0.0.1:{CLIENT}/v3/kv/put", lease)
-            time.sleep(RENEW_SECONDS)
+            time.sleep(SAMPLE_SECONDS if number < SAMPLE_WRITES else RENEW_SECONDS)
 
     def save(self) -> bytes:
         """Return a snapshot of etcd, as `etcdctl snapshot save` writes it."""
