@@ -13,7 +13,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from steps.clients.clock import Clock
-from steps.clients.releases import preflight, publication, release_rollback, release_signatures
+from steps.clients.releases import preflight, publication, release_rollback, release_signatures, verification
 from steps.clients.releases.local_transport import naming
 from steps.clients.releases.publication import PublishOutcome, PublishRequest, Say
 from steps.clients.releases.release_kind import StagedRelease, files_found
@@ -228,7 +228,7 @@ def _observed(request: PublishRequest, outcome: PublishOutcome, checks: PackageC
         packages=len(manifest.built) if manifest is not None else 0,
         size=manifest.size if manifest is not None else 0,
         missing_packages=tuple(package.folder for package in packages if not checks.is_there(package)),
-        wrong_packages=tuple(_wrong_packages(checks, packages)),
+        wrong_packages=(*_wrong_packages(checks, packages), *_wrong_links(tree, version, manifest)),
         wrong_modules=tuple(_wrong_modules(tree, version, manifest)),
         packages_added=changes.added,
         packages_removed=changes.removed,
@@ -249,6 +249,12 @@ def _wrong_packages(checks: PackageChecks, packages: Iterable[PackageContent]) -
     for package in packages:
         if checks.is_there(package) and (problems := checks.problems(package)):
             yield f"{problems[0].place} {problems[0].why}"
+
+
+def _wrong_links(tree: ReleaseTree, version: str, manifest: StackManifest | None) -> Iterator[str]:
+    """Yield a sentence about each link of the version, such as the one to its view, that is missing or leads elsewhere."""
+    for problem in verification.wrong_links(manifest.links if manifest is not None else {}, tree, version):
+        yield f"{problem.place} {problem.why}"
 
 
 def _wrong_modules(tree: ReleaseTree, version: str, manifest: StackManifest | None) -> Iterator[str]:

@@ -39,6 +39,7 @@ from steps.softwarestack.contract.stack_release import (
 from steps.softwarestack.contract.tree_check import InstalledPackage, TreeFinding, TreeObservation, TreeProblemKind
 from steps.softwarestack.link_checks import TraceRules, TreeListing, TreePlan, TreeView
 from steps.softwarestack.package_packing import MTIME
+from steps.softwarestack.package_view import ViewPlan
 
 TREES: Final = "trees"
 """Folder of STORE/stacks with the assembled trees."""
@@ -108,9 +109,10 @@ def assemble(trees: Path, stack: StackInput, source: PackageSupply, rules: Trace
         size=sum(file.size for file in tree.listing.files.values()),
         elf_files=sum(file.links is not None for file in tree.listing.files.values()),
     )
-    conflicts = package_view.plan(stack, stack.view, tree.listing).conflicts if stack.view is not None else ()
+    view = package_view.plan(stack, stack.view, tree.listing) if stack.view is not None else ViewPlan({}, ())
+    observation = replace(observation, view_links=len(view.links))
     problems = link_checks.findings(TreeView(listing=tree.listing, plan=plan(stack, rules)))
-    return _observed(observation, (*conflicts, *problems), begun)
+    return _observed(observation, (*view.conflicts, *problems), begun)
 
 
 def _not_cached(stack: StackInput, archives: dict[str, str]) -> Iterator[TreeFinding]:

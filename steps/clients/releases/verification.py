@@ -63,7 +63,7 @@ def has_all_files(kind: ReleaseKind, tree: ReleaseTree, version: str) -> bool:
     sizes = {file.name: file.size for file in files_found(tree, version)}
     if contents is None or not {kind.layout.manifest, *kind.required} <= listed.keys() <= sizes.keys():
         return False
-    if next(_wrong_links(contents.links, tree, version), None):
+    if next(wrong_links(contents.links, tree, version), None):
         return False
     return all(sizes.get(file.name) == file.size for file in contents.files)
 
@@ -103,7 +103,7 @@ def _files(kind: ReleaseKind, tree: ReleaseTree, version: str) -> Iterator[TreeP
         yield TreeProblem(place=tree.version_path(version, name), why="is listed nowhere")
     contents = kind.contents_of(tree, version)
     links = contents.links if contents is not None else {}
-    yield from _wrong_links(links, tree, version)
+    yield from wrong_links(links, tree, version)
     folders = folders_of([*(file.name for file in expected), *links]) | set(kind.folders)
     for name, entry in sorted(tree.below(tree.version_path(version)).items()):
         if not entry.is_file and not (entry.is_folder and name in folders) and not (entry.is_link and name in links):
@@ -111,7 +111,7 @@ def _files(kind: ReleaseKind, tree: ReleaseTree, version: str) -> Iterator[TreeP
             yield TreeProblem(place=tree.version_path(version, name), why=why)
 
 
-def _wrong_links(links: Mapping[str, str], tree: ReleaseTree, version: str) -> Iterator[TreeProblem]:
+def wrong_links(links: Mapping[str, str], tree: ReleaseTree, version: str) -> Iterator[TreeProblem]:
     """Yield the symbolic links that a version must have and that are missing, or lead elsewhere."""
     for name, target in links.items():
         place = tree.version_path(version, name)

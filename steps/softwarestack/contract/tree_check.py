@@ -62,6 +62,8 @@ class TreeObservation(Struct, frozen=True, kw_only=True, omit_defaults=True):
     files: int = 0
     size: int = 0
     elf_files: int = 0
+    view_links: int = 0
+    """Links of the view; 0 without one."""
     problems: tuple[TreeFinding, ...] = ()
     total_problems: int = 0
     seconds: float = 0.0

@@ -44,6 +44,7 @@ def tree(seen: TreeObservation, want: TreeExpectation) -> Verdict:
     if first := next(_findings(seen, want), None):
         return first.verdict(GATE)
     text = f"{plain_text.count(len(seen.packages), 'package')}, {plain_text.count(len(seen.modules), 'module file')}"
+    text += f", a view with {plain_text.count(seen.view_links, 'link')}" if seen.view_links else ""
     return passed(
         GATE, f"{text}, {seen.files} files with {seen.size / 1e6:.1f} MB, {seen.elf_files} programs and libraries: no problem"
     )

@@ -66,7 +66,7 @@ def test_a_view_leads_to_the_files_of_its_packages_and_is_made_again_with_equal_
     supply = _supply({"a": files, "b": {"bin/b": "#!/bin/sh\n"}})
     seen, tree = _assembled(tmp_path / "one", stack, supply)
     own = f"{small_trees.folder('a')}/a/1.0"
-    assert seen.problems == ()
+    assert (seen.problems, seen.view_links) == ((), 6)
     assert _links(stack, tree) == {
         "bin/a": f"{own}/bin/a",
         "bin/x": f"{own}/bin/x",
