@@ -152,6 +152,9 @@ PUBLISH_ANSWER is the base. Copying or reading whole files adds the time for the
 PUBLISH_STEP for each file: a machine that a group names has two small files. A listing may take as long as it keeps sending.
 """
 
+CMS_SIGNATURE: Final = 120.0
+"""Limit for openssl to sign or verify an initrd of some hundred MB, which it reads once."""
+
 PUBLISH_CLOSE: Final = 10.0
 """Limit for an SSH session to end after its input has ended; then the session is killed."""
 

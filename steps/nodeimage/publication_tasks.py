@@ -108,7 +108,7 @@ def publish_image(context: Context) -> ExitCode:
         results, run_identity = _results(context, key, image_parts.packed_root(context, recipe))
 
         def publish() -> Published:
-            release = image_publication.stage(assembled, place, results, run_identity, origin=recipe.origin)
+            release = image_publication.stage(assembled, place, results, run_identity, origin=recipe.origin, secrets=secrets)
             request = PublishRequest(
                 release=release, target=place, secrets=secrets, by=run, again=arguments.again, known=dict(known)
             )

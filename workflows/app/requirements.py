@@ -30,6 +30,7 @@ _PROGRAMS = {
         "qemu-system-x86_64": "apt-get install qemu-system-x86 ovmf ipxe-qemu",
         "zstd": "apt-get install zstd",
         "cpio": "apt-get install cpio",
+        "openssl": "apt-get install openssl",
     },
     STACKS: {"zstd": "apt-get install zstd"},
     # beside the programs of a run on real hosts

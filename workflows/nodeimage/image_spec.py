@@ -30,8 +30,8 @@ from workflows.stage_names import StageName
 
 PUBLISHED: Final = "image_publish"
 """Stage that waits for the approval of an image spec, if there is one."""
-SIGN_KEY = "image_sign_key"
-"""Name (beside those of `publish_access`) of bringup's file in the secrets folder; secrets of a recipe's commands keep theirs."""
+SIGN_KEY, BOOT_KEY = "image_sign_key", "image_boot_key"
+"""Names (beside those of `publish_access`) of bringup's files in the secrets folder; secrets of a recipe's commands keep theirs."""
 
 REPORTS: Final = f"/{NODES}"
 """End of the URL to which booted nodes report which image they run (`images/boot/report.sh`)."""
@@ -101,6 +101,12 @@ class ImagePublish(Section):
         default=None,
         description="SSH private key that signs the manifest; default: unsigned.",
         examples=[{"file": "./sign_ed25519"}],
+    )
+    boot_signing: SecretRef | None = Field(
+        default=None,
+        description="PEM file with a key and its certificate for code signing, by which iPXE verifies kernel and initrd. It takes "
+        "an iPXE built with IMAGE_TRUST_CMD that trusts the certificate. Default: iPXE verifies nothing.",
+        examples=[{"file": "./boot_signing.pem"}],
     )
     signers: Annotated[tuple[PublicKey, ...], Listed] = Field(
         default=(),
@@ -193,7 +199,7 @@ class ImageSpec(PipelineSpec):
 
     @model_validator(mode="after")
     def _has_no_reserved_secrets(self) -> "ImageSpec":
-        if reserved := sorted({SIGN_KEY, PUBLISH_KEY, PUBLISH_KNOWN_HOSTS} & set(self.secrets)):
+        if reserved := sorted({SIGN_KEY, BOOT_KEY, PUBLISH_KEY, PUBLISH_KNOWN_HOSTS} & set(self.secrets)):
             raise problem(f"secrets has {', '.join(reserved)}, which bringup names itself", "give yours another name")
         return self
 
@@ -217,7 +223,8 @@ class ImageSpec(PipelineSpec):
     def references(self) -> dict[str, SecretRef]:
         """References to all secrets except those of the approval, by file name in the secrets folder."""
         ssh = self.publish.ssh
-        references = {SIGN_KEY: self.publish.sign, PUBLISH_KEY: ssh.key if ssh else None, **self.secrets}
+        keys = {SIGN_KEY: self.publish.sign, BOOT_KEY: self.publish.boot_signing, PUBLISH_KEY: ssh.key if ssh else None}
+        references = {**keys, **self.secrets}
         return {name: reference for name, reference in references.items() if reference is not None}
 
 

@@ -3,7 +3,7 @@
 import msgspec
 
 from steps.nodeimage.contract.boot_tree import BootGroup, PublishTarget
-from workflows.nodeimage.image_spec import SIGN_KEY, ImageSpec
+from workflows.nodeimage.image_spec import BOOT_KEY, SIGN_KEY, ImageSpec
 from workflows.spec.publish_access import PUBLISH_KEY, PUBLISH_KNOWN_HOSTS
 
 
@@ -20,6 +20,7 @@ def publish_target(spec: ImageSpec) -> PublishTarget:
         keep=publish.keep,
         groups=tuple(groups),
         key=SIGN_KEY if publish.sign else "",
+        boot_key=BOOT_KEY if publish.boot_signing else "",
         signers=publish.signers,
         report=publish.report or "",
     )

@@ -51,6 +51,7 @@ def version_script(target: PublishTarget, version: str, manifest: Manifest, grou
         others=tuple(mac for other in target.groups if other.name != group.name for mac in other.nodes),
         start=start,
         entry=entry,
+        signed=bool(target.boot_key),
         # Groups without machines are known to the DHCP server alone, so their nodes begin again at their own entry.
         again=start if group.nodes or group.name == boot_tree.DEFAULT else entry,
     )

@@ -106,6 +106,8 @@ class PublishTarget(ReleaseTarget, frozen=True, kw_only=True, omit_defaults=True
     groups: tuple[BootGroup, ...] = ()
     report: str = ""
     """URL of the server that takes nodes' reports (`POST URL/report`) and keeps them in `ROOT/nodes`; empty: nodes send none."""
+    boot_key: str = ""
+    """Name of the secret file with key and certificate that sign kernel and initrd for iPXE; empty: iPXE checks no signature."""
 
 
 class Tested(Struct, frozen=True, kw_only=True):

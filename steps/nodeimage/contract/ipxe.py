@@ -30,6 +30,9 @@ does a bond that has not negotiated. live-boot's own limit of 15 s ends in a pan
 LONGEST_ARGUMENTS: Final = 2000
 """Largest number of bytes of kernel arguments: an x86 kernel keeps 2,047 and drops the rest silently."""
 
+SIGNATURE: Final = ".sig"
+"""End of the names of files with signatures that iPXE checks, beside the files that they are of."""
+
 _WORD = re.compile(r"[\x21-\x7e]+")
 _MAC = re.compile(r"[0-9a-f]{2}(:[0-9a-f]{2}){5}")
 _HOST = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
@@ -55,7 +58,8 @@ class Loaded(Struct, frozen=True, kw_only=True):
     group, and `again` the script that a machine starts when it could load or start nothing (empty: it tries the same files again).
     `image` is the root's digest, `sha256:…`. `tests` are run in a test boot alone. `machines` is MAC address (lower case, with
     colons) → host name (empty: the image's own). Without any machine the script is for all but `others`, which are sent to the
-    start script `start`.
+    start script `start`. `signed`: iPXE must verify kernel and initrd by the signatures beside them, which takes an iPXE that is
+    built with IMAGE_TRUST_CMD and trusts the signer's root (https://ipxe.org/cmd/imgverify).
     """
 
     title: str
@@ -71,6 +75,7 @@ class Loaded(Struct, frozen=True, kw_only=True):
     start: str = ""
     entry: str = ""
     again: str = ""
+    signed: bool = False
 
 
 def arguments(loaded: Loaded) -> tuple[str, ...]:
@@ -119,11 +124,24 @@ def script(loaded: Loaded) -> str:
         f"echo {SAID} loads {_title(loaded.title)}",
         f"kernel --name vmlinuz {loaded.kernel} {' '.join(named)} || goto failed",
         f"initrd --name initrd.img {loaded.initrd} || goto failed",
+        *(_verified(loaded) if loaded.signed else ()),
         f"echo {SAID} starts the kernel",
         "boot || goto failed",
         *_again("could not load or start it: ${errno}", "load", loaded.again),
     ]
     return "\n".join(lines) + "\n"
+
+
+def _verified(loaded: Loaded) -> Sequence[str]:
+    """Return script lines that go on with verified files only.
+
+    From `imgtrust` on iPXE refuses unverified scripts too: if the kernel does not start, this script tries it again by itself.
+    """
+    return [
+        f"imgverify vmlinuz {loaded.kernel}{SIGNATURE} || goto failed",
+        f"imgverify initrd.img {loaded.initrd}{SIGNATURE} || goto failed",
+        "imgtrust --permanent || goto failed",
+    ]
 
 
 def chain(url: str, start: str = "") -> str:

@@ -59,6 +59,8 @@ def addresses(text: str) -> tuple[str, ...]:
             continue
         if words[0] in _LOADERS:
             loaded += _operand(words[1:])
+        if words[0] == "imgverify":  # the first operand names an image that is loaded, the second its signature
+            loaded += _operand(words[2:])
         loaded += fetched_addresses(words)
     return tuple(dict.fromkeys(loaded))
 

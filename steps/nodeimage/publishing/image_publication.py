@@ -13,15 +13,19 @@ from steps.contract.attestation import RunIdentity
 from steps.nodeimage.contract import boot_tree, image_manifest
 from steps.nodeimage.contract.boot_tree import PublishTarget, Tested
 from steps.nodeimage.contract.image_tests import ImageTestResult
-from steps.nodeimage.publishing import external_links, image_kind, image_provenance, image_release, image_versions
+from steps.nodeimage.publishing import boot_signatures, external_links, image_kind, image_provenance, image_release, image_versions
 from steps.nodeimage.publishing.image_release import ImageRelease
 from steps.stages.image_publish.contract import Published
 
 Results = Mapping[str, list[ImageTestResult]]
 
 
-def stage(assembled: Path, target: PublishTarget, results: Results, run: RunIdentity, *, origin: str = "") -> ImageRelease:
+def stage(
+    assembled: Path, target: PublishTarget, results: Results, run: RunIdentity, *, origin: str = "", secrets: Path = Path()
+) -> ImageRelease:
     """Return the packed image in a folder, ready to be published to a target. Raises BadTask if the folder holds no image.
+
+    If the target has a key for iPXE, it is in the folder `secrets`, and kernel and initrd get signatures.
 
     Its manifest gets `origin`, which is where the recipe came from, and the outcomes of `results`. Statements say which run made
     and tested it. None of these makes a new version.
@@ -29,7 +33,7 @@ def stage(assembled: Path, target: PublishTarget, results: Results, run: RunIden
     tested = Tested(origin=origin, results=dict(results), attested=True)
     image = image_release.load(assembled, tested)
     statements = image_provenance.statements(image.manifest, image.data, tested, run)
-    return image_release.stage_release(image, target, tested, statements)
+    return image_release.stage_release(image, target, tested, {**statements, **boot_signatures.sign(assembled, target, secrets)})
 
 
 def publish(request: PublishRequest, say: Say) -> Published:

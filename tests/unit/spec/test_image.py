@@ -11,7 +11,7 @@ import yaml
 
 from workflows import examples, spec
 from workflows.nodeimage import image_spec, recipe_files
-from workflows.nodeimage.image_spec import SIGN_KEY
+from workflows.nodeimage.image_spec import BOOT_KEY, SIGN_KEY
 from workflows.nodeimage.recipe_spec import RecipeSpec
 from workflows.spec.loading import load_as
 from workflows.spec.publish_access import PUBLISH_KEY
@@ -43,7 +43,7 @@ def turned_on() -> str:
     """The example with all that it shows in comments."""
     text = re.sub(r"^# (variables|mirror|proxy|secrets|approval):", r"\1:", TEXT, flags=re.MULTILINE)
     text = re.sub(r"^#   (license|approvers):", r"  \1:", text, flags=re.MULTILINE)
-    return re.sub(r"^  # (ssh|sign|signers):", r"  \1:", text, flags=re.MULTILINE)
+    return re.sub(r"^  # (ssh|sign|boot_signing|signers):", r"  \1:", text, flags=re.MULTILINE)
 
 
 def test_the_example_works_as_it_stands() -> None:
@@ -59,7 +59,7 @@ def test_where_nodes_put_what_they_run_is_the_folder_that_the_tree_has_for_it() 
 
 def test_every_line_of_the_example_that_can_be_turned_on_works() -> None:
     image = image_spec.load_image(turned_on())
-    assert set(image.references) == {SIGN_KEY, PUBLISH_KEY, "license"}
+    assert set(image.references) == {SIGN_KEY, BOOT_KEY, PUBLISH_KEY, "license"}
     assert image.proxy is not None
     assert image.approvals[0].before == "image_publish"
     assert [who.name for who in image.approvals[0].approvers] == ["ada@example.org"]
@@ -94,6 +94,7 @@ def test_every_line_of_the_example_that_can_be_turned_on_works() -> None:
         ("recipe: compute", "recipe: compute\nproxy: {no_proxy: [.corp]}", "no proxy is named"),
         ("recipe: compute", "recipe: compute\nlok: x.json", "did you mean lock"),
         ("recipe: compute", "recipe: compute\nsecrets: {image_sign_key: {file: ./k}}", "which bringup names itself"),
+        ("recipe: compute", "recipe: compute\nsecrets: {image_boot_key: {file: ./k}}", "which bringup names itself"),
     ],
 )
 def test_what_is_refused(old: str, new: str, sentence: str) -> None:

@@ -78,7 +78,7 @@ def order(
     origin: str = "",
     run: RunIdentity = RUN,
 ) -> publication.PublishRequest:
-    release = image_publication.stage(folder, where, results, run, origin=origin)
+    release = image_publication.stage(folder, where, results, run, origin=origin, secrets=secrets)
     return publication.PublishRequest(release=release, target=where, secrets=secrets, by="run-1", again=again)
 
 
