@@ -41,7 +41,7 @@ def first(ground: Path) -> Published:
     """All packages, locked, planned, built and published."""
     site = Site(ground / "first", ground / "published", ground / "cache", "first")
     (site.folder / "stack_checks.py").write_text(REFRAME)
-    site.write(reframe=["stack_checks.py"])
+    site.write(reframe=["stack_checks.py"], view=True)
     return Published(site, site.run("lock"), site.run("plan"), site.run("build", "--junit", "report.xml"))
 
 

@@ -6,6 +6,7 @@ The tests share one stack and run in this order.
 import json
 import os
 import re
+import subprocess
 from pathlib import Path
 
 from tests.stack.conftest import Published
@@ -42,6 +43,10 @@ def test_users_load_modules_of_each_level_and_run_programs(first: Published) -> 
     image = site.loaded("qrencode", "-o", str(site.folder / "code.png"), "a stack", modules=("GCC", "qrencode"))
     assert image.returncode == 0, image
     assert "OK" in site.loaded("pngcheck", str(site.folder / "code.png"), modules=("GCC", "pngcheck")).stdout
+    # without modules, by paths
+    program = site.published / "current/view/bin/pngcheck"
+    viewed = subprocess.run([program, site.folder / "code.png"], capture_output=True, text=True, check=False)
+    assert (viewed.returncode, "OK" in viewed.stdout) == (0, True), viewed
     hidden = site.loaded("true", modules=("mpisum",))
     assert hidden.returncode != 0, "a module of the MPI level was there without its compiler and MPI"
 
@@ -112,7 +117,7 @@ def _program(site: Site, name: str) -> str:
 
 def _packages_of(site: Site, version: str) -> frozenset[str]:
     manifest = json.loads((site.published / "versions" / version / "manifest.json").read_text())
-    return frozenset(package["folder"] for package in manifest["packages"])
+    return frozenset(package["folder"] for package in manifest["packages"] if package["folder"] != manifest.get("view"))
 
 
 def _of(site: Site, version: str, *names: str) -> frozenset[str]:

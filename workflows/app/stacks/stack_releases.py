@@ -104,7 +104,7 @@ def verify(tree: str, stack: str, signers: tuple[str, ...]) -> StackVerification
         for version in look.versions
     ]
     manifests = (stack_kind.manifest_of(look, version) for look in looks for version in look.versions)
-    packages = {package.folder for manifest in manifests if manifest for package in manifest.packages}
+    packages = {package.folder for manifest in manifests if manifest for package in manifest.built}
     return StackVerification(
         location=where,
         stacks=len(looks),
