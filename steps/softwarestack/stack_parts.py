@@ -6,7 +6,7 @@ from typing import Any, Final
 from steps.contract.exit import ExitCode
 from steps.runtime.context import Context
 from steps.softwarestack import package_builds, tree_parts
-from steps.softwarestack.contract.stack_tests import CHOICE, StackTested, name_for
+from steps.softwarestack.contract.stack_tests import StackTested, load_names, reframe_names
 from steps.softwarestack.contract.tree_check import TreeObservation
 from steps.softwarestack.task_input import PACKAGE, TEST, TREE, StackBuildInput
 from steps.stages.stack_build.contract import BatchBuilt
@@ -30,13 +30,11 @@ def gate_expectation(context: Context, build: StackBuildInput) -> dict[str, Any]
         expectation |= {"key": stack.key, "packages": len(stack.installed), "modules": modules}
         expectation |= {"largest": stack.limits.tree_bytes}
     elif build.wanted.part == TEST:
-        loads = [stack.module_title(package) for package in stack.installed if package.module]
-        targets = stack.targets or ("",)
         expectation |= {
-            "loads": [*loads, *([CHOICE] if stack.targets else [])],
+            "loads": load_names(stack),
             "commands": [test.name for test in stack.tests],
             "skippable": [test.name for test in stack.tests if test.may_skip],
-            "reframe": [name_for(file.path, target) for target in targets for file in stack.reframe],
+            "reframe": reframe_names(stack),
         }
     return expectation
 

@@ -14,7 +14,7 @@ from steps.runtime.context import Context
 from steps.softwarestack import stack_publication, store_collection, task_input, tree_assembly
 from steps.softwarestack.contract.stack_input import StackInput
 from steps.softwarestack.contract.stack_release import PublishedStack
-from steps.softwarestack.contract.stack_tests import StackTested
+from steps.softwarestack.contract.stack_tests import StackTested, load_names, reframe_names
 from steps.softwarestack.stack_publication import StackMaking, TestedStack
 from steps.softwarestack.task_input import StackPublishArguments
 
@@ -72,8 +72,7 @@ def _tested(context: Context, arguments: StackPublishArguments, stack: StackInpu
 
 
 def _record(context: Context, arguments: StackPublishArguments, stack: StackInput, published: PublishedStack) -> None:
-    modules = [package.module for package in stack.installed if package.module]
-    tests = [*modules, *(test.name for test in stack.tests), *(file.path for file in stack.reframe)]
+    tests = [*load_names(stack), *(test.name for test in stack.tests), *reframe_names(stack)]
     beside = {"name": stack.name, "key": stack.key, "tree": published.tree, "tests": tests}
     gate = gating.find(arguments.gate)
     verdict = gate.decide(published, gate.expect({**context.task.expectations, **beside}, ()))

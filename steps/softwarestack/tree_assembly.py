@@ -36,6 +36,7 @@ from steps.softwarestack.contract.stack_release import (
     decode_manifest,
     encode_manifest,
 )
+from steps.softwarestack.contract.stack_tests import reframe_names
 from steps.softwarestack.contract.tree_check import InstalledPackage, TreeFinding, TreeObservation, TreeProblemKind
 from steps.softwarestack.link_checks import TraceRules, TreeListing, TreePlan, TreeView
 from steps.softwarestack.package_packing import MTIME
@@ -280,7 +281,7 @@ def _manifest(listing: TreeListing, stack: StackInput, archives: dict[str, str])
         targets=stack.targets,
         builder=stack.builder,
         lock=stack.lock,
-        tests=(*(test.name for test in stack.tests), *(file.path for file in stack.reframe)),
+        tests=(*(test.name for test in stack.tests), *reframe_names(stack)),
     )
 
 

@@ -5,6 +5,8 @@ from typing import Final
 
 from msgspec import Struct
 
+from steps.softwarestack.contract.stack_input import StackInput
+
 CHOICE: Final = "best/target"
 """Name of the test of the module that chooses the CPU target of a node."""
 PERFORMANCE: Final = "performance: "
@@ -14,6 +16,17 @@ PERFORMANCE: Final = "performance: "
 def name_for(name: str, target: str) -> str:
     """Return the name of a test that runs once for each CPU target of a stack; without a target it has its own name."""
     return f"{name} for {target}" if target else name
+
+
+def load_names(stack: StackInput) -> list[str]:
+    """Return the names of the tests that load a module: one for each, and one for the choice of a CPU target."""
+    modules = [stack.module_title(package) for package in stack.installed if package.module]
+    return [*modules, CHOICE] if stack.targets else modules
+
+
+def reframe_names(stack: StackInput) -> list[str]:
+    """Return the names of the ReFrame files of a stack, once for each of several CPU targets."""
+    return [name_for(file.path, target) for target in stack.targets or ("",) for file in stack.reframe]
 
 
 class StackTestKind(StrEnum):
