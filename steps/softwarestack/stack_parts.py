@@ -5,7 +5,8 @@ from typing import Any, Final
 
 from steps.contract.exit import ExitCode
 from steps.runtime.context import Context
-from steps.softwarestack import package_builds, tree_parts
+from steps.softwarestack import tree_parts
+from steps.softwarestack.builds import package_builds
 from steps.softwarestack.contract.stack_tests import StackTested, load_names, reframe_names
 from steps.softwarestack.contract.tree_check import TreeObservation
 from steps.softwarestack.task_input import PACKAGE, TEST, TREE, StackBuildInput

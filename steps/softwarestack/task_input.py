@@ -12,7 +12,7 @@ from steps.contract.canonical import digest_bytes
 from steps.contract.release_layout import ReleaseTarget
 from steps.errors import BadTask
 from steps.runtime.context import Context
-from steps.softwarestack.build_cache import BuildCache
+from steps.softwarestack.cache.build_cache import BuildCache
 from steps.softwarestack.contract import stack_input
 from steps.softwarestack.contract.stack_input import StackBatch, StackInput
 
@@ -112,7 +112,7 @@ def build_cache(context: Context, stack: StackInput, temporary: Path) -> BuildCa
     """
     if stack.cache.registry is not None:
         # a folder needs no HTTP client, whose import takes a third of a small task's time
-        from steps.softwarestack import build_cache_registry
+        from steps.softwarestack.cache import build_cache_registry
 
         secrets, registry = context.environment.secrets, stack.cache.registry
         password = secret_file.text(secrets, registry.password, "cache_access.password") if registry.password else ""

@@ -6,7 +6,8 @@ from steps.contract.exit import ExitCode
 from steps.errors import BadTask
 from steps.runtime import gating
 from steps.runtime.context import Context
-from steps.softwarestack import stack_parts, stack_publication_task, task_input
+from steps.softwarestack import stack_parts, task_input
+from steps.softwarestack.publication import stack_publication_task
 
 
 def build(context: Context) -> ExitCode:

@@ -7,27 +7,21 @@ from pathlib import Path
 from steps.contract.evidence import read_observation
 from steps.errors import Unreachable
 from steps.runtime.context import Context
-from steps.softwarestack import (
-    builder_cpu,
-    lmod_modules,
-    module_tests,
-    package_sandbox,
-    reframe_tests,
-    task_input,
-    tree_assembly,
-    tree_sandbox,
-)
-from steps.softwarestack.build_cache_storage import CacheError
-from steps.softwarestack.cache_packages import CachePackages
+from steps.softwarestack import task_input
+from steps.softwarestack.builds import builder_cpu, package_sandbox
+from steps.softwarestack.cache.build_cache_storage import CacheError
+from steps.softwarestack.cache.cache_packages import CachePackages
+from steps.softwarestack.cache.package_packing import PackingError
 from steps.softwarestack.contract.stack_input import StackInput
 from steps.softwarestack.contract.stack_tests import StackTested, StackTestResult
 from steps.softwarestack.contract.tree_check import TreeObservation
-from steps.softwarestack.link_checks import TraceRules
-from steps.softwarestack.lmod_modules import LmodError
-from steps.softwarestack.package_packing import PackingError
-from steps.softwarestack.reframe_tests import ReframeRun
 from steps.softwarestack.task_input import STACKS, TREE, StackBuildInput
-from steps.softwarestack.tree_sandbox import TreeSite
+from steps.softwarestack.tree import lmod_modules, tree_assembly
+from steps.softwarestack.tree.link_checks import TraceRules
+from steps.softwarestack.tree.lmod_modules import LmodError
+from steps.softwarestack.tree_tests import module_tests, reframe_tests, tree_sandbox
+from steps.softwarestack.tree_tests.reframe_tests import ReframeRun
+from steps.softwarestack.tree_tests.tree_sandbox import TreeSite
 
 ARCHIVES = ".archives"
 """Folder beside the trees through which archives of a registry pass."""

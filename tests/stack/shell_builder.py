@@ -12,13 +12,13 @@ from pathlib import Path
 import msgspec
 
 from steps.clients.store import Store
-from steps.softwarestack import package_builds
-from steps.softwarestack.build_cache import BuildCache
-from steps.softwarestack.builders.package_builder import BuildCommand, BuildPlace, CommandVerdict
+from steps.softwarestack.builds import package_builds
+from steps.softwarestack.builds.builders.package_builder import BuildCommand, BuildPlace, CommandVerdict
+from steps.softwarestack.builds.package_builds import BuildSite
+from steps.softwarestack.builds.package_sources import SourceShelf
+from steps.softwarestack.cache.build_cache import BuildCache
 from steps.softwarestack.contract.package_build import BuildFailure
 from steps.softwarestack.contract.stack_input import StackInput, StackLimits, StackPackage, StackSource
-from steps.softwarestack.package_builds import BuildSite
-from steps.softwarestack.package_sources import SourceShelf
 from tests.unit.softwarestack import small_trees
 
 INSTALL = 'mkdir -p "$PREFIX/bin" "$MODULES/all/Core/$NAME" && echo "$NAME" > "$PREFIX/bin/file"'

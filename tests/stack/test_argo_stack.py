@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from steps.clients.store import Store
-from steps.softwarestack import store_collection
+from steps.softwarestack.cache import store_collection
 from tests.stack.stack_site import EASYBUILD, Site, written
 from tests.unit.engines.argo.git_desk import Desk, desk_of
 from tests.unit.engines.argo.lab import Lab, lab, minimal_crd, until

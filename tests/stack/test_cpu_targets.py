@@ -2,7 +2,7 @@
 
 import json
 
-from steps.softwarestack import builder_cpu
+from steps.softwarestack.builds import builder_cpu
 from steps.softwarestack.contract import cpu_targets
 from tests.stack.conftest import SiteMaker
 

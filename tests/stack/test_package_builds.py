@@ -16,12 +16,13 @@ import pytest
 
 from steps.contract.verdict import FailureClass, Status
 from steps.errors import BadTask
-from steps.softwarestack import log_spack, package_builds
-from steps.softwarestack.builders.package_builder import BuildCommand, CommandVerdict
+from steps.softwarestack.builds import package_builds
+from steps.softwarestack.builds.builders import log_spack
+from steps.softwarestack.builds.builders.package_builder import BuildCommand, CommandVerdict
+from steps.softwarestack.builds.package_builds import BuildSite
+from steps.softwarestack.builds.package_sandbox import NOBODY
 from steps.softwarestack.contract.package_build import BuildFailure, BuildOutcome, PackageBuilt
 from steps.softwarestack.contract.stack_input import BuildCacheLocation, StackInput, StackPackage, StackSource
-from steps.softwarestack.package_builds import BuildSite
-from steps.softwarestack.package_sandbox import NOBODY
 from steps.stages.stack_build import gate
 from steps.stages.stack_build.contract import BatchBuilt, BatchExpectation
 from tests.stack.shell_builder import GOOD, INSTALL, MODULE, ShellBuilder, site_of, stack_of

@@ -15,13 +15,14 @@ from steps.clients.registry_client import MANIFEST, RegistryClient, RegistryLimi
 from steps.contract.canonical import canonical, digest_bytes
 from steps.contract.delivery import certificates
 from steps.contract.verdict import FailureClass, Status
-from steps.softwarestack import package_builds, tree_assembly
-from steps.softwarestack.build_cache_registry import registry_cache
-from steps.softwarestack.cache_packages import CachePackages
+from steps.softwarestack.builds import package_builds
+from steps.softwarestack.builds.package_builds import BuildSite
+from steps.softwarestack.cache.build_cache_registry import registry_cache
+from steps.softwarestack.cache.cache_packages import CachePackages
 from steps.softwarestack.contract.package_build import BuildFailure, BuildOutcome, PackageBuilt
 from steps.softwarestack.contract.stack_input import BuildCacheLocation, CacheRegistry, StackInput
-from steps.softwarestack.link_checks import TraceRules
-from steps.softwarestack.package_builds import BuildSite
+from steps.softwarestack.tree import tree_assembly
+from steps.softwarestack.tree.link_checks import TraceRules
 from steps.stages.stack_build import gate
 from steps.stages.stack_build.contract import BatchBuilt, BatchExpectation
 from tests.boot.published import servers

@@ -11,24 +11,17 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from steps.softwarestack import (
-    builder_cpu,
-    elf_links,
-    link_checks,
-    lmod_modules,
-    module_tests,
-    reframe_tests,
-    tree_assembly,
-    tree_parts,
-    tree_sandbox,
-)
+from steps.softwarestack import tree_parts
+from steps.softwarestack.builds import builder_cpu
 from steps.softwarestack.contract.output_patterns import OutputReference
 from steps.softwarestack.contract.stack_input import StackInput, StackLimits, StackTestCase
 from steps.softwarestack.contract.stack_tests import StackTestOutcome, StackTestResult
-from steps.softwarestack.link_checks import TraceRules
-from steps.softwarestack.lmod_modules import LmodError
-from steps.softwarestack.reframe_tests import ReframeRun
-from steps.softwarestack.tree_sandbox import TreeSite
+from steps.softwarestack.tree import elf_links, link_checks, lmod_modules, tree_assembly
+from steps.softwarestack.tree.link_checks import TraceRules
+from steps.softwarestack.tree.lmod_modules import LmodError
+from steps.softwarestack.tree_tests import module_tests, reframe_tests, tree_sandbox
+from steps.softwarestack.tree_tests.reframe_tests import ReframeRun
+from steps.softwarestack.tree_tests.tree_sandbox import TreeSite
 from tests.unit.softwarestack import small_trees
 from tests.unit.softwarestack.small_trees import MODULES, HandmadePackages, folder, package, place
 from workflows.softwarestack import smoke_tests

@@ -13,7 +13,8 @@ from steps import timeouts
 from steps.clients import easybuild_python, process
 from steps.errors import BadTask, StepError
 from steps.nodeimage.containment import id_ranges
-from steps.softwarestack import lmod_modules, reframe_tests
+from steps.softwarestack.tree import lmod_modules
+from steps.softwarestack.tree_tests import reframe_tests
 from workflows.engines.folders import NoStateFolder, StateFolder
 from workflows.rehearsal import loopback
 

@@ -119,7 +119,7 @@ def cached_packages(folder: Path, root: str) -> frozenset[str]:
     """Return the hashes of the packages that a build cache holds for an install root; none if there is no such folder.
 
     An entry counts if its description is there, which is written last. Its bytes are checked when the package is taken
-    (`steps.softwarestack.build_cache` has the layout).
+    (`steps.softwarestack.cache.build_cache` has the layout).
     """
     try:
         names = [path.name for path in (folder / stack_input.prefix_digest(root)).iterdir()]

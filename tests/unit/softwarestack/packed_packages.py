@@ -8,7 +8,7 @@ import tarfile
 from collections.abc import Iterable
 from pathlib import Path
 
-from steps.softwarestack import package_packing
+from steps.softwarestack.cache import package_packing
 from steps.softwarestack.contract.stack_input import prefix_digest
 
 ROOT = "/software/lab"

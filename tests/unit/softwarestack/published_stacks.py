@@ -13,7 +13,6 @@ from steps.clients.releases.tree_operations import TreeTransport
 from steps.contract.attestation import RunIdentity
 from steps.contract.canonical import digest, digest_bytes
 from steps.contract.release_layout import ReleaseFile, ReleaseTarget
-from steps.softwarestack import package_listing, stack_kind, stack_publication
 from steps.softwarestack.contract import package_files, stack_release
 from steps.softwarestack.contract.stack_input import (
     BuildCacheLocation,
@@ -24,9 +23,10 @@ from steps.softwarestack.contract.stack_input import (
 )
 from steps.softwarestack.contract.stack_release import PackageContent, PublishedStack, StackManifest
 from steps.softwarestack.contract.stack_tests import StackTestKind, StackTestOutcome, StackTestResult
-from steps.softwarestack.package_checks import BYTES, PackageChecks
-from steps.softwarestack.stack_kind import local_tree
-from steps.softwarestack.stack_publication import StackMaking, TestedStack
+from steps.softwarestack.publication import package_listing, stack_kind, stack_publication
+from steps.softwarestack.publication.package_checks import BYTES, PackageChecks
+from steps.softwarestack.publication.stack_kind import local_tree
+from steps.softwarestack.publication.stack_publication import StackMaking, TestedStack
 
 RUN = RunIdentity(run="run-1", engine="local", version="0.1.0", started=1_700_000_000.5, finished=1_700_000_060.0)
 RESULTS = (StackTestResult(name="zlib/1.3", kind=StackTestKind.LOAD, outcome=StackTestOutcome.PASS, seconds=0.1),)

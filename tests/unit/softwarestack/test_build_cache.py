@@ -14,12 +14,12 @@ from typing import IO
 import pytest
 
 from steps.errors import BadTask
-from steps.softwarestack.build_cache import BuildCache
-from steps.softwarestack.build_cache_storage import LARGEST_ENTRY, CacheEntry, CacheError
+from steps.softwarestack.cache.build_cache import BuildCache
+from steps.softwarestack.cache.build_cache_storage import LARGEST_ENTRY, CacheEntry, CacheError
+from steps.softwarestack.cache.package_packing import PackedContent
+from steps.softwarestack.cache.unpacked_packages import UnpackedPackages
 from steps.softwarestack.contract.package_build import BuildFailure
 from steps.softwarestack.contract.stack_input import BuildCacheLocation
-from steps.softwarestack.package_packing import PackedContent
-from steps.softwarestack.unpacked_packages import UnpackedPackages
 from tests.unit.softwarestack.packed_packages import (
     MODULE,
     PLACE,

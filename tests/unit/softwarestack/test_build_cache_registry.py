@@ -16,12 +16,12 @@ import pytest
 
 from steps.clients.registry_client import RegistryLimits
 from steps.errors import BadTask, NotUnderstood, Refused, Unreachable
-from steps.softwarestack.build_cache import BuildCache
-from steps.softwarestack.build_cache_registry import DESCRIPTION, registry_cache
-from steps.softwarestack.build_cache_storage import CacheEntry, CacheError
+from steps.softwarestack.cache.build_cache import BuildCache
+from steps.softwarestack.cache.build_cache_registry import DESCRIPTION, registry_cache
+from steps.softwarestack.cache.build_cache_storage import CacheEntry, CacheError
+from steps.softwarestack.cache.package_packing import PackedContent
 from steps.softwarestack.contract.package_build import BuildFailure
 from steps.softwarestack.contract.stack_input import BuildCacheLocation, CacheRegistry
-from steps.softwarestack.package_packing import PackedContent
 from tests.unit.softwarestack import registry_stand_in
 from tests.unit.softwarestack.packed_packages import MODULE, PREFIX_FOLDER, ROOT
 from tests.unit.softwarestack.registry_stand_in import StandInRegistry

@@ -5,13 +5,14 @@ from typing import IO
 
 import pytest
 
-from steps.softwarestack import package_packing, tree_assembly
-from steps.softwarestack.build_cache import BuildCache
-from steps.softwarestack.build_cache_storage import CacheEntry, CacheError
-from steps.softwarestack.cache_packages import CachePackages
+from steps.softwarestack.cache import package_packing
+from steps.softwarestack.cache.build_cache import BuildCache
+from steps.softwarestack.cache.build_cache_storage import CacheEntry, CacheError
+from steps.softwarestack.cache.cache_packages import CachePackages
+from steps.softwarestack.cache.package_packing import PackedContent
 from steps.softwarestack.contract.stack_input import StackInput
-from steps.softwarestack.link_checks import TraceRules
-from steps.softwarestack.package_packing import PackedContent
+from steps.softwarestack.tree import tree_assembly
+from steps.softwarestack.tree.link_checks import TraceRules
 from tests.unit.softwarestack import small_trees
 from tests.unit.softwarestack.small_trees import HandmadePackages, folder, package
 

@@ -3,7 +3,7 @@
 import archspec.cpu
 import pytest
 
-from steps.softwarestack import builder_cpu
+from steps.softwarestack.builds import builder_cpu
 from steps.softwarestack.contract import cpu_targets
 from steps.softwarestack.contract.cpu_targets import CpuFacts
 

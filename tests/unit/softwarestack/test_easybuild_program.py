@@ -9,9 +9,9 @@ import msgspec
 import pytest
 
 from steps.errors import BadTask
-from steps.softwarestack.builders import easybuild_program
-from steps.softwarestack.builders.easybuild_program import EasyBuildInstallation, EasyBuildProgram
-from steps.softwarestack.builders.package_builder import BuildPlace
+from steps.softwarestack.builds.builders import easybuild_program
+from steps.softwarestack.builds.builders.easybuild_program import EasyBuildInstallation, EasyBuildProgram
+from steps.softwarestack.builds.builders.package_builder import BuildPlace
 from steps.softwarestack.contract.stack_input import BuildCacheLocation, StackInput, StackPackage, StackSource, package_folder
 
 EASYCONFIG = b"name = 'zlib'\n"

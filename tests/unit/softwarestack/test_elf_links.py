@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from steps.softwarestack import elf_links
-from steps.softwarestack.elf_links import ElfError, ElfFacts
+from steps.softwarestack.tree import elf_links
+from steps.softwarestack.tree.elf_links import ElfError, ElfFacts
 from tests.unit.softwarestack import elf_writer
 
 

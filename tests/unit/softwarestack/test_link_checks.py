@@ -11,10 +11,11 @@ import pytest
 
 from steps.contract.detachment import Factory
 from steps.errors import BadTask
-from steps.softwarestack import link_checks, package_listing, tree_assembly, tree_scan
 from steps.softwarestack.contract import package_files
 from steps.softwarestack.contract.stack_input import StackInput
-from steps.softwarestack.link_checks import SystemLibraries, TraceRules, TreePlan, TreeView
+from steps.softwarestack.publication import package_listing
+from steps.softwarestack.tree import link_checks, tree_assembly, tree_scan
+from steps.softwarestack.tree.link_checks import SystemLibraries, TraceRules, TreePlan, TreeView
 from tests.unit.softwarestack import small_trees
 from tests.unit.softwarestack.elf_writer import elf
 from tests.unit.softwarestack.small_trees import HandmadePackages, folder, package, place

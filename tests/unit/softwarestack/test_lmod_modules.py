@@ -3,8 +3,8 @@
 import msgspec
 import pytest
 
-from steps.softwarestack import lmod_modules
-from steps.softwarestack.lmod_modules import LmodError
+from steps.softwarestack.tree import lmod_modules
+from steps.softwarestack.tree.lmod_modules import LmodError
 
 ROOT = "/software/small/current/modules"
 MISSING = """Lmod has detected the following error: The following module(s) are unknown:

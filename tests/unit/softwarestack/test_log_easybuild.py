@@ -6,8 +6,8 @@ from typing import Final
 
 import pytest
 
-from steps.softwarestack.builders import log_easybuild
-from steps.softwarestack.builders.package_builder import CommandVerdict
+from steps.softwarestack.builds.builders import log_easybuild
+from steps.softwarestack.builds.builders.package_builder import CommandVerdict
 from steps.softwarestack.contract.package_build import BuildFailure
 
 RECORDED = Path(__file__).with_name("easybuild_outputs")

@@ -7,9 +7,9 @@ from typing import Any, Final
 import pytest
 import yaml
 
-from steps.softwarestack import log_spack
+from steps.softwarestack.builds.builders import log_spack
+from steps.softwarestack.builds.builders.log_spack import SpackVerdict
 from steps.softwarestack.contract.package_build import BuildFailure
-from steps.softwarestack.log_spack import SpackVerdict
 from tests.unit.softwarestack.small_locks import DATA
 
 RECORDED = DATA / "real_0.23"

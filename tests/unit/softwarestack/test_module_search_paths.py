@@ -2,7 +2,7 @@
 
 import pytest
 
-from steps.softwarestack.module_search_paths import library_folders
+from steps.softwarestack.tree.module_search_paths import library_folders
 
 ROOT = 'local root = "/s/hdf5/1.14"\n'
 

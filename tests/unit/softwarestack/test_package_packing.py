@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from steps.softwarestack import package_packing
-from steps.softwarestack.package_packing import MTIME, PLACEHOLDER, PackingError
+from steps.softwarestack.cache import package_packing
+from steps.softwarestack.cache.package_packing import MTIME, PLACEHOLDER, PackingError
 from tests.unit.softwarestack.packed_packages import (
     MODULE,
     MODULES_ROOT,

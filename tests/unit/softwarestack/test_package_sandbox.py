@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from steps.softwarestack import package_sandbox
-from steps.softwarestack.package_sandbox import HostEntry, HostView, SandboxedWords, SandboxLimits, SandboxMount
+from steps.softwarestack.builds import package_sandbox
+from steps.softwarestack.builds.package_sandbox import HostEntry, HostView, SandboxedWords, SandboxLimits, SandboxMount
 
 HOST = HostView(
     entries=(HostEntry("/bin", "usr/bin"), HostEntry("/etc"), HostEntry("/usr")),

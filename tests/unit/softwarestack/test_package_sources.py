@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from steps.softwarestack.builds.package_sources import SourceArchiveError, SourceShelf
 from steps.softwarestack.contract.package_build import BuildFailure
 from steps.softwarestack.contract.stack_input import StackPackage, StackSource
-from steps.softwarestack.package_sources import SourceArchiveError, SourceShelf
 
 DATA = b"an archive"
 SOURCE = StackSource(name="zlib-1.3.tar.gz", sha256=hashlib.sha256(DATA).hexdigest())

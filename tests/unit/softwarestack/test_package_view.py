@@ -13,13 +13,14 @@ from msgspec.structs import replace
 from steps.clients.releases.publication import PublishRequest
 from steps.contract.detachment import NO_FACTORY
 from steps.contract.release_layout import ReleaseTarget
-from steps.softwarestack import package_view, stack_detachment, stack_image, stack_publication, tree_assembly
 from steps.softwarestack.contract import stack_input
 from steps.softwarestack.contract.stack_input import SpackFiles, StackInput, StackView
 from steps.softwarestack.contract.stack_release import PublishedStack
 from steps.softwarestack.contract.tree_check import TreeObservation, TreeProblemKind
-from steps.softwarestack.link_checks import TraceRules
-from steps.softwarestack.stack_publication import StackMaking, TestedStack
+from steps.softwarestack.publication import stack_detachment, stack_image, stack_publication
+from steps.softwarestack.publication.stack_publication import StackMaking, TestedStack
+from steps.softwarestack.tree import package_view, tree_assembly
+from steps.softwarestack.tree.link_checks import TraceRules
 from tests.unit.softwarestack import published_stacks, small_trees
 from tests.unit.softwarestack.small_trees import HandmadePackages, hash_of, package
 

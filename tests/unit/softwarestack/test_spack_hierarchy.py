@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from steps.softwarestack import lmod_modules, module_placement
-from steps.softwarestack.builders import spack_environment
+from steps.softwarestack.builds.builders import spack_environment
 from steps.softwarestack.contract import stack_input
 from steps.softwarestack.contract.spack_layout import COMPILER, CORE, HIERARCHICAL, MPI
 from steps.softwarestack.contract.stack_input import BuildCacheLocation, ModuleProvider, SpackFiles, StackInput, StackPackage
+from steps.softwarestack.tree import lmod_modules, module_placement
 from tests.unit.softwarestack import small_locks
 from tests.unit.softwarestack.small_locks import DATA, hash_of
 from workflows.softwarestack import spack_lock

@@ -10,9 +10,9 @@ import yaml
 
 from steps.contract.canonical import digest_bytes
 from steps.errors import BadTask
-from steps.softwarestack.builders import spack_environment, spack_program
-from steps.softwarestack.builders.package_builder import BuildCommand, BuildPlace
-from steps.softwarestack.builders.spack_program import SpackInstallation, SpackProgram
+from steps.softwarestack.builds.builders import spack_environment, spack_program
+from steps.softwarestack.builds.builders.package_builder import BuildCommand, BuildPlace
+from steps.softwarestack.builds.builders.spack_program import SpackInstallation, SpackProgram
 from steps.softwarestack.contract.package_build import BuildFailure
 from steps.softwarestack.contract.stack_input import BuildCacheLocation, SpackFiles, StackInput, StackPackage, StackTestFile
 from tests.unit.softwarestack.small_locks import DATA

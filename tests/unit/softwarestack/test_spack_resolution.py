@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 import yaml
 
-from steps.softwarestack import module_tests
 from steps.softwarestack.contract import stack_input
 from steps.softwarestack.contract.cpu_targets import CpuFacts
 from steps.softwarestack.contract.output_patterns import OutputReference
 from steps.softwarestack.contract.stack_input import StackView
+from steps.softwarestack.tree_tests import module_tests
 from tests.unit.softwarestack.small_locks import DATA
 from workflows.app.stacks import stack_findings, stack_plans
 from workflows.softwarestack import spack_environment_file, spack_lock, spack_resolution, stack_resolution

@@ -16,12 +16,12 @@ from steps.clients.releases import release_lease
 from steps.clients.releases.local_transport import LocalTransport
 from steps.clients.releases.tree_operations import Operation
 from steps.errors import StepError, StoreBusy
-from steps.softwarestack import stack_publication
 from steps.softwarestack.contract.package_files import LISTING
 from steps.softwarestack.contract.stack_input import PACKAGES
-from steps.softwarestack.package_checks import named_folders
-from steps.softwarestack.package_store import PackageStore
-from steps.softwarestack.stack_kind import LAYOUT, local_tree
+from steps.softwarestack.publication import stack_publication
+from steps.softwarestack.publication.package_checks import named_folders
+from steps.softwarestack.publication.package_store import PackageStore
+from steps.softwarestack.publication.stack_kind import LAYOUT, local_tree
 from tests.unit.clients.published.published_trees import ended, forked
 from tests.unit.softwarestack.published_stacks import (
     HPL,

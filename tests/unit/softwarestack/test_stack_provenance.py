@@ -12,11 +12,11 @@ from steps.contract import attestation, release_layout
 from steps.contract.canonical import digest_bytes
 from steps.contract.release_layout import ReleaseTarget
 from steps.errors import BadTask
-from steps.softwarestack import stack_provenance, stack_publication
 from steps.softwarestack.contract import stack_release
 from steps.softwarestack.contract.stack_tests import StackTestKind, StackTestOutcome, StackTestResult
-from steps.softwarestack.stack_kind import manifest_of
-from steps.softwarestack.stack_publication import StackMaking, TestedStack
+from steps.softwarestack.publication import stack_provenance, stack_publication
+from steps.softwarestack.publication.stack_kind import manifest_of
+from steps.softwarestack.publication.stack_publication import StackMaking, TestedStack
 from tests.unit.softwarestack.published_stacks import (
     HPL,
     RESULTS,

@@ -10,10 +10,10 @@ from msgspec.structs import replace
 from steps.contract.canonical import digest_bytes
 from steps.contract.release_layout import ReleaseFile
 from steps.errors import BadTask, Refused
-from steps.softwarestack import package_listing, stack_publication
 from steps.softwarestack.contract import package_files, stack_release
 from steps.softwarestack.contract.package_files import LISTING, MOST_LISTING
-from steps.softwarestack.stack_kind import local_tree
+from steps.softwarestack.publication import package_listing, stack_publication
+from steps.softwarestack.publication.stack_kind import local_tree
 from tests.unit.softwarestack.published_stacks import (
     HPL,
     ZLIB,

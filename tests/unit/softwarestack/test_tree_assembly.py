@@ -10,13 +10,14 @@ import msgspec
 import pytest
 
 from steps.errors import BadTask
-from steps.softwarestack import package_listing, tree_assembly
 from steps.softwarestack.contract import package_files
 from steps.softwarestack.contract.package_files import LISTING
 from steps.softwarestack.contract.stack_input import StackInput, StackPackage, StackTestCase
 from steps.softwarestack.contract.stack_release import MANIFEST, decode_manifest
 from steps.softwarestack.contract.tree_check import TreeObservation, TreeProblemKind
-from steps.softwarestack.link_checks import TraceRules
+from steps.softwarestack.publication import package_listing
+from steps.softwarestack.tree import tree_assembly
+from steps.softwarestack.tree.link_checks import TraceRules
 from tests.unit.softwarestack import small_trees
 from tests.unit.softwarestack.small_trees import HandmadePackages, folder, package
 

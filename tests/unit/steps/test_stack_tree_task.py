@@ -13,11 +13,11 @@ from steps.contract.detachment import Factory
 from steps.contract.evidence import Evidence
 from steps.contract.task import Task, Verb
 from steps.contract.verdict import FailureClass, Status
-from steps.softwarestack.build_cache import BuildCache
-from steps.softwarestack.build_cache_registry import registry_cache
+from steps.softwarestack.cache.build_cache import BuildCache
+from steps.softwarestack.cache.build_cache_registry import registry_cache
+from steps.softwarestack.cache.package_packing import PackedContent
 from steps.softwarestack.contract import stack_input
 from steps.softwarestack.contract.stack_input import BuildCacheLocation, CacheRegistry, StackInput
-from steps.softwarestack.package_packing import PackedContent
 from tests.unit.softwarestack import registry_stand_in, small_trees, test_cache_packages
 from tests.unit.softwarestack.small_trees import package
 

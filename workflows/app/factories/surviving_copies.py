@@ -14,8 +14,8 @@ from steps.clients.releases.release_tree import ReleaseTree
 from steps.contract import release_layout
 from steps.errors import StepError
 from steps.nodeimage.publishing.image_kind import image_kind
-from steps.softwarestack import stack_kind
-from steps.softwarestack.package_checks import PackageChecks
+from steps.softwarestack.publication import stack_kind
+from steps.softwarestack.publication.package_checks import PackageChecks
 from workflows.app import release_trees
 from workflows.spec.factory_spec import SurvivingCopy
 

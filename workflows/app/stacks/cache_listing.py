@@ -7,8 +7,8 @@ from typing import Final
 from steps.clients import certificates
 from steps.clients.registry_client import RegistryClient, RegistryLimits
 from steps.errors import Unreachable
-from steps.softwarestack import build_cache_registry
-from steps.softwarestack.build_cache_registry import RegistryStorage
+from steps.softwarestack.cache import build_cache_registry
+from steps.softwarestack.cache.build_cache_registry import RegistryStorage
 from steps.softwarestack.contract.stack_input import CacheRegistry, prefix_digest
 from workflows.engines import run_secrets
 from workflows.engines.folders import StateFolder

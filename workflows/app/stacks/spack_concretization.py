@@ -14,7 +14,7 @@ import msgspec
 
 from steps.clients import process
 from steps.errors import BadTask, Temporary
-from steps.softwarestack import log_spack
+from steps.softwarestack.builds.builders import log_spack
 from workflows.softwarestack import spack_environment_file, spack_lock, spack_resolution
 from workflows.softwarestack.bounded_files import read_bounded
 from workflows.softwarestack.build_graph import BuildGraph, LockError

@@ -123,7 +123,7 @@ def _require_writable(loaded: StackSpec) -> None:
 
 def require_wanted(loaded: StackSpec, resolved: ResolvedStack) -> None:
     """Raise NotBuildable if a person rolled back from this very stack: its publication would be refused after all builds."""
-    from steps.softwarestack import stack_kind
+    from steps.softwarestack.publication import stack_kind
 
     with contextlib.suppress(StepError):  # an unreadable tree is the publication's to report
         tree = stack_kind.local_tree(Path(loaded.publish.root)).look(loaded.name)

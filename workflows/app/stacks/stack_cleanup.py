@@ -7,12 +7,15 @@ from pathlib import Path
 from msgspec import Struct
 
 from steps.clients.clock import RealClock
-from steps.softwarestack import package_checks, store_collection, task_input, tree_assembly
-from steps.softwarestack.build_cache import BuildCache
+from steps.softwarestack import task_input
+from steps.softwarestack.cache import store_collection
+from steps.softwarestack.cache.build_cache import BuildCache
+from steps.softwarestack.cache.store_collection import StoreItem
 from steps.softwarestack.contract.stack_input import BuildCacheLocation
-from steps.softwarestack.package_store import PackageStore
-from steps.softwarestack.stack_kind import local_tree
-from steps.softwarestack.store_collection import StoreItem
+from steps.softwarestack.publication import package_checks
+from steps.softwarestack.publication.package_store import PackageStore
+from steps.softwarestack.publication.stack_kind import local_tree
+from steps.softwarestack.tree import tree_assembly
 from workflows.app.release_trees import NoTree
 from workflows.app.run_options import UsageError
 from workflows.app.stacks import stack_pipeline, stack_plans, stack_trees

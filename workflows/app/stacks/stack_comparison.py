@@ -5,10 +5,10 @@ from pathlib import Path
 from msgspec import Struct
 
 from steps.clients.releases.release_tree import ReleaseTree
-from steps.softwarestack import stack_kind
 from steps.softwarestack.contract import stack_difference
 from steps.softwarestack.contract.stack_difference import StackDifference, StackPart, part_name
 from steps.softwarestack.contract.stack_release import StackManifest
+from steps.softwarestack.publication import stack_kind
 from workflows.app.release_trees import NoTree
 from workflows.app.stacks import stack_plans, stack_trees
 from workflows.softwarestack.build_graph import BuildGraph

@@ -3,8 +3,8 @@
 import os
 from pathlib import Path
 
-from steps.softwarestack import stack_image
-from steps.softwarestack.stack_image import ARCHIVE, StackImage
+from steps.softwarestack.publication import stack_image
+from steps.softwarestack.publication.stack_image import ARCHIVE, StackImage
 from workflows.app.run_options import UsageError
 from workflows.app.stacks import stack_trees
 

@@ -178,7 +178,8 @@ def _of_spec(made: PlannedStack, spec: "StackSpec", path: Path) -> PlannedStack:
 
 def _not_run_here(stack: "StackInput") -> Iterator[str]:
     """Yield a sentence for each CPU target whose code this machine does not run."""
-    from steps.softwarestack import builder_cpu, module_tests  # a plan of a lock alone needs none of it
+    from steps.softwarestack.builds import builder_cpu
+    from steps.softwarestack.tree_tests import module_tests
 
     for target in (lacking := module_tests.lacking_targets(stack, builder_cpu.read())):
         yield f"not tested if this machine builds: commands of {target}, because {module_tests.not_run(target, lacking)}"

@@ -13,9 +13,9 @@ from steps.clients.releases.release_tree import ReleaseTree
 from steps.contract.detachment import Factory
 from steps.contract.plain_text import count
 from steps.errors import StepError
-from steps.softwarestack import package_checks, stack_detachment, stack_kind, stack_publication
 from steps.softwarestack.contract.stack_input import PACKAGES
-from steps.softwarestack.package_checks import PackageChecks
+from steps.softwarestack.publication import package_checks, stack_detachment, stack_kind, stack_publication
+from steps.softwarestack.publication.package_checks import PackageChecks
 from workflows.app import release_trees
 from workflows.app.stacks import stack_trees
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from steps.clients.releases.release_tree import ReleaseTree
 from steps.contract import release_layout
 from steps.contract.release_layout import ReleaseTarget
-from steps.softwarestack import stack_kind
+from steps.softwarestack.publication import stack_kind
 from workflows.app import release_trees
 from workflows.app.release_trees import NoTree, OpenedTree
 from workflows.app.stacks import stack_pipeline

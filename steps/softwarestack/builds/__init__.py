@@ -1,0 +1,1 @@
+"""Builds of packages in a sandbox, by any build tool."""

@@ -1,0 +1,1 @@
+"""Publication, rollback and export of software stacks."""

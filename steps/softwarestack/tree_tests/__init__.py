@@ -1,0 +1,1 @@
+"""Tests of an assembled tree: modules, commands and ReFrame, in a sandbox."""
