@@ -308,7 +308,7 @@ def test_two_thousand_entries_are_listed_in_pages(registry: StandInRegistry, tmp
 
 
 def test_another_server_is_no_empty_cache(registry: StandInRegistry, tmp_path: Path) -> None:
-    """It answers 404 to everything, as a registry does for what is not there."""
+    """A web server answers 404 to everything, as a registry does for what is not there."""
     registry.refuse = {("GET", "/v2/"): [404] * 9}
     with pytest.raises(NotUnderstood, match="answered 404 to the request of API version"):
         cache_of(registry, tmp_path).hashes()
