@@ -156,7 +156,7 @@ def publish_through(transport: TreeTransport, request: PublishRequest, clock: Cl
     observed = _observed(request, outcome, PackageChecks(root))
     return replace(
         observed,
-        copied=len([folder for folder in copied if folder != release.stack.view]),
+        copied=len([package for package in copied if package.folder != release.stack.view]),
         removed_packages=removed,
         incoming=(*observed.incoming, *leftovers),
         unchanged=outcome.unchanged and not copied,
