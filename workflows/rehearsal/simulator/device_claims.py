@@ -53,5 +53,5 @@ def _is_tainted(device: Obj) -> bool:
 
 
 def _devices(template: Obj) -> float:
-    asked = [request.get("exactly") or {} for request in template["spec"]["spec"]["devices"]["requests"]]
-    return sum(math.inf if exactly.get("allocationMode") == "All" else float(exactly.get("count", 1)) for exactly in asked)
+    requests = [request.get("exactly") or {} for request in template["spec"]["spec"]["devices"]["requests"]]
+    return sum(math.inf if exactly.get("allocationMode") == "All" else float(exactly.get("count", 1)) for exactly in requests)
