@@ -169,9 +169,11 @@ def test_a_writer_that_is_killed_leaves_no_entry(registry: StandInRegistry, tmp_
         registry.manifests.clear()
         reader, starter = os.pipe()
         if (child := os.fork()) == 0:
-            os.read(reader, 1)
-            put(cache_of(registry, tmp_path), b"killed")
-            os._exit(0)
+            try:
+                os.read(reader, 1)
+                put(cache_of(registry, tmp_path), b"killed")
+            finally:
+                os._exit(0)  # never on into the tests
         changes, is_killed = itertools.count(), threading.Event()
 
         def before(
