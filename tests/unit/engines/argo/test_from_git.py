@@ -9,8 +9,11 @@ from steps.contract import revision
 from tests.unit import small_image
 from tests.unit.engines.argo.git_desk import NAME, Desk, desk_of
 from tests.unit.engines.argo.lab import Lab
+from workflows.engines.argo.home import NoTemplate
 from workflows.engines.argo.workflow_objects import PLAN
 from workflows.render import from_git
+
+TEMPLATE = "image-lab-nodes-from-git"
 
 
 @pytest.fixture
@@ -66,8 +69,11 @@ def test_who_may_do_what_is_left_to_whoever_installs_the_schedule(desk: Desk) ->
     desk.install()
     assert desk.found("serviceaccounts", from_git.account_name(NAME)) is not None
     assert desk.run().returncode == 0
+    assert desk.lab.home.template(TEMPLATE)
     desk.install(schedule=None)
     assert desk.found("serviceaccounts", from_git.account_name(NAME)) is None, "its token ends with the schedule"
+    with pytest.raises(NoTemplate):
+        desk.lab.home.template(TEMPLATE)
 
 
 @pytest.mark.parametrize(
