@@ -133,10 +133,10 @@ class ModuleHierarchy:
             raise self._out_of_reach(node, mpi)
 
     def _out_of_reach(self, node: PackageNode, needed: PackageNode) -> LockError:
-        compiler, other = (self._compilers_by_hash[one.hash] or "no compiler" for one in (node, needed))
+        compiler, other = (self._compilers_by_hash[package.hash] or "no compiler" for package in (node, needed))
         return LockError(
-            f"{self.graph.source}: {node.title}, built with {compiler}, needs {needed.title}, built with {other}: modules by compiler and"
-            " MPI cannot load both",
+            f"{self.graph.source}: {node.title}, built with {compiler}, needs {needed.title}, built with {other}: "
+            "modules by compiler and MPI cannot load both",
             _FLAT,
         )
 

@@ -339,10 +339,9 @@ def _facts(machine: PreparedHost, epoch: float) -> dict[str, Any]:
     if machine.suffers("disk_full"):
         facts["disks"][0]["free_mib"] = SMALL_MIB
     own = bool(host.gpus) and (hardware.driver_on_host or machine.suffers("host_driver_conflict"))
-    # The operator's driver leaves no tools on the host: they are in its container.
-    of_operator = {"nvidia_driver": driver_of_operator(world, name), "driver_installed": False}
     if not own:
-        return facts | of_operator
+        # The operator's driver leaves no tools on the host: they are in its container.
+        return facts | {"nvidia_driver": driver_of_operator(world, name), "driver_installed": False}
     answer = {"exit_code": 15, "gpus": len(gpus) - 1, "text": LOST} if machine.suffers("gpu_off_the_bus") else {}
     return facts | _own_driver(hardware.driver, facts["nvswitches"], {"exit_code": 0, "gpus": len(gpus)} | answer)
 
