@@ -8,9 +8,11 @@ import contextlib
 import hashlib
 import json
 import re
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
 from urllib.parse import parse_qs, quote, unquote, urlsplit
 
 TOKEN = "registry-token"
@@ -40,6 +42,11 @@ class StandInRegistry(ThreadingHTTPServer):
         self.requests: list[tuple[str, str, str]] = []
         """Method, path and Authorization header of each request."""
         self.lock = threading.Lock()
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Print a traceback, except for a client that is gone."""
+        if not isinstance(sys.exception(), ConnectionError):
+            super().handle_error(request, client_address)
 
     @property
     def url(self) -> str:
