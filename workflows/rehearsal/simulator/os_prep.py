@@ -302,6 +302,7 @@ def _facts(machine: PreparedHost, epoch: float) -> dict[str, Any]:
     rest = f"-{digest[8:12]}-4{digest[12:15]}-8{digest[15:18]}-{digest[18:30]}"
     parameters = machine.want.get("kernel_parameters", ())
     applied = parameters if machine.booted and not machine.suffers("kernel_parameter_lost") else ()
+    free = SMALL_MIB if machine.suffers("disk_full") else FREE_MIB
     gpus = [hardware.pci_gpu] * (host.gpus - machine.suffers("gpu_not_on_the_bus"))
     facts: dict[str, Any] = {
         "os_id": hardware.os_id,
@@ -332,12 +333,10 @@ def _facts(machine: PreparedHost, epoch: float) -> dict[str, Any]:
         "secure_boot": machine.suffers("secure_boot_on"),
         "signed_modules_only": machine.suffers("secure_boot_on"),
         "clock": {"epoch": epoch, "service": "chrony.service", "synchronized": True, "offset_seconds": 0.0003},
-        "disks": [{"path": "/var/lib/rancher", "free_mib": FREE_MIB, "total_mib": 1_800_000}],
+        "disks": [{"path": "/var/lib/rancher", "free_mib": free, "total_mib": 1_800_000}],
     }
     if machine.pending_parameters:
         facts["reboot_reasons"] = [f"kernel parameter {parameter}" for parameter in machine.pending_parameters]
-    if machine.suffers("disk_full"):
-        facts["disks"][0]["free_mib"] = SMALL_MIB
     own = bool(host.gpus) and (hardware.driver_on_host or machine.suffers("host_driver_conflict"))
     if not own:
         # The operator's driver leaves no tools on the host: they are in its container.
