@@ -111,6 +111,17 @@ def test_what_was_built_and_published_is_told_as_data() -> None:
     assert round(report.times.overhead_share, 2) == 0.1
 
 
+def test_tests_that_the_cpu_does_not_run_are_counted_for_the_headline() -> None:
+    why = "the CPU of this machine lacks clzero, which zen4 needs"
+    left = StackTestResult(
+        name="hello for zen4", kind=StackTestKind.COMMAND, outcome=StackTestOutcome.NOT_TESTED, output=why, target="zen4"
+    )
+    tested = StackTested(stack="s", tree="sha256:t", results=(GOOD, left, left), lacking={"zen4": "clzero"})
+    report = reported([record("stack_test", "test", tested, 0, passed("stack_test/tests", "good"))])
+    assert [(part.stage, part.test, part.reason) for part in report.untested] == [("stack_test", "2 tests of zen4", why)]
+    assert reported(good_run()).untested == ()
+
+
 def test_a_failed_build_has_its_class_lines_and_what_it_stopped() -> None:
     (row,) = made(failed_run()).failed
     assert (row.failure, row.phase, row.stopped) == ("compile", "build", ("netcdf@4.9",))

@@ -8,6 +8,8 @@ from typing import Any
 import msgspec
 import pytest
 
+from steps.softwarestack.builds import builder_cpu
+from steps.softwarestack.contract import cpu_targets
 from tests.unit.cli.conftest import Machine
 from workflows.softwarestack import easybuild_lock
 from workflows.softwarestack.build_graph import LockError
@@ -108,6 +110,8 @@ def test_each_cpu_target_has_its_packages_with_the_hashes_of_a_lock_for_it_alone
     assert any(line.startswith("app@1.0 zen4") for line in lines)
     assert "CPU targets: x86_64_v3 (4 packages), zen4 (6 packages)" in lines
     assert any("/current/modules/best`, `module load target`" in line for line in lines)
+    not_run = [line for line in lines if line.startswith("not tested if this machine builds: commands of zen4, because the CPU ")]
+    assert bool(not_run) == bool(cpu_targets.missing_features("zen4", builder_cpu.read()))
 
 
 def test_a_changed_easyconfig_changes_what_needs_it_and_no_write_leaves_the_lock(machine: Machine) -> None:
