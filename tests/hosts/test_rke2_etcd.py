@@ -48,8 +48,12 @@ def test_a_slow_disk_is_named_with_its_figure_by_the_limit_that_the_product_has(
     assert SLOW_MS <= float(figures[0]) < 20 * SLOW_MS
     assert "at most 10 ms (rke2.etcd_fsync_ms; etcd's FAQ advises 10 ms)" in said
     assert "agents skipped: servers did not pass" in said, "nobody joins what will stall"
-    (waited,) = (json.loads(path.read_text()) for path in tmp_path.glob("home/store/runs/*/evidence/rke2/nodes/*/*.json"))
-    assert waited["finished"] - waited["started"] < SOON, "a node that was not played does not come"
+    # where the API server has just started when the gates of its host have failed, control ends the stage before nodes are read
+    paths = [*tmp_path.glob("home/store/runs/*/evidence/rke2/control/*/*.json")]
+    paths += tmp_path.glob("home/store/runs/*/evidence/rke2/nodes/*/*.json")
+    waits = {path.parts[-3]: json.loads(path.read_text()) for path in paths}
+    assert "control" in waits
+    assert all(wait["finished"] - wait["started"] < SOON for wait in waits.values()), "a node that was not played does not come"
 
 
 @contextmanager
