@@ -30,10 +30,15 @@ def shortened(text: str, awk: str = "awk", brief: int = 0) -> str:
     return subprocess.run(command, input=text, check=True, capture_output=True, text=True, timeout=60).stdout
 
 
+def communicator(nodes: int) -> Communicator:
+    """Return a group of ranks on nodes with eight GPUs each."""
+    hosts = tuple(f"nccl-all-reduce-worker-{number}" for number in range(nodes))
+    return Communicator(hosts=hosts, gpus=8, busbw=386.0, product="NVIDIA-H200")
+
+
 def fabric(nodes: int, *, network: str = "IB", gdr: bool = True) -> list[str]:
     """Return the unshortened output of one run on a simulated fabric with eight GPUs a node."""
-    hosts = tuple(f"nccl-all-reduce-worker-{number}" for number in range(nodes))
-    shape = Communicator(hosts=hosts, gpus=8, busbw=386.0, product="NVIDIA-H200")
+    shape = communicator(nodes)
     adapters = [f"mlx5_{number}" for number in range(8)]
     return [*debug_info(shape, adapters, network=network, gdr=gdr), *table(shape, "1G", "8G", 0.0)]
 
@@ -87,6 +92,17 @@ def test_further_programs_are_shortened_to_what_does_not_grow_with_the_nodes(awk
         assert (program.log.runs[0].world, program.log.transport.gdr_channels) == (nodes * 8, nodes * 16)
         lengths.append(len(brief))
     assert lengths[1] - lengths[0] < 200
+
+
+@pytest.mark.parametrize(
+    ("hosts", "network", "gdr", "adapters"), [(1, "IB", True, 8), (3, "IB", True, 8), (3, "IB", False, 2), (4, "Socket", False, 1)]
+)
+def test_lines_of_one_host_stand_for_those_of_all(hosts: int, network: str, gdr: bool, adapters: int) -> None:
+    shape, names = communicator(hosts), [f"mlx5_{number}" for number in range(adapters)]
+    lines = [*table(shape, "1G", "8G", 0.0)]
+    whole = [*debug_info(shape, names, network=network, gdr=gdr), *lines]
+    first = debug_info(shape, names, network=network, gdr=gdr, hosts=1)
+    assert [*launcher_log.shorten_part(lines, first, hosts)] == [*launcher_log.shorten_part(whole)]
 
 
 def test_log_of_ten_thousand_nodes_fits_into_what_a_kubelet_keeps() -> None:

@@ -42,9 +42,15 @@ def shorten(lines: Iterable[str]) -> Iterator[str]:
     yield from notes.repeated()
 
 
-def shorten_part(lines: Iterable[str]) -> Iterator[str]:
-    """Yield the lines of one run of a further program: of its ranks the first, and at the end a mark with ranks and hosts."""
+def shorten_part(lines: Iterable[str], debug: Iterable[str] = (), hosts: int = 1) -> Iterator[str]:
+    """Yield the lines of one run of a further program: of its ranks the first, and at the end a mark with ranks and hosts.
+
+    `debug` are NCCL's debug lines of the first host, which come before `lines`; each of the `hosts` writes lines of these kinds.
+    """
     ranks, machines, notes = 0, set[str](), _Notes(without_addresses=True)
+    for line in debug:
+        yield from notes.of(line)
+    notes.multiply(hosts)
     for line in lines:
         if _RANK.search(line):
             ranks += 1
@@ -76,6 +82,10 @@ class _Notes:
                 return
             self._first[key] = line
         yield line
+
+    def multiply(self, hosts: int) -> None:
+        """Count all lines as often as there are hosts that write lines of the same kinds."""
+        self._times = {key: (more + 1) * hosts - 1 for key, more in self._times.items()}
 
     def repeated(self) -> Iterator[str]:
         """Yield the first line of each kind that came again, with the number of the others."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain
 
 from workflows.rehearsal.simulator import fabric_links, launcher_log, simulated_pods
 from workflows.rehearsal.simulator.api_kinds import Obj
@@ -28,7 +27,9 @@ def output(world: World, pod: Obj, own: Sequence[Obj], programs: Iterable[str]) 
                 formed = simulated_fabric(world, hosts[:count], nodes[:count], gpus)
                 yield from _runs(world, formed, nodes, last, last, 1)
         elif name.startswith("osu_"):
-            yield _section(name, len(nodes) if name == "osu_allreduce" else 2, _osu(world, name, nodes), over="ucx")
+            yield _section(
+                name, len(nodes) if name == "osu_allreduce" else 2, launcher_log.shorten_part(_osu(world, name, nodes)), over="ucx"
+            )
         else:
             yield from _runs(world, simulated_collective(world, name, hosts, nodes, gpus), nodes, first, last, runs)
 
@@ -43,14 +44,14 @@ def _runs(
 ) -> Iterator[str]:
     shape, network, gdr = formed
     for run in range(runs):
-        debug = debug_info(shape, adapters(world, nodes), network=network, gdr=gdr) if run == 0 else ()
+        # all hosts write lines of the same kinds, and 10,000 hosts write half a million of them
+        debug = debug_info(shape, adapters(world, nodes), network=network, gdr=gdr, hosts=1) if run == 0 else ()
         figures = table(shape, first, last, jitter(world, f"{shape.operation}/{len(shape.hosts)}", run))
-        yield _section(shape.operation, len(shape.hosts), chain(debug, figures))
+        yield _section(shape.operation, len(shape.hosts), launcher_log.shorten_part(figures, debug, len(shape.hosts)))
 
 
 def _section(name: str, nodes: int, lines: Iterable[str], over: str = "nccl") -> str:
-    begin = f"@@ bringup begin {name} nodes {nodes} over {over}"
-    return join_lines([begin, *launcher_log.shorten_part(lines), "@@ bringup end 0"])
+    return join_lines([f"@@ bringup begin {name} nodes {nodes} over {over}", *lines, "@@ bringup end 0"])
 
 
 # ---- OSU ---------------------------------------------------------------------------------------------------------------------

@@ -142,13 +142,14 @@ def _short(value: float, width: int) -> str:
 # ---- NCCL_DEBUG=INFO -----------------------------------------------------------------------------------------------------------
 
 
-def debug_info(shape: Communicator, adapters: Sequence[str], *, network: str, gdr: bool) -> Iterator[str]:
+def debug_info(shape: Communicator, adapters: Sequence[str], *, network: str, gdr: bool, hosts: int | None = None) -> Iterator[str]:
     """Yield NCCL's debug lines about each rank's network and the channels between neighbouring hosts (NCCL 2.26 to 2.30).
 
-    `adapters` are the names of a host's RDMA devices; `network` is `IB` or `Socket`; `gdr` is True with GPUDirect RDMA.
+    `adapters` are the names of a host's RDMA devices; `network` is `IB` or `Socket`; `gdr` is True with GPUDirect RDMA. Only the
+    first `hosts` write theirs; default: all.
     """
     ports = " ".join(f"[{number}]{name}:1/IB" for number, name in enumerate(adapters))
-    for rank in range(shape.ranks):
+    for rank in range(shape.ranks if hosts is None else min(hosts * shape.gpus, shape.ranks)):
         device = rank % shape.gpus
         address = validation_failures.address(rank // shape.gpus)
         head = f"{shape.hosts[rank // shape.gpus]}:{4000 + device}:{4100 + device} [{device}] NCCL INFO"
