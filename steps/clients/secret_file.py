@@ -27,6 +27,14 @@ def text(folder: Path, name: str, field: str) -> str:
     return content
 
 
+def password(folder: Path, name: str, field: str) -> str:
+    """Return the password in a secret file. Raises BadTask as `text` does, and for a private key, which no server may see."""
+    content = text(folder, name, field)
+    if has_private_key(content):
+        raise BadTask(f"the secret file {name} has a private key, which no server may see as a password", hint=f"see {field}")
+    return content
+
+
 def has_private_key(text: str) -> bool:
     """Return True if a text has a private key, of SSH or in PEM."""
     return "PRIVATE KEY-----" in text

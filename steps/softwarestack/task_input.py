@@ -115,7 +115,7 @@ def build_cache(context: Context, stack: StackInput, temporary: Path) -> BuildCa
         from steps.softwarestack.cache import build_cache_registry
 
         secrets, registry = context.environment.secrets, stack.cache.registry
-        password = secret_file.text(secrets, registry.password, "cache_access.password") if registry.password else ""
+        password = secret_file.password(secrets, registry.password, "cache_access.password") if registry.password else ""
         authorities = certificates.read(secrets, registry.ca, "cache_access.ca") if registry.ca else ()
         return build_cache_registry.registry_cache(stack.cache, stack.root, temporary, password=password, authorities=authorities)
     folder = stack.cache.folder or str(context.environment.store / STACKS / "cache")

@@ -144,7 +144,8 @@ class OutOfBounds(ValueError):
 class Bounds:
     """The limits that a schedule was installed with, as `render.from_git` writes them.
 
-    `secrets` are the keys of Secrets that a spec may name. `approvers`, if not empty, are those that its approval must have.
+    `secrets` are the keys of Secrets that a spec may name, as `from_git.secrets_of` has them. `approvers`, if not empty, are those
+    that its approval must have.
     """
 
     secrets: tuple[str, ...] = ()
@@ -169,7 +170,7 @@ class Bounds:
                     kind,
                     "put it beside the spec, in Git",
                 )
-        if unknown_keys := sorted(set(from_git.secrets_of(plan)) - set(self.secrets)):
+        if unknown_keys := sorted(set(from_git.secrets_of(plan, kind)) - set(self.secrets)):
             keys = ", ".join(unknown_keys)
             raise OutOfBounds(f"the spec names {keys} of the cluster's Secrets, which the schedule may not use", kind)
         if self.approvers and from_git.approvers_of(plan) != self.approvers:

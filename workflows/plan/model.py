@@ -29,6 +29,8 @@ class Starts:
     events: tuple[EventTrigger, ...] = ()
     issues: tuple[Issue, ...] = ()
     """Warnings caused by the schedule and the events, such as approvals that nobody hears of."""
+    cache: str = ""
+    """Build cache of a software stack, to which the commits that the schedule builds are limited; empty: none is named."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -53,9 +53,14 @@ def template_name(name: str, kind: str) -> str:
     return f"{kind}-{name}-{VERB}"
 
 
-def secrets_of(plan: Plan) -> tuple[str, ...]:
-    """Return the sorted keys of Kubernetes Secrets that a plan's pods mount, as `SECRET/KEY`."""
-    return tuple(sorted({f"{file.secret}/{file.key}" for file in plan.secrets if file.secret}))
+def secrets_of(plan: Plan, kind: str) -> tuple[str, ...]:
+    """Return the sorted keys of Kubernetes Secrets that a plan's pods mount: `SECRET/KEY` for an image, else `ROLE=SECRET/KEY`.
+
+    The role is the name of the file in the secrets folder. It keeps a commit of a stack from sending the key that signs to a
+    registry as a password.
+    """
+    files = [file for file in plan.secrets if file.secret]
+    return tuple(sorted({f"{'' if kind == IMAGE else f'{file.name}='}{file.secret}/{file.key}" for file in files}))
 
 
 def approvers_of(plan: Plan) -> tuple[str, ...]:
@@ -130,7 +135,7 @@ def _arguments(kind: str, plan: Plan, source: GitSource, settings: steps.Setting
     folder = ["--secrets", f"{paths.ROOT}/secrets"] if source.secrets else []
     images = ["--image", settings.image, "--builder-image", settings.builder]
     options = ["--branch", source.branch, "--name", plan.name, "--namespace", settings.namespace]
-    secrets = [word for key in secrets_of(plan) for word in ("--may-use", key)]
+    secrets = [word for key in secrets_of(plan, kind) for word in ("--may-use", key)]
     approvers = [word for approver in approvers_of(plan) for word in ("--approver", approver)]
     owner = ["--starter", "{{workflow.name}}"]
     limits = [*_published(kind, plan), *secrets, *approvers]
@@ -138,10 +143,12 @@ def _arguments(kind: str, plan: Plan, source: GitSource, settings: steps.Setting
 
 
 def _published(kind: str, plan: Plan) -> list[str]:
-    """Return the options with the folder that builds may publish to. The command for images has none: it always runs on Argo."""
+    """Return the options with the folder and the build cache that builds may use. The command for images has none of them."""
     claim = claim_volumes.claim_of(plan)
+    # images are built on Argo always
     engine = [] if kind == IMAGE else ["--engine", "argo"]
-    return engine if claim is None else [*engine, "--root", claim.path, "--claim", claim_text(claim)]
+    cache = ["--cache", plan.starts.cache] if plan.starts is not None and plan.starts.cache else []
+    return [*engine, *(["--root", claim.path, "--claim", claim_text(claim)] if claim is not None else []), *cache]
 
 
 def _credentials(source: GitSource) -> m.Volume:

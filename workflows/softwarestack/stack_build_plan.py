@@ -20,7 +20,7 @@ from workflows.softwarestack.build_cache_spec import CACHE_CA
 from workflows.softwarestack.stack_plan import StackPlan
 from workflows.softwarestack.stack_resolution import ResolvedStack
 from workflows.softwarestack.stack_spec import SIGN_KEY, StackSpec
-from workflows.spec import announcement_rule, proxy
+from workflows.spec import SecretRef, announcement_rule, proxy
 from workflows.stages import STACK_ORDER, stack_build
 from workflows.stages.host_access import SecretFile, secret_file
 from workflows.stages.stack_site import StackSite
@@ -81,7 +81,7 @@ def compile_stack(
         archives=_task_files(stack, files),
         proxies=proxy.environment(spec.proxy, (), ()),
         builder=spec.builder,
-        starts=None if until else Starts(schedule=spec.schedule, issues=issues),
+        starts=None if until else Starts(schedule=spec.schedule, issues=issues, cache=spec.cache or ""),
     )
 
 
@@ -112,14 +112,19 @@ def publish_claim(spec: StackSpec) -> ClaimMount | None:
     return ClaimMount(claim=publish.claim, path=publish.root, folder=publish.claim_folder or "")
 
 
-def _secrets(spec: StackSpec) -> tuple[SecretFile, ...]:
+def secret_references(spec: StackSpec) -> dict[str, SecretRef]:
+    """Return the references to all secrets of a spec, with those of its approval, by file name in the secrets folder."""
     references = dict(spec.secrets)
     for point in spec.approvals:
         if point.announce is not None and point.announce.webhook is not None:
             references |= {approval.webhook_file(point.before): point.announce.webhook}
             references |= {approval.ca_file(point.before): point.announce.ca} if point.announce.ca else {}
+    return references
+
+
+def _secrets(spec: StackSpec) -> tuple[SecretFile, ...]:
     certificates = {CACHE_CA: "cache_access.ca"}
-    files = [secret_file(name, reference, certificates.get(name, "")) for name, reference in references.items()]
+    files = [secret_file(name, reference, certificates.get(name, "")) for name, reference in secret_references(spec).items()]
     return tuple(sorted(files, key=lambda file: file.name))
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from tests.unit import small_stack
 from workflows import stack
-from workflows.app.branch_build import OutOfBounds
+from workflows.app.branch_build import Bounds, OutOfBounds
 from workflows.app.specs.manifests import rendered
 from workflows.app.stacks.stack_branch import PodLimits
 from workflows.plan.model import Plan
@@ -75,7 +75,7 @@ def test_the_schedule_starts_one_pod_that_may_read_the_folder_and_has_the_limits
         *("stack", "from-git", "--branch", "stable", "--name", "lab-tools", "--namespace", "software"),
         *("--image", "r.example.org/steps:1", "--builder-image", "r.example.org/stacks:1"),
         *("--engine", "argo", "--root", ROOT, "--claim", "share/hpc/stacks"),
-        *("--may-use", "signing/ed25519", "--approver", "ada@example.org", "--starter", "{{workflow.name}}"),
+        *("--may-use", "stack_sign_key=signing/ed25519", "--approver", "ada@example.org", "--starter", "{{workflow.name}}"),
         *("--", "https://git.example.org/site.git", "tools/stack.yaml"),
     ]
 
@@ -141,8 +141,9 @@ def test_what_pods_cannot_build_or_publish_is_refused_before_a_schedule_is_insta
         (PodLimits(root="/srv/other"), f"the spec has publish.root {ROOT}, and the schedule was installed with /srv/other"),
         (PodLimits(claim="share"), "the spec has publish.claim share/hpc/stacks, and the schedule was installed with share"),
         (PodLimits(builder="r.example.org/other:1"), "the spec has builder registry.example.org/builder:2026.11, and"),
+        (PodLimits(cache="oci://r.example.org/a"), "the spec has cache (none), and the schedule was installed with oci:"),
     ],
-    ids=["root", "claim", "builder"],
+    ids=["root", "claim", "builder", "cache"],
 )
 def test_a_commit_publishes_nowhere_else_and_builds_in_no_other_image(tmp_path: Path, limits: PodLimits, sentence: str) -> None:
     spec, _ = small_stack.resolved(tmp_path, publish=PUBLISH)
@@ -152,3 +153,24 @@ def test_a_commit_publishes_nowhere_else_and_builds_in_no_other_image(tmp_path: 
     assert "bringup stack build SPEC --engine argo" in caught.value.hint
     PodLimits(root=ROOT, claim="share/hpc/stacks", builder="registry.example.org/builder:2026.11").check(spec)
     PodLimits().check(spec)
+
+
+def test_a_schedule_hands_the_password_to_one_registry_and_each_secret_out_in_its_role_alone(tmp_path: Path) -> None:
+    cache = "oci://r.example.org/hpc/cache"
+    login = {"username": "builder", "password": {"secret": {"name": "signing", "key": "ed25519"}}}
+    publish = {**PUBLISH, "sign": {"secret": {"name": "signing", "key": "ed25519"}}, "signers": [KEY]}
+    template = (made(tmp_path, schedule=SCHEDULE, publish=publish, cache=cache, cache_access=login).starts or ())[3]
+    arguments = template["spec"]["templates"][0]["container"]["args"]
+    given = [(name, arguments[at + 1]) for at, name in enumerate(arguments) if name in ("--may-use", "--cache")]
+    assert given == [
+        ("--cache", cache),
+        ("--may-use", "cache_password=signing/ed25519"),
+        ("--may-use", "stack_sign_key=signing/ed25519"),
+    ]
+    plan = planned(tmp_path, publish=publish, cache=cache, cache_access=login)
+    spec, _ = small_stack.resolved(tmp_path, publish=publish, cache=cache, cache_access=login)
+    with pytest.raises(OutOfBounds, match="cache_password=signing/ed25519 of the cluster's Secrets, which the schedule may not"):
+        Bounds(secrets=("stack_sign_key=signing/ed25519",)).check(plan, tmp_path / "stack.yaml", tmp_path, "stack")
+    with pytest.raises(OutOfBounds, match="to any registry"):
+        PodLimits().check(spec)
+    PodLimits(cache=cache).check(spec)

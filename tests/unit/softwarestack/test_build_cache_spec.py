@@ -14,7 +14,9 @@ from tests.unit import small_stack
 from tests.unit.cli.conftest import Machine
 from tests.unit.softwarestack import registry_stand_in
 from workflows import examples
-from workflows.app.stacks import cache_listing
+from workflows.app.run_options import StartOptions, Wish
+from workflows.app.stacks import cache_listing, stack_builds, stack_pipeline, stack_plans
+from workflows.engines.run_secrets import SecretMissing
 from workflows.render import secret_volumes
 from workflows.softwarestack import stack_build_plan
 from workflows.softwarestack.stack_spec import StackSpec, load_stack
@@ -132,8 +134,32 @@ def test_a_plan_leaves_out_what_the_registry_has(tmp_path: Path) -> None:
         registry.login = "builder:changed"
         with pytest.raises(Refused, match="answered 401"):
             cache_listing.hashes(access, loaded, tmp_path)
+        sees, (note,) = cache_listing.listed(access, loaded, tmp_path)
+        assert (sees, "cannot be listed from here" in note, "answered 401" in note) == (frozenset(), True, True), note
     with pytest.raises(Unreachable, match="the registry does not answer"):
         cache_listing.hashes(access, loaded, tmp_path)
-    assert cache_listing.hashes_for_pods(loaded, tmp_path) == frozenset()
+    sees, (note,) = cache_listing.listed(access, loaded, tmp_path)
+    assert (sees, "the registry does not answer" in note) == (frozenset(), True), note
     done = machine.call("stack", "gc", "--packages", str(spec))
     assert (done.code, "has its build cache in a registry" in done.err) == (ExitCode.USAGE, True), done.err
+
+
+def test_a_plan_counts_every_package_and_says_so_if_only_pods_have_the_password(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BRINGUP_HOME", str(tmp_path / "home"))
+    login = {"username": "builder", "password": {"secret": {"name": "cache", "key": "token"}}}
+    publish, cache = {"root": "/srv/stacks", "claim": "share"}, "oci://registry.example.org/hpc/cache"
+    spec = str(small_stack.write(tmp_path, publish=publish, cache=cache, cache_access=login))
+    sentence = f"the build cache {cache} cannot be listed from here, so every package counts as a build: secret cache_password"
+    planned = stack_plans.prepare(spec, None, None, ())
+    assert (planned.summary()["builds"], planned.notes[0].startswith(sentence)) == (3, True), planned.notes
+    assert any(line.startswith(sentence) for line in planned.sentences())
+    prepared = stack_builds.prepare(spec, StartOptions(engine="argo"), Wish(), 0)
+    assert [note.startswith(sentence) for note in prepared.notes] == [True]
+    assert not prepared.pipeline.plan(tmp_path / "stack.yaml", prepared.loaded, prepared.wish).issues
+    path, loaded = stack_pipeline.read(spec)
+    (issue,) = stack_pipeline.STACK.plan(path, loaded, Wish()).issues
+    assert (issue.severity, issue.path, issue.problem.startswith(sentence)) == ("warning", "cache", True)
+    with pytest.raises(SecretMissing):
+        stack_builds.prepare(spec, StartOptions(), Wish(), 0)

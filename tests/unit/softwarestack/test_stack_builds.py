@@ -49,12 +49,20 @@ def published(folder: Path) -> Path:
     for content in contents:
         (root / PACKAGES / content.folder).mkdir(parents=True)
     manifest = StackManifest(
-        name=spec.name, key=stack.key, backend=stack.backend, release=stack.release, root=stack.root, packages=contents, files=()
+        name=spec.name,
+        key=stack.key,
+        backend=stack.backend,
+        release=stack.release,
+        root=stack.root,
+        packages=contents,
+        files=(),
+        view=contents[-1].folder,
     )
     data = stack_release.encode_manifest(manifest)
     version = root / spec.name / release_layout.VERSIONS / release_layout.version_name(1, digest_bytes(data))
     version.mkdir(parents=True)
     (version / stack_release.MANIFEST).write_bytes(data)
+    (version / stack_release.VIEW).symlink_to(manifest.links[stack_release.VIEW])
     (root / spec.name / release_layout.CURRENT).symlink_to(f"{release_layout.VERSIONS}/{version.name}")
     return version
 
@@ -94,8 +102,19 @@ def _remove_pointer(version: Path) -> None:
     (version.parents[1] / release_layout.CURRENT).unlink()
 
 
+def _remove_view(version: Path) -> None:
+    (version / stack_release.VIEW).unlink()
+
+
+def _lead_view_elsewhere(version: Path) -> None:
+    _remove_view(version)
+    (version / stack_release.VIEW).symlink_to("../../../packages")
+
+
 @pytest.mark.parametrize(
-    "harm", [_remove_package, _change_manifest, _break_manifest, _rename_version, _remove_pointer], ids=lambda harm: harm.__name__
+    "harm",
+    [_remove_package, _change_manifest, _break_manifest, _rename_version, _remove_pointer, _remove_view, _lead_view_elsewhere],
+    ids=lambda harm: harm.__name__,
 )
 def test_a_version_that_lacks_anything_is_published_again(
     machine: Machine, harm: Callable[[Path], None], monkeypatch: pytest.MonkeyPatch

@@ -2,6 +2,7 @@
 
 import base64
 import shutil
+import subprocess
 from pathlib import Path
 from typing import IO, Any
 
@@ -42,11 +43,16 @@ class TreeDesk:
         folder: Path = self.cache / "cache"
         return folder
 
-    def build(self, stage: str, part: str, gate: str) -> Evidence:
-        """Run the task of a part as an engine does, and return its record."""
+    def run(self, stage: str, part: str, gate: str) -> subprocess.CompletedProcess[str]:
+        """Run the task of a part as an engine does."""
         wanted = {"part": part, "stack": self.stack.digest, "files": digest_bytes(self.files), "gate": gate}
         task = Task(stage=stage, name=part, verb=Verb.BUILD, arguments=wanted, expectations={"stack": self.stack.digest})
-        done = self.desk.run(task)
+        done: subprocess.CompletedProcess[str] = self.desk.run(task)
+        return done
+
+    def build(self, stage: str, part: str, gate: str) -> Evidence:
+        """Run the task of a part, and return its record."""
+        done = self.run(stage, part, gate)
         assert done.returncode == 0, done.stderr
         record: Evidence = self.desk.store.records("r1", stage, part)[-1]
         assert record.verdict is not None
@@ -93,6 +99,9 @@ def test_a_tree_is_assembled_from_a_registry_with_the_secrets_of_the_task(tree: 
         assert verdict.status is Status.FAIL
         assert "answered 401" in verdict.seen
         assert "hunter2" not in verdict.reason
+        (tree.desk.root / "secrets/cache_password").write_text("-----BEGIN OPENSSH PRIVATE KEY-----\nZW1wdHk=\n")
+        requests = len(registry.requests)
+        assert (tree.run("stack_tree", "tree", "stack_tree/tree").returncode, len(registry.requests)) == (64, requests)
 
 
 def copy(source: BuildCache, target: BuildCache, hash_: str) -> None:

@@ -6,7 +6,8 @@ from typing import Final
 
 from steps.clients import certificates
 from steps.clients.registry_client import RegistryClient, RegistryLimits
-from steps.errors import Unreachable
+from steps.clients.secret_file import has_private_key
+from steps.errors import StepError
 from steps.softwarestack.cache import build_cache_registry
 from steps.softwarestack.cache.build_cache_registry import RegistryStorage
 from steps.softwarestack.contract.stack_input import CacheRegistry, prefix_digest
@@ -18,6 +19,10 @@ from workflows.stages.host_access import secret_file
 
 _TRIES: Final = 3
 """Tries of one request, so that a person learns within seconds that a registry is away."""
+
+
+class PrivateKeyGiven(SecretMissing):
+    """Exception: a private key stands where the login of a registry is wanted. It is sent nowhere."""
 
 
 def hashes(registry: CacheRegistry, spec: StackSpec, folder: Path) -> frozenset[str]:
@@ -37,7 +42,10 @@ def require_push(registry: CacheRegistry, spec: StackSpec, folder: Path) -> None
 def _client(registry: CacheRegistry, spec: StackSpec, folder: Path) -> RegistryClient:
     def text(name: str, certificates_of: str = "") -> str:
         file = secret_file(name, spec.secrets[name], certificates_of)
-        return run_secrets.check_secret(file, run_secrets.read_secret(file, folder, os.environ)).decode().strip()
+        content = run_secrets.check_secret(file, run_secrets.read_secret(file, folder, os.environ)).decode().strip()
+        if has_private_key(content):
+            raise PrivateKeyGiven(f"secret {name} has a private key, which no registry may see", "correct cache_access in the spec")
+        return content
 
     field = "cache_access.ca"
     return build_cache_registry.registry_client(
@@ -48,15 +56,16 @@ def _client(registry: CacheRegistry, spec: StackSpec, folder: Path) -> RegistryC
     )
 
 
-def hashes_for_pods(spec: StackSpec, folder: Path) -> frozenset[str]:
-    """Return the hashes of the packages in the build cache of pods, as far as this machine can read it.
+def listed(registry: CacheRegistry, spec: StackSpec, folder: Path) -> tuple[frozenset[str], tuple[str, ...]]:
+    """Return the hashes of `hashes`, or none with a sentence for people if this machine cannot read the registry.
 
-    Where it cannot, each build finds out by itself: a cache in the run store of pods, a registry that only pods reach, or one whose
-    password only they have.
+    Pods may reach a registry that a laptop does not, trust another CA, or have a password that only they have: then each build asks
+    by itself for its package. Raises PrivateKeyGiven, which is an error of the spec everywhere.
     """
-    if (registry := spec.cache_registry) is None:
-        return frozenset()
     try:
-        return hashes(registry, spec, folder)
-    except (SecretMissing, Unreachable):
-        return frozenset()
+        return hashes(registry, spec, folder), ()
+    except PrivateKeyGiven:
+        raise
+    except (SecretMissing, StepError) as error:
+        sentence = f"the build cache {spec.cache} cannot be listed from here, so every package counts as a build: {error}"
+        return frozenset(), (sentence,)

@@ -1,7 +1,8 @@
 """The use case of `bringup stack from-git`: build the newest commit of a Git branch on this machine, or on Argo (`stack_product`).
 
-Who may push to the branch decides what is built and published. So a commit may name only those files of this machine, or Secrets of
-the home cluster, and that published folder, which the command allows.
+Who may push to the branch decides what is built and published. So a commit may name only the published folder, the build cache, and
+the files of this machine or Secrets of the home cluster that the command allows. Each of these files and Secrets has one role: as a
+password, the key that signs would go to a registry of the commit's choice.
 """
 
 import shutil
@@ -10,10 +11,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from steps.clients.git import checkout
+from steps.contract import approval
 from steps.contract.canonical import digest_bytes
 from steps.contract.exit import ExitCode
 from steps.contract.revision import SpecSource
-from workflows import stack
+from workflows import stack, user_paths
 from workflows.app import branch_build
 from workflows.app.branch_build import Branch, BranchPlan, BranchProduct, OutOfBounds
 from workflows.app.run_options import StartOptions, Wish
@@ -21,13 +23,17 @@ from workflows.app.stacks import stack_builds, stack_pipeline
 from workflows.app.stacks.stack_builds import PreparedStack
 from workflows.engines.folders import StateFolder
 from workflows.render import from_git
-from workflows.softwarestack.stack_build_plan import publish_claim
-from workflows.softwarestack.stack_spec import StackSpec
+from workflows.softwarestack.build_cache_spec import CACHE_CA, CACHE_PASSWORD
+from workflows.softwarestack.stack_build_plan import publish_claim, secret_references
+from workflows.softwarestack.stack_spec import PUBLISHED, StackSpec
 from workflows.spec import SecretRef
 
 BRANCHES = "branches"
 """Folder of this machine's runs with the checkout of each branch."""
 _HASH = 16
+_CERTIFICATES = {CACHE_PASSWORD: CACHE_CA, approval.webhook_file(PUBLISHED): approval.ca_file(PUBLISHED)}
+"""Secrets that go to a server, each with the CA certificates by which that server is trusted."""
+_NAME_CACHE = "name the only one that may have it: --cache oci://REGISTRY/REPOSITORY"
 
 
 class BranchRefused(ValueError):
@@ -42,24 +48,56 @@ class BranchRefused(ValueError):
 
 @dataclass(frozen=True, kw_only=True)
 class Allowed:
-    """Limits of a commit: the folder that it may publish to (empty: any), and this machine's files that it may use."""
+    """Limits of a commit: folder that it may publish to, build cache (empty: any), and files of this machine as `ROLE=FILE`.
+
+    The role is the name of the file in the secrets folder, such as `stack_sign_key`.
+    """
 
     root: str = ""
+    cache: str = ""
     files: tuple[str, ...] = ()
 
     def check(self, spec: StackSpec, folder: Path, checkout_folder: Path) -> None:
-        """Raise BranchRefused if a spec in `folder` of a checkout publishes elsewhere, or names other files."""
+        """Raise BranchRefused if a spec in `folder` of a checkout publishes or caches elsewhere, or names other secrets."""
         if self.root and spec.publish.root != self.root:
             raise BranchRefused(
                 f"the spec publishes to {spec.publish.root}, and --root allows {self.root}", "correct publish.root in Git"
             )
-        for reference in _references(spec):
-            if reference.file and not self._may_use(reference.file, folder, checkout_folder):
-                hint = f"put it into the repository, or allow it: --may-use {reference.file}"
-                raise BranchRefused(f"the spec names the file {reference.file}, which the command does not allow", hint)
+        if self.cache and spec.cache != self.cache:
+            sentence = f"the spec has cache {spec.cache or '(none)'}, and --cache allows {self.cache}"
+            raise BranchRefused(sentence, "correct cache in Git")
+        references = secret_references(spec)
+        local = {name for name, reference in references.items() if _is_inside(reference, folder, checkout_folder)}
+        for name, reference in references.items():
+            if name not in local:
+                self._check_source(name, reference)
+        for name in references.keys() - local:
+            self._check_server(name, _CERTIFICATES.get(name, "") in local)
 
-    def _may_use(self, name: str, folder: Path, checkout_folder: Path) -> bool:
-        return name in self.files or (folder / name).resolve().is_relative_to(checkout_folder.resolve())
+    def _check_source(self, name: str, reference: SecretRef) -> None:
+        """Raise BranchRefused for a secret `name` from a variable, or from a file that is not allowed in this role."""
+        if reference.env:
+            sentence = f"the spec takes {name} from the environment variable {reference.env}, and a commit may name none"
+            raise BranchRefused(sentence, f"write {{file: PATH}} in Git, and allow it: --may-use {name}=PATH")
+        if reference.file and f"{name}={reference.file}" not in self.files:
+            sentence = f"the spec names the file {reference.file}, which the command does not allow as {name}"
+            raise BranchRefused(sentence, f"put it into the repository, or allow it: --may-use {name}={reference.file}")
+
+    def _check_server(self, name: str, has_own_certificates: bool) -> None:
+        """Raise BranchRefused if a commit could send this machine's secret `name` to a server of its choice."""
+        if name == CACHE_PASSWORD and not self.cache:
+            raise BranchRefused("a commit could send the password of the build cache to any registry", _NAME_CACHE)
+        # with its own CA and `proxy` in the spec, a commit could play the server
+        if has_own_certificates:
+            sentence = f"{name} is a secret of this machine, and the certificates of its server, {_CERTIFICATES[name]}, lie in Git"
+            raise BranchRefused(sentence, f"name a file outside the repository, and allow it: --may-use {_CERTIFICATES[name]}=FILE")
+
+
+def _is_inside(reference: SecretRef, folder: Path, checkout_folder: Path) -> bool:
+    """Return True if a reference of a spec in `folder` names a file of the checkout."""
+    if not reference.file:
+        return False
+    return (folder / user_paths.expand_home(reference.file)).resolve().is_relative_to(checkout_folder.resolve())
 
 
 def prepare(branch: Branch, allowed: Allowed, options: StartOptions, wish: Wish, at_once: int) -> tuple[str, PreparedStack]:
@@ -95,25 +133,32 @@ def prepare(branch: Branch, allowed: Allowed, options: StartOptions, wish: Wish,
 
 @dataclass(frozen=True, kw_only=True)
 class PodLimits:
-    """Limits of a commit that pods build: published folder, its claim as `CLAIM` or `CLAIM/FOLDER`, builder image; empty: any."""
+    """Limits of a commit that pods build: published folder, its claim as `CLAIM` or `CLAIM/FOLDER`, builder image, build cache.
+
+    An empty limit allows any. Without a limit of the build cache, a commit may give no password for it.
+    """
 
     root: str = ""
     claim: str = ""
     builder: str = ""
+    cache: str = ""
 
     def check(self, spec: StackSpec) -> None:
-        """Raise OutOfBounds if a spec publishes elsewhere, or builds in another image, than the schedule was installed with."""
+        """Raise OutOfBounds if a spec publishes, caches or builds elsewhere than in what the schedule was installed with."""
         claim = publish_claim(spec)
         asked_for = {
             "publish.root": (spec.publish.root, self.root),
             "publish.claim": (from_git.claim_text(claim) if claim else "", self.claim),
             "builder": (spec.builder, self.builder),
+            "cache": (spec.cache or "", self.cache),
         }
         for key, (value, limit) in asked_for.items():
             if limit and value != limit:
                 raise OutOfBounds(
                     f"the spec has {key} {value or '(none)'}, and the schedule was installed with {limit}", stack.KIND
                 )
+        if CACHE_PASSWORD in spec.secrets and not self.cache:
+            raise OutOfBounds("a commit could send the password of the build cache to any registry", stack.KIND, _NAME_CACHE)
 
 
 def stack_product(limits: PodLimits) -> BranchProduct:
@@ -125,12 +170,3 @@ def stack_product(limits: PodLimits) -> BranchProduct:
         return BranchPlan(plan=prepared.pipeline.plan(path, loaded, prepared.wish), unchanged=prepared.unchanged)
 
     return BranchProduct(kind=stack.KIND, build=stack.build, read=stack_pipeline.read, plan=plan)
-
-
-def _references(spec: StackSpec) -> list[SecretRef]:
-    """Return the references to all secrets of a spec, with those by which its approval is announced."""
-    references = list(spec.secrets.values())
-    for point in spec.approvals:
-        if point.announce is not None:
-            references += [each for each in (point.announce.webhook, point.announce.ca) if each is not None]
-    return references

@@ -36,7 +36,7 @@ class NotBuildable(ValueError):
 class PreparedStack:
     """A checked build of a stack: its spec, what it resolves to, the packages that the cache has, options and pipeline.
 
-    If `unchanged` is not empty, it says why no run is needed.
+    If `unchanged` is not empty, it says why no run is needed. `notes` are sentences for the person who starts the run.
     """
 
     loaded: StackSpec
@@ -44,6 +44,7 @@ class PreparedStack:
     wish: Wish
     pipeline: Pipeline
     unchanged: str = ""
+    notes: tuple[str, ...] = ()
 
 
 def prepare(spec: str, options: StartOptions, wish: Wish, at_once: int) -> PreparedStack:
@@ -59,9 +60,9 @@ def prepare(spec: str, options: StartOptions, wish: Wish, at_once: int) -> Prepa
     if (is_local or loaded.schedule is None) and not wish.again and not wish.until and (reason := unchanged(loaded, resolved)):
         return PreparedStack(loaded=loaded, resolved=resolved, wish=wish, pipeline=stack_pipeline.STACK, unchanged=reason)
     folder = path.absolute().parent
-    cached = stack_pipeline.cached_here(loaded, folder) if is_local else _cached_for_pods(loaded, folder)
+    cached, notes = (stack_pipeline.cached_here(loaded, folder), ()) if is_local else _cached_for_pods(loaded, folder)
     pipeline = stack_pipeline.of_stack(path, loaded, resolved, cached, at_once)
-    prepared = PreparedStack(loaded=loaded, resolved=resolved, wish=wish, pipeline=pipeline)
+    prepared = PreparedStack(loaded=loaded, resolved=resolved, wish=wish, pipeline=pipeline, notes=notes)
     if wish.until == BUILD and not resolved.planned(cached).builds:
         return replace(prepared, unchanged=f"nothing to build: the build cache has all packages of {loaded.name}")
     if is_local:
@@ -103,10 +104,9 @@ def _require_pods(path: Path, loaded: StackSpec, publishes: bool, builder: str =
         raise NotBuildable(problem, "write it into the spec as builder, or leave out --builder-image")
 
 
-def _cached_for_pods(loaded: StackSpec, folder: Path) -> frozenset[str]:
-    from workflows.app.stacks import cache_listing  # a stack that has not changed needs no HTTP client
-
-    return cache_listing.hashes_for_pods(loaded, folder)
+def _cached_for_pods(loaded: StackSpec, folder: Path) -> tuple[frozenset[str], tuple[str, ...]]:
+    """Return the packages that pods find in a registry, with `stack_pipeline.listed_here`; none for a cache in their run store."""
+    return (frozenset(), ()) if loaded.cache_registry is None else stack_pipeline.listed_here(loaded, folder)
 
 
 def _require_writable(loaded: StackSpec) -> None:
@@ -176,10 +176,12 @@ def _published(loaded: StackSpec, resolved: ResolvedStack) -> str:
 
 
 def _is_whole(root: Path, folder: Path, manifest: StackManifest) -> bool:
-    """Return True if all packages and files of a version are there with their sizes; contents are not read."""
+    """Return True if all packages, files and links of a version are there, files with their sizes; contents are not read."""
     try:
-        return all((root / PACKAGES / package.folder).is_dir() for package in manifest.packages) and all(
-            (folder / file.name).stat().st_size == file.size for file in manifest.files
+        return (
+            all((root / PACKAGES / package.folder).is_dir() for package in manifest.packages)
+            and all((folder / file.name).stat().st_size == file.size for file in manifest.files)
+            and all((folder / name).readlink() == Path(target) for name, target in manifest.links.items())
         )
     except OSError:
         return False

@@ -20,13 +20,15 @@ from workflows.engines.folders import StateFolder
 from workflows.softwarestack import stack_resolution
 from workflows.softwarestack.stack_resolution import ResolvedStack
 from workflows.softwarestack.stack_spec import StackSpec, load_stack
-from workflows.spec import SpecErrors
+from workflows.spec import Issue, SpecErrors
 
 if TYPE_CHECKING:
     from workflows.plan.model import Plan
 
 CACHE = "stacks/cache"
 """Folder of the run store with the build cache of stacks whose spec names none."""
+_UNLISTED_FIX = "none is needed for pods that can read it: each asks for its own package"
+_UNLISTED_SOURCE = "https://github.com/opencontainers/distribution-spec/blob/main/spec.md#listing-tags"
 _OTHERS = {
     "Cluster": (
         "this is the spec of a cluster, and none of a stack",
@@ -78,9 +80,11 @@ def _plan(
     from workflows.softwarestack.stack_build_plan import compile_stack  # a stack that has not changed needs no plan
 
     stack = resolved or resolve(path, loaded, wish.source)
-    available = cached_here(loaded, path.absolute().parent) if cached is None else cached
+    available, notes = listed_here(loaded, path.absolute().parent) if cached is None else (cached, ())
     builds = stack.planned(available, build_durations.measured_here())
-    return compile_stack(loaded, stack, builds, wish.until, again=wish.again, at_once=at_once)
+    plan = compile_stack(loaded, stack, builds, wish.until, again=wish.again, at_once=at_once)
+    issues = (Issue("build_cache", "warning", "cache", note, _UNLISTED_FIX, _UNLISTED_SOURCE) for note in notes)
+    return replace(plan, issues=(*plan.issues, *issues))
 
 
 STACK = Pipeline("stack", read, _plan, build_retries.ended)
@@ -105,3 +109,16 @@ def cached_here(loaded: StackSpec, spec_folder: Path, folder: Path | None = None
         return cache_listing.hashes(registry, loaded, spec_folder)
     place = folder or (Path(loaded.cache) if loaded.cache else StateFolder.of_environment().store / CACHE)
     return stack_resolution.cached_packages(place, loaded.publish.root)
+
+
+def listed_here(loaded: StackSpec, spec_folder: Path, folder: Path | None = None) -> tuple[frozenset[str], tuple[str, ...]]:
+    """Return the hashes of `cached_here`, or none with a sentence for people if this machine cannot read the registry.
+
+    This is for what only tells or what pods do. Raises `LockError` as `cached_here` does.
+    """
+    registry = loaded.cache_registry
+    if folder is not None or registry is None:
+        return cached_here(loaded, spec_folder, folder), ()
+    from workflows.app.stacks import cache_listing  # a folder needs no HTTP client
+
+    return cache_listing.listed(registry, loaded, spec_folder)

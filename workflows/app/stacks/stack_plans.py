@@ -168,7 +168,8 @@ def _of_spec(made: PlannedStack, spec: "StackSpec", path: Path) -> PlannedStack:
     """Return a plan with the tests of the spec's stack, or with the reason for which a build would refuse its lock."""
     from workflows.softwarestack import stack_resolution
 
-    made = replace(made, own=spec.test_names, notes=(*spec.notes, *spec.arrangement, *_left_out(spec)))
+    notes = (*made.notes, *spec.notes, *spec.target_notes, *spec.arrangement, *_left_out(spec))
+    made = replace(made, own=spec.test_names, notes=notes)
     try:
         resolved = stack_resolution.resolve(spec, path.absolute().parent)
     except LockError as error:
@@ -201,16 +202,20 @@ def planned(
     slots: Sequence[int],
     spec_folder: Path,
 ) -> PlannedStack:
-    """Return the plan of a lock's graph; `spec`, if known, names the build cache, and lies in `spec_folder`. See `prepare`."""
-    available = cached_hashes(cache) if cache else frozenset[str]()
+    """Return the plan of a lock's graph; `spec`, if known, names the build cache, and lies in `spec_folder`. See `prepare`.
+
+    A registry that this machine cannot read counts as empty, and a note says so.
+    """
+    available, notes = cached_hashes(cache) if cache else frozenset[str](), tuple[str, ...]()
     if spec is not None:
         from workflows.app.stacks import stack_pipeline
 
-        available |= stack_pipeline.cached_here(spec, spec_folder, cache)
+        hashes, notes = stack_pipeline.listed_here(spec, spec_folder, cache)
+        available |= hashes
     measured, stated = build_durations.measured_here(), _durations(durations) if durations else {}
     # a plan prefers seconds by hash, so a name that the file states must not meet a measured hash
     kept = {key: value for key, value in measured.items() if key not in graph.nodes or graph.nodes[key].name not in stated}
-    return PlannedStack(stack_plan.plan(graph, available, kept | stated), tuple(slots or SLOTS))
+    return PlannedStack(stack_plan.plan(graph, available, kept | stated), tuple(slots or SLOTS), notes=notes)
 
 
 def graph_of(source: str) -> BuildGraph:

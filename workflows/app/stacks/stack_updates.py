@@ -46,6 +46,7 @@ class StackUpdate:
                 yield f"about {duration(makespan['seconds'])} with {makespan['slots']} builds at a time"
             if estimated := len(builds) - facts["measured"]:
                 yield f"times of {count(estimated, 'build')} are estimates by size class (~)"
+        yield from self.planned.notes
 
     def values(self, *, written: bool) -> dict[str, Any]:
         """Return everything as data; `written` says that the lock file was replaced."""

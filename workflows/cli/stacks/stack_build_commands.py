@@ -27,6 +27,14 @@ class StackBuildOptions(RunOptions):
 class StackBranchOptions(StackBuildOptions):
     """Options of `stack from-git`: those of a build, and those that only a build on Argo has."""
 
+    cache: Annotated[
+        str,
+        typer.Option(
+            "--cache",
+            metavar="oci://REGISTRY/REPOSITORY",
+            help="Build cache that the spec must name; without it a spec may have no password from outside; default: any.",
+        ),
+    ] = ""
     claim: Annotated[
         str, typer.Option("--claim", metavar="CLAIM[/FOLDER]", help="With argo: claim that the spec must publish by; default: any.")
     ] = ""
@@ -90,8 +98,8 @@ def from_git(
         list[str] | None,
         typer.Option(
             "--may-use",
-            metavar="FILE|SECRET/KEY",
-            help="File outside the repository that the spec may name; with argo, key of a Secret that it may name.",
+            metavar="ROLE=FILE|ROLE=SECRET/KEY",
+            help="File outside the repository that the spec may name, in a role such as stack_sign_key; with argo a Secret.",
         ),
     ] = None,
     *,
@@ -108,7 +116,7 @@ def from_git(
     source = Branch(repository=repository, branch=branch, path=path, name=name, secrets=secrets)
     if place.engine != LOCAL:
         return _in_pods(source, root, tuple(use or ()), place)
-    allowed = stack_branch.Allowed(root=root, files=tuple(use or ()))
+    allowed = stack_branch.Allowed(root=root, cache=place.cache, files=tuple(use or ()))
     spec, prepared = stack_branch.prepare(source, allowed, place, Wish(supersede=True), 0)
     return _started(spec, prepared, place)
 
@@ -118,7 +126,7 @@ def _in_pods(source: "Branch", root: str, secrets: tuple[str, ...], place: Stack
     from workflows.app import branch_build, kubeconfigs
     from workflows.app.stacks.stack_branch import PodLimits, stack_product
 
-    product = stack_product(PodLimits(root=root, claim=place.claim, builder=place.builder))
+    product = stack_product(PodLimits(root=root, claim=place.claim, builder=place.builder, cache=place.cache))
     bounds = branch_build.Bounds(secrets=secrets, approvers=tuple(sorted(place.approver or ())))
     home = kubeconfigs.home(place.home_kubeconfig, place.home_context, place.namespace)
     target = branch_build.Target(home=home, image=place.image, builder=place.builder, starter=place.starter)
@@ -136,4 +144,5 @@ def _started(spec: str, prepared: "PreparedStack", place: StackBuildOptions) -> 
         return run_reports.keep_nothing_changed(output, place.junit, prepared.loaded.name, prepared.unchanged, "stack")
     from workflows.app.runs import run_start
 
+    output.lines(prepared.notes)
     return run_start.start(output, spec, place, prepared.wish, prepared.pipeline)
