@@ -45,6 +45,8 @@ MOST_DEVELOPER_BYTES = 3900
 """Most bytes of the developers of all projects as JSON: the task that asks about their rights has them twice in its 8192 bytes."""
 RESERVED = frozenset({"argo", "registry", "bringup", "bringup-check", "default", "local-path-storage"})
 """Namespaces that hold parts of a factory, or that its checks use."""
+SYSTEM_SPACES = re.compile(r"kube-.*|cattle-.*|calico-.*|tigera-.*|cis-operator-.*|system-upgrade")
+"""Namespaces that Kubernetes and RKE2 make."""
 
 Quantity = Annotated[str, StringConstraints(pattern=r"^[1-9][0-9]{0,9}(m|k|Ki|M|Mi|G|Gi|T|Ti)?$")]
 """A Kubernetes quantity without a fraction, such as `64Gi` or `500m`."""
@@ -54,8 +56,11 @@ Account = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9@._:/
 
 UserName = Annotated[str, StringConstraints(pattern=r"^[a-z_][a-z0-9_-]{0,31}$")]
 """A user of a machine."""
-ContentPattern = Annotated[str, StringConstraints(pattern=r"^[a-z*][a-z0-9*-]{0,62}/[A-Za-z0-9*._:/-]{1,300}$")]
-"""Objects or images of a factory by name, with `*` for any characters."""
+ContentPattern = Annotated[str, StringConstraints(pattern=r"^[a-z*][a-z0-9*-]{0,62}/[^%?\[\]\x00-\x1f\x7f]{1,300}$")]
+"""Objects or images of a factory by name, with `*` for any characters.
+
+Roles and their bindings may have all characters but `/` and `%` in their names; `?` and brackets would be patterns themselves.
+"""
 
 
 ClaimName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?/[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?$")]
@@ -364,8 +369,9 @@ class Rebuild(Section):
     restored: Annotated[tuple[ContentPattern, ...], Listed, Field(max_length=100)] = Field(
         default=(),
         description="Contents that the site brings back by itself, such as Secrets: RESOURCE/NAMESPACE/NAME, RESOURCE/NAME outside "
-        "of namespaces, images/NAME:TAG, or volumes/NAMESPACE/CLAIM for bytes in a volume, with * for any characters. A rebuild "
-        "does not count them as lost; default: all others are.",
+        "of namespaces, images/NAME:TAG, or volumes/NAMESPACE/CLAIM for bytes in a volume (volumes/VOLUME without a claim), with * "
+        "for any characters; bytes need a pattern that begins with volumes/. A rebuild does not count them as lost; default: all "
+        "others are.",
         examples=[["secrets/software/publish-key", "images/cache/*", "volumes/software/scratch"]],
     )
     restore_timeout: Duration = Field(
@@ -405,6 +411,13 @@ class DrilledMachine(Section):
         default=None, description="Text that the output of `power` must have once the machine has booted.", examples=["n007 login:"]
     )
     within: Duration = Field(default="10m", validate_default=True, description="Time limit of the boot.", examples=["10m"])
+    behind_cut: bool = Field(
+        default=False,
+        description="True if all packets of the machine pass `host` as its router, as those of a virtual machine in a network of "
+        "that host's own do, so that it is cut off too. A machine on a bridge, or with a way of its own, is not: then the drill "
+        "says that it booted, and not that it needs no factory.",
+        examples=[True],
+    )
 
     @model_validator(mode="after")
     def _tells_something(self) -> DrilledMachine:
@@ -568,10 +581,10 @@ def _between_sections(spec: FactorySpec) -> Iterator[SpecError]:
         problem_text = f"the names of projects, users and groups have {size} bytes together, and may have {MOST_DEVELOPER_BYTES}"
         yield SpecError("projects", problem_text, "name groups in place of users, or give projects shorter names")
     for name in spec.projects:
-        if name in RESERVED or name.startswith("kube-"):
-            yield SpecError(
-                f"projects.{name}", f"{name} is a namespace of the factory itself", "choose another name for the project"
-            )
+        if name in RESERVED or SYSTEM_SPACES.fullmatch(name):
+            # objects and volumes in it would count as the factory's own, which a rebuild loses unseen
+            reason = f"{name} is a namespace of the factory itself, of Kubernetes or of RKE2, or is named like theirs"
+            yield SpecError(f"projects.{name}", reason, "choose another name for the project")
     for index, entry in enumerate(spec.pipelines):
         if entry.project not in spec.projects:
             known = ", ".join(spec.projects)

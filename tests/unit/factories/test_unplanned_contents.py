@@ -57,7 +57,7 @@ def made(kind: str, name: str, namespace: str = "software", api: str = "v1", **r
 def lost(spec: FactorySpec, plan: Plan, kube: Kube) -> list[str]:
     """Return resource and name of what a rebuild loses, `*` for what is changed."""
     comparison = unplanned_objects.compare(spec, plan, kube)
-    assert comparison.uncompared == ()
+    assert comparison.uncompared == (unplanned_objects.NODE_MARKS,)
     return sorted(f"{item.resource} {item.namespace}/{item.name}{'*' if item.is_changed else ''}" for item in comparison.objects)
 
 
@@ -67,7 +67,6 @@ def test_a_factory_as_it_was_built_has_nothing_of_its_own(whole: FactorySpec, pl
 
 
 def test_objects_of_any_kind_are_seen(whole: FactorySpec, plan: Plan, built: Kube) -> None:
-    helm = {"meta.helm.sh/release-name": "argo-workflows"}
     owner = {"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "1", "controller": True}
     subject = {"kind": "User", "name": "ada", "apiGroup": "rbac.authorization.k8s.io"}
     ref = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "developer"}
@@ -79,8 +78,10 @@ def test_objects_of_any_kind_are_seen(whole: FactorySpec, plan: Plan, built: Kub
         made("ConfigMap", "elsewhere", "default", data={}),
         made("Namespace", "team-two", ""),
     ]
+    own.append(made("ConfigMap", "of-a-second-release"))
+    own[-1]["metadata"]["annotations"] = helm("argo-workflows", "software")
     others = [made("ConfigMap", "of-the-chart"), made("ConfigMap", "of-a-pod")]
-    others[0]["metadata"]["annotations"] = helm
+    others[0]["metadata"]["annotations"] = helm("argo-workflows", "argo")
     others[1]["metadata"]["ownerReferences"] = [owner]
     for item in (*own, *others):
         built.create(item)
@@ -90,6 +91,7 @@ def test_objects_of_any_kind_are_seen(whole: FactorySpec, plan: Plan, built: Kub
     built.create(former)
     assert lost(whole, plan, built) == [
         "configmaps default/elsewhere",
+        "configmaps software/of-a-second-release",
         "configmaps software/settings",
         "namespaces /team-two",
         "persistentvolumeclaims software/data",
@@ -115,10 +117,12 @@ def test_objects_without_a_namespace_are_seen(whole: FactorySpec, plan: Plan, bu
     rule = {"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}
     ref = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "auditor"}
     nfs = {"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteMany"], "nfs": {"server": "nas", "path": "/srv"}}
-    names = {"plural": "quotas", "kind": "Quota"}
     schema = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
     version = {"name": "v1", "served": True, "storage": True, "schema": schema}
+    names = {"plural": "quotas", "kind": "Quota"}
     spec = {"group": "example.org", "scope": "Cluster", "names": names, "versions": [version]}
+    # the plural of a resource that kubelets keep, in a group of somebody's own
+    named = {**spec, "names": {"plural": "nodes", "kind": "RackNode"}}
     own = [
         made("ClusterRole", "auditor", "", api=RBAC, rules=[rule]),
         made("ClusterRoleBinding", "auditor", "", api=RBAC, roleRef=ref),
@@ -126,7 +130,9 @@ def test_objects_without_a_namespace_are_seen(whole: FactorySpec, plan: Plan, bu
         made("PersistentVolume", "projects", "", spec=nfs),
         made("PriorityClass", "urgent", "", api="scheduling.k8s.io/v1", value=9),
         made("CustomResourceDefinition", "quotas.example.org", "", api="apiextensions.k8s.io/v1", spec=spec),
+        made("CustomResourceDefinition", "nodes.example.org", "", api="apiextensions.k8s.io/v1", spec=named),
         made("Quota", "team", "", api="example.org/v1"),
+        made("RackNode", "rack1", "", api="example.org/v1"),
         made("ValidatingWebhookConfiguration", "audit", "", api="admissionregistration.k8s.io/v1"),
         made("IngressClass", "own", "", api="networking.k8s.io/v1"),
     ]
@@ -136,8 +142,10 @@ def test_objects_without_a_namespace_are_seen(whole: FactorySpec, plan: Plan, bu
     assert lost(whole, plan, built) == [
         "clusterrolebindings /auditor",
         "clusterroles /auditor",
+        "customresourcedefinitions /nodes.example.org",
         "customresourcedefinitions /quotas.example.org",
         "ingressclasses /own",
+        "nodes /rack1",
         "persistentvolumes /projects",
         "priorityclasses /project-software*",
         "priorityclasses /urgent",
@@ -147,28 +155,72 @@ def test_objects_without_a_namespace_are_seen(whole: FactorySpec, plan: Plan, bu
     ]
 
 
-def cluster_object(resource: str, name: str = "x", spec: Any = None, **meta: Any) -> ClusterObject:
-    """Return an object of a factory with chart `argo-workflows` and claim `software/data`, as the rules of origins look at it."""
-    content = {"metadata": {"name": name, **meta}, "spec": spec or {}}
-    claims = {("software", "data")}
-    return ClusterObject(resource=resource, content=content, releases={"argo-workflows"}, claims=claims)
+RESOURCE_GROUPS = {
+    "clusterrolebindings": "rbac.authorization.k8s.io",
+    "clusterroles": "rbac.authorization.k8s.io",
+    "nodes": "",
+    "persistentvolumes": "",
+    "servicecidrs": "networking.k8s.io",
+    "tigerastatuses": "operator.tigera.io",
+    **dict.fromkeys(("globalnetworkpolicies", "ipamblocks", "ippools", "tiers"), "crd.projectcalico.org"),
+}
+
+
+def cluster_object(resource: str, name: str = "x", spec: Any = None, group: str | None = None, **meta: Any) -> ClusterObject:
+    """Return an object as the rules of origins look at it.
+
+    Its factory has release `argo-workflows` in namespace `argo`, the HelmChart of it in `kube-system`, and claim `software/data`.
+    """
+    return ClusterObject(
+        group=RESOURCE_GROUPS.get(resource, "other.k8s.io") if group is None else group,
+        resource=resource,
+        content={"metadata": {"name": name, **meta}, "spec": spec or {}},
+        releases={("argo", "argo-workflows")},
+        charts={("kube-system", "argo-workflows")},
+        claims={("software", "data")},
+    )
 
 
 def helm(release: str, space: str) -> dict[str, str]:
     return {"meta.helm.sh/release-name": release, "meta.helm.sh/release-namespace": space}
 
 
-def owner(kind: str, name: str) -> dict[str, str]:
-    return {"objectset.rio.cattle.io/owner-gvk": kind, "objectset.rio.cattle.io/owner-name": name}
+def owner(kind: str, name: str, space: str = "kube-system") -> dict[str, str]:
+    mark = "objectset.rio.cattle.io/owner"
+    return {f"{mark}-gvk": kind, f"{mark}-name": name, f"{mark}-namespace": space}
+
+
+def by(*managers: str) -> list[dict[str, str]]:
+    return [{"manager": manager} for manager in managers]
+
+
+def volume(name: str, policy: str = "Retain", provisioner: str = "rancher.io/local-path", **spec: Any) -> ClusterObject:
+    marks = {"pv.kubernetes.io/provisioned-by": provisioner} if provisioner else {}
+    spec = {"persistentVolumeReclaimPolicy": policy, **spec}
+    return cluster_object("persistentvolumes", name, spec, annotations=marks)
 
 
 APF = "apf.kubernetes.io/autoupdate-spec"
+BOOT = {"kubernetes.io/bootstrapping": "rbac-defaults"}
 CHART, ADDON = "helm.cattle.io/v1, Kind=HelmChart", "k3s.cattle.io/v1, Kind=Addon"
+PVC = "pvc-0a1b2c3d-0a1b-4c2d-8e3f-0a1b2c3d4e5f"
 CLAIMED = {"claimRef": {"namespace": "software", "name": "data"}}
 ORIGINS: list[tuple[ClusterObject, bool]] = [
-    (cluster_object("clusterroles", "edit", labels={"kubernetes.io/bootstrapping": "rbac-defaults"}), True),
+    (cluster_object("clusterroles", "edit", labels=BOOT), True),
+    (cluster_object("clusterroles", "edit", labels=BOOT, managedFields=by("kube-apiserver", "kubectl-edit")), True),
     (cluster_object("clusterroles", "edit"), False),
-    (cluster_object("clusterroles", "system:coredns"), True),
+    # a copy of a default role has its label too
+    (cluster_object("clusterroles", "site-view", labels=BOOT, managedFields=by("kubectl-client-side-apply")), False),
+    (cluster_object("clusterroles", "site-view", labels=BOOT), False),
+    (cluster_object("clusterroles", "system:site-node", labels=BOOT, managedFields=by("kubectl-create")), False),
+    (cluster_object("clusterroles", "system:node", labels=BOOT, managedFields=by("kube-apiserver")), True),
+    (cluster_object("clusterroles", "system:node", labels=BOOT, managedFields=by("kube-apiserver", "kubectl-edit")), True),
+    (cluster_object("clusterroles", "system:node", labels=BOOT), True),
+    (cluster_object("clusterroles", "new-default", labels=BOOT, managedFields=by("kube-apiserver")), True),
+    (cluster_object("clusterrolebindings", "system:ci-admins", managedFields=by("kubectl-create")), False),
+    (cluster_object("clusterrolebindings", "system:ci-admins"), False),
+    (cluster_object("clusterrolebindings", "system:k3s-controller"), True),
+    (cluster_object("clusterroles", "system:coredns", annotations=helm("rke2-coredns", "kube-system")), True),
     (cluster_object("storageclasses", "system:coredns"), False),
     (cluster_object("clusterrolebindings", "kube-apiserver-kubelet-admin"), True),
     (cluster_object("priorityclasses", "system-node-critical"), True),
@@ -177,29 +229,51 @@ ORIGINS: list[tuple[ClusterObject, bool]] = [
     (cluster_object("apiservices", labels={"kube-aggregator.kubernetes.io/automanaged": "onstart"}), True),
     (cluster_object("ingressclasses", "nginx", annotations=helm("rke2-ingress-nginx", "kube-system")), True),
     (cluster_object("ingressclasses", "nginx", annotations=helm("rke2-ingress-nginx", "team")), False),
+    (cluster_object("clusterroles", annotations=helm("rke2-monitoring", "kube-system")), False),
     (cluster_object("clusterroles", annotations=helm("argo-workflows", "argo")), True),
+    (cluster_object("clusterroles", annotations=helm("argo-workflows", "team-a")), False),
     (cluster_object("clusterroles", annotations=helm("grafana", "grafana")), False),
     (cluster_object("clusterrolebindings", annotations=owner(CHART, "argo-workflows")), True),
+    (cluster_object("clusterrolebindings", annotations=owner(CHART, "argo-workflows", "team-a")), False),
     (cluster_object("clusterrolebindings", annotations=owner(CHART, "grafana")), False),
+    (cluster_object("clusterrolebindings", annotations=owner(CHART, "rke2-canal")), True),
+    (cluster_object("clusterrolebindings", annotations=owner(CHART, "rke2-monitoring")), False),
     (cluster_object("runtimeclasses", annotations=owner(ADDON, "rke2-runtimeclasses")), True),
     (cluster_object("runtimeclasses", annotations=owner(ADDON, "own-manifest")), False),
+    (cluster_object("runtimeclasses", annotations=owner(ADDON, "rke2-own-manifest")), False),
     (cluster_object("customresourcedefinitions", "helmcharts.helm.cattle.io", {"group": "helm.cattle.io"}), True),
+    (cluster_object("customresourcedefinitions", "installations.operator.tigera.io", {"group": "operator.tigera.io"}), True),
     (cluster_object("customresourcedefinitions", "workflows.argoproj.io", {"group": "argoproj.io"}), True),
     (cluster_object("customresourcedefinitions", "rollouts.argoproj.io", {"group": "argoproj.io"}), False),
     (cluster_object("nodes"), True),
+    (cluster_object("nodes", group="metrics.k8s.io"), True),
+    (cluster_object("nodes", group="racks.example.org"), False),
+    (cluster_object("ipaddresses", group="racks.example.org"), False),
+    (cluster_object("ipaddresses", group="networking.k8s.io"), True),
     (cluster_object("ipamblocks"), True),
+    (cluster_object("ipamblocks", group="racks.example.org"), False),
     (cluster_object("globalnetworkpolicies"), False),
+    (cluster_object("globalnetworkpolicies", managedFields=by("kubectl-create")), False),
     (cluster_object("ippools", "default-ipv4-ippool"), True),
     (cluster_object("ippools", "own"), False),
-    (cluster_object("persistentvolumes", "pvc-1", CLAIMED), True),
-    (cluster_object("persistentvolumes", "by-hand", CLAIMED), False),
-    (cluster_object("persistentvolumes", "pvc-1", {"persistentVolumeReclaimPolicy": "Retain"}), False),
-    (cluster_object("persistentvolumes", "pvc-1", {"persistentVolumeReclaimPolicy": "Delete"}), True),
+    (cluster_object("tigerastatuses", "calico"), True),
+    (cluster_object("tiers", "default"), True),
+    (cluster_object("tiers", "platform", managedFields=by("kubectl-create")), False),
+    (cluster_object("bgpconfigurations", "default", group="crd.projectcalico.org", managedFields=by("operator")), True),
+    (cluster_object("clusterroles", "own", managedFields=by("operator")), False),
+    (cluster_object("servicecidrs", "kubernetes"), True),
+    (volume(PVC, **CLAIMED), True),
+    (volume(PVC, provisioner="", **CLAIMED), False),
+    (volume("by-hand", **CLAIMED), False),
+    (volume(PVC), False),
+    (volume(PVC, "Delete"), True),
+    (volume("pvc-archive", "Delete", ""), False),
+    (volume("pvc-archive", "Delete"), False),
     (cluster_object("volumesnapshotcontents", spec={"source": {"volumeHandle": "v"}}), True),
     (cluster_object("volumesnapshotcontents", spec={"source": {"snapshotHandle": "s"}}), False),
     (cluster_object("etcdsnapshotfiles", ownerReferences=[{"name": "x"}]), True),
-    (cluster_object("csidrivers", managedFields=[{"manager": "kube-apiserver"}]), True),
-    (cluster_object("csidrivers", managedFields=[{"manager": "kube-apiserver"}, {"manager": "kubectl-edit"}]), False),
+    (cluster_object("csidrivers", managedFields=by("kube-apiserver")), True),
+    (cluster_object("csidrivers", managedFields=by("kube-apiserver", "kubectl-edit")), False),
     (cluster_object("csidrivers", managedFields=[{"manager": "kubelet", "subresource": "status"}]), False),
 ]
 
@@ -317,7 +391,7 @@ def test_what_the_site_restores_is_not_lost(factory_file: Path, built: Kube, reg
     patterns = "rebuild: {restored: [secrets/software/publish-*, images/cache/*]}\n"
     spec = load_factory(factory_file.read_text() + patterns)
     contents = unplanned_contents.read(factory_file, spec, tmp_path / "kubeconfig", registry.at)
-    assert contents.uncompared == ()
+    assert contents.uncompared == (unplanned_objects.NODE_MARKS,)
     assert contents.sentences == (
         "only in the cluster: secrets software/other; it is not saved, and not built again",
         "only in the registry: team/app:1 as it is now; it is not built again",

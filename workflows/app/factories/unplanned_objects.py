@@ -5,7 +5,6 @@ All kinds that the API serves are listed, so that an object of any kind that som
 `cluster_origins` tells which are made again by themselves.
 """
 
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -20,7 +19,7 @@ from steps.errors import StepError
 from workflows.app.factories import cluster_origins
 from workflows.plan.model import Plan
 from workflows.spec import FactorySpec
-from workflows.spec.factory_spec import RESERVED
+from workflows.spec.factory_spec import RESERVED, SYSTEM_SPACES
 from workflows.stages import factory_pipelines
 
 Object = dict[str, Any]
@@ -30,8 +29,6 @@ WORK = frozenset(
     {"jobs", "pods", "workflowartifactgctasks", "workflows", "workflowtaskresults", "workflowtasksets"},
 )
 """Resources of work that ends, which a rebuild ends or waits for; Workflows and pods are saved as diagnostics."""
-SYSTEM_SPACES = re.compile(r"kube-.*|cattle-.*|calico-.*|tigera-.*|cis-operator-.*|system-upgrade")
-"""Namespaces that Kubernetes and RKE2 make."""
 _DEFAULTS = frozenset({("configmaps", "kube-root-ca.crt"), ("serviceaccounts", "default"), ("services", "kubernetes")})
 """Objects that Kubernetes makes in each namespace, or in `default`."""
 _COMPARED: Mapping[str, tuple[str, ...]] = {
@@ -47,9 +44,11 @@ _COMPARED: Mapping[str, tuple[str, ...]] = {
     "storageclasses": ("provisioner", "parameters"),
 }
 """Resource → fields that the API server keeps as they were written. Others are compared by name: it adds defaults to them."""
-_RELEASE = "meta.helm.sh/release-name"
+_RELEASE, _RELEASE_SPACE = "meta.helm.sh/release-name", "meta.helm.sh/release-namespace"
 _ACCOUNT = "kubernetes.io/service-account.name"
 _MESSAGE = 200
+NODE_MARKS = "labels and taints of nodes: those that somebody added by hand are lost"
+"""Sentence about what nobody compares: kubelets, drivers and plugins set labels too, and no field tells them from people's."""
 
 
 class _ServedResource(Struct, frozen=True):
@@ -117,25 +116,28 @@ class _Reference:
 
     spaces: frozenset[str]
     planned: Mapping[tuple[str, str, str], Object]
-    releases: frozenset[str]
+    releases: frozenset[tuple[str, str]]
+    charts: frozenset[tuple[str, str]]
     claims: frozenset[tuple[str, str]]
 
 
 def compare(spec: FactorySpec, plan: Plan, kube: Kube) -> ObjectComparison:
     """Compare all objects of a live factory with its plan. Raises StepError if the API server does not answer."""
     claims = kube.list("/api/v1/persistentvolumeclaims", Object) or ()
+    planned = {_key(item): item for item in planned_objects(plan)}
     reference = _Reference(
         spaces=frozenset({*spec.projects, "default"}),
-        planned={_key(item): item for item in planned_objects(plan)},
-        releases=frozenset(release.release_name for release in plan.releases),
+        planned=planned,
+        releases=frozenset((release.namespace, release.release_name) for release in plan.releases),
+        charts=frozenset((namespace, name) for kind, namespace, name in planned if kind == "HelmChart"),
         claims=frozenset(_key(claim)[1:] for claim in claims),
     )
-    objects, uncompared = list(_namespaces(spec, kube)), []
+    objects, uncompared = list(_namespaces(spec, kube)), [NODE_MARKS]
     for path in _versions(kube):
         try:
             for resource in _resources(kube, path):
                 listed = kube.list(f"{path}/{resource.name}", Object) or ()
-                objects += [entry for item in listed if (entry := _unplanned(resource, item, reference))]
+                objects += [entry for item in listed if (entry := _unplanned(_group(path), resource, item, reference))]
         except StepError as error:
             # the API of a group may be served by a program of its own, which is down
             uncompared.append(f"objects of {path.removeprefix('/apis/')}: {plain_text.line(str(error))[:_MESSAGE]}")
@@ -176,12 +178,22 @@ def _resources(kube: Kube, path: str) -> Iterator[_ServedResource]:
     """Yield the resources of an API version whose objects are compared; those that controllers keep need not be listed."""
     served = kube.get(path, _ResourceList) or _ResourceList()
     for resource in served.resources:
-        kept = DERIVED | WORK if resource.namespaced else cluster_origins.KEPT_BY_CONTROLLERS | {"namespaces"}
-        if "list" in resource.verbs and "/" not in resource.name and resource.name not in kept:
+        if "list" in resource.verbs and "/" not in resource.name and not _is_kept(_group(path), resource):
             yield resource
 
 
-def _unplanned(resource: _ServedResource, item: Object, reference: _Reference) -> UnplannedObject | None:
+def _is_kept(group: str, resource: _ServedResource) -> bool:
+    if resource.namespaced:
+        return resource.name in DERIVED | WORK
+    return (group, resource.name) in cluster_origins.KEPT_BY_CONTROLLERS | {("", "namespaces")}
+
+
+def _group(path: str) -> str:
+    """Return the API group of an API version's path; empty for the core."""
+    return path.removeprefix("/apis/").partition("/")[0] if path.startswith("/apis/") else ""
+
+
+def _unplanned(group: str, resource: _ServedResource, item: Object, reference: _Reference) -> UnplannedObject | None:
     """Return an object if a rebuild does not bring it back as it is; None for all others, and for those of other namespaces."""
     kind, space, name = resource.kind, *_key(item)[1:]
     if resource.namespaced and space not in reference.spaces:
@@ -189,17 +201,22 @@ def _unplanned(resource: _ServedResource, item: Object, reference: _Reference) -
     wanted = reference.planned.get((kind, space, name))
     if wanted is not None and not _is_changed(resource.name, item, wanted):
         return None
-    if wanted is None and _is_made_again(resource, item, reference):
+    if wanted is None and _is_made_again(group, resource, item, reference):
         return None
     content = {} if resource.name == "secrets" else item
     return UnplannedObject(resource=resource.name, namespace=space, name=name, content=content, is_changed=wanted is not None)
 
 
-def _is_made_again(resource: _ServedResource, item: Object, reference: _Reference) -> bool:
+def _is_made_again(group: str, resource: _ServedResource, item: Object, reference: _Reference) -> bool:
     """Return True for an object that no plan has, and that Kubernetes, a chart or another object brings back."""
     if not resource.namespaced:
         judged = cluster_origins.ClusterObject(
-            resource=resource.name, content=item, releases=reference.releases, claims=reference.claims
+            group=group,
+            resource=resource.name,
+            content=item,
+            releases=reference.releases,
+            charts=reference.charts,
+            claims=reference.claims,
         )
         return bool(cluster_origins.origin(judged))
     meta = item.get("metadata") or {}
@@ -207,7 +224,7 @@ def _is_made_again(resource: _ServedResource, item: Object, reference: _Referenc
     if (
         (resource.name, meta.get("name")) in _DEFAULTS
         or meta.get("ownerReferences")
-        or annotations.get(_RELEASE) in reference.releases
+        or (annotations.get(_RELEASE_SPACE), annotations.get(_RELEASE)) in reference.releases
     ):
         return True
     return item.get("type") == "kubernetes.io/service-account-token" and annotations.get(_ACCOUNT) == "default"

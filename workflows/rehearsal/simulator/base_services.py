@@ -240,7 +240,7 @@ def _bind(world: World, at: Ref, node: str) -> None:
     name, spec = f"pvc-{claim['metadata']['uid']}", claim["spec"]
     here = {"key": "kubernetes.io/hostname", "operator": "In", "values": [node]}
     volume = {
-        "metadata": {"name": name},
+        "metadata": {"name": name, "annotations": {"pv.kubernetes.io/provisioned-by": PROVISIONER}},
         "spec": {
             "capacity": spec["resources"]["requests"],
             "accessModes": spec["accessModes"],
