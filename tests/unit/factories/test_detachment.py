@@ -188,38 +188,38 @@ UNREAD: dict[str, tuple[bytes, str]] = {
     "sif": (b"#!/usr/bin/env run-singularity\n\0SIF_MAGIC\0", "packed by Singularity"),
     "short initrd": (newc(PLAIN)[:150], "cut off"),
     "damaged initrd": (b"070701" + b"z" * 200, "behind a damaged header"),
-    "initrd and lz4": (newc(PLAIN) + b"\x02\x21\x4c\x18" + PLAIN, "1 part in it packed by lz4"),
-    "initrd and lzma": (newc(PLAIN) + b"\x5d\0\0\x80\0" + NOISE, "1 part in it packed by lzma"),
-    "initrd and LZO": (newc(PLAIN) + bytes(4) + b"\x89LZO\0" + NOISE, "1 part in it packed by lzop"),
+    "initrd and lz4": (newc(PLAIN) + b"\x02\x21\x4c\x18" + PLAIN, "1 part in it is packed by lz4"),
+    "initrd and lzma": (newc(PLAIN) + b"\x5d\0\0\x80\0" + NOISE, "1 part in it is packed by lzma"),
+    "initrd and LZO": (newc(PLAIN) + bytes(4) + b"\x89LZO\0" + NOISE, "1 part in it is packed by lzop"),
     "initrd and short gzip": (newc(PLAIN) + gzip.compress(newc(NOISE))[:-99], "damaged or cut off"),
     "initrd and short zstd": (newc(PLAIN) + zstd(newc(NOISE))[:-99], "damaged or cut off"),
     "initrd and short xz": (newc(PLAIN) + lzma.compress(newc(NOISE))[:-99], "damaged or cut off"),
     "initrd and a magic number of gzip": (newc(PLAIN) + b"\x1f\x8b\x08" + NOISE, "damaged or cut off"),
     "initrd and damaged archive": (newc(PLAIN) + newc(PLAIN).replace(b"00000000", b"0000000z", 1), "behind a damaged header"),
     "initrd and unknown archive": (newc(PLAIN) + newc(PLAIN).replace(b"070701", b"070707"), "neither an archive nor packed"),
-    "microcode and garbage": (newc(PLAIN) + bytes(512) + NOISE, "1 part in it neither an archive nor packed in a known way"),
-    "garbage behind xz": (newc(PLAIN) + lzma.compress(newc(PLAIN)) + NOISE, "1 part in it damaged or cut off"),
+    "microcode and garbage": (newc(PLAIN) + bytes(512) + NOISE, "1 part in it is neither an archive nor packed in a known way"),
+    "garbage behind xz": (newc(PLAIN) + lzma.compress(newc(PLAIN)) + NOISE, "1 part in it is damaged or cut off"),
     "garbage in an archive": (newc(PLAIN)[:-124] + NOISE, "behind a damaged header"),
-    "short member of a packed initrd": (zstd(newc(gzip.compress(NOISE)[:-99])), "1 part in it damaged or cut off"),
-    "closed member of an initrd": (newc(RPM), "1 part in it packed by RPM"),
-    "packed initrd without an end": (gzip.compress(newc(PLAIN)[:-124]), "1 part in it damaged or cut off"),
+    "short member of a packed initrd": (zstd(newc(gzip.compress(NOISE)[:-99])), "1 part in it is damaged or cut off"),
+    "closed member of an initrd": (newc(RPM), "1 part in it is packed by RPM"),
+    "packed initrd without an end": (gzip.compress(newc(PLAIN)[:-124]), "1 part in it is damaged or cut off"),
     "name longer than any": (newc(PLAIN)[:94] + b"FFFFFFFF" + newc(PLAIN)[102:], "behind a damaged header"),
-    "garbage behind bzip2": (bz2.compress(PLAIN) + NOISE, "1 part in it damaged or cut off"),
-    "short gzip": (gzip.compress(NOISE)[:-99], "1 part in it damaged or cut off"),
-    "damaged gzip": (gzip.compress(NOISE)[:-8] + bytes(8), "1 part in it damaged or cut off"),
+    "garbage behind bzip2": (bz2.compress(PLAIN) + NOISE, "1 part in it is damaged or cut off"),
+    "short gzip": (gzip.compress(NOISE)[:-99], "1 part in it is damaged or cut off"),
+    "damaged gzip": (gzip.compress(NOISE)[:-8] + bytes(8), "1 part in it is damaged or cut off"),
     "short tar.xz": (lzma.compress(tar(NOISE))[:-999], "damaged or cut off"),
     "short tar": (tar(NOISE)[:9000], "damaged or cut off"),
     "damaged tar": (tar(PLAIN)[:1024] + NOISE, "damaged or cut off"),
-    "short zstd": (zstd(NOISE)[:-99], "1 part in it damaged or cut off"),
-    "damaged zip": (zipped(NOISE)[:-30], "1 part in it damaged or cut off"),
-    "encrypted": (encrypted(PLAIN), "1 part in it encrypted"),
-    "deflate64": (deflate64(PLAIN), "1 part in it compressed by a method that is not supported"),
-    "rpm in tar": (tar(RPM), "1 part in it packed by RPM"),
-    "rpm in zip in gzip": (gzip.compress(zipped(RPM)), "1 part in it packed by RPM"),
-    "deb in tar.gz": (gzip.compress(tar(b"!<arch>\ndebian-binary")), "1 part in it packed by Debian"),
-    "squashfs in tar": (tar(b"hsqs" + bytes(2000)), "1 part in it packed by squashfs"),
-    "erofs in zstd": (zstd(bytes(1024) + b"\xe2\xe1\xf5\xe0"), "1 part in it packed by EROFS"),
-    "sif in tar": (tar(b"#!/usr/bin/env run-singularity\n\0SIF_MAGIC\0"), "1 part in it packed by Singularity"),
+    "short zstd": (zstd(NOISE)[:-99], "1 part in it is damaged or cut off"),
+    "damaged zip": (zipped(NOISE)[:-30], "1 part in it is damaged or cut off"),
+    "encrypted": (encrypted(PLAIN), "1 part in it is encrypted"),
+    "deflate64": (deflate64(PLAIN), "1 part in it is compressed by a method that is not supported"),
+    "rpm in tar": (tar(RPM), "1 part in it is packed by RPM"),
+    "rpm in zip in gzip": (gzip.compress(zipped(RPM)), "1 part in it is packed by RPM"),
+    "deb in tar.gz": (gzip.compress(tar(b"!<arch>\ndebian-binary")), "1 part in it is packed by Debian"),
+    "squashfs in tar": (tar(b"hsqs" + bytes(2000)), "1 part in it is packed by squashfs"),
+    "erofs in zstd": (zstd(bytes(1024) + b"\xe2\xe1\xf5\xe0"), "1 part in it is packed by EROFS"),
+    "sif in tar": (tar(b"#!/usr/bin/env run-singularity\n\0SIF_MAGIC\0"), "1 part in it is packed by Singularity"),
 }
 
 
@@ -230,13 +230,26 @@ def test_what_cannot_be_unpacked_is_not_read(spec: FactorySpec, published: Path,
     assert why in reason
 
 
+def efi(*sections: bytes, stub: int = 64) -> bytes:
+    """The start of an EFI program with a boot stub of some length before its headers and its table of sections."""
+    dos = b"MZ" + bytes(58) + stub.to_bytes(4, "little") + bytes(stub - 64)
+    optional = b"\x0b\x02" + bytes(238)
+    header = b"PE\0\0\x64\x86" + len(sections).to_bytes(2, "little") + bytes(12) + len(optional).to_bytes(2, "little") + bytes(2)
+    return dos + header + optional + b"".join(name.ljust(8, b"\0") + bytes(32) for name in sections)
+
+
 @pytest.mark.parametrize(
     ("name", "content", "unread"),
     [
         ("initrd.img-6.1", b"\x7f\0\1" + NOISE, ["neither an archive nor packed"]),
         ("initramfs.conf", b"MODULES=most\n", []),
-        ("linux.efi", b"MZ" + bytes(400) + b".initrd\0" + NOISE, ["unified kernel image"]),
-        ("vmlinuz", b"MZ" + bytes(400) + b".text\0\0\0" + NOISE, []),
+        ("linux.efi", efi(b".text", b".initrd"), ["unified kernel image"]),
+        ("stub.efi", efi(b".text", b".initrd", stub=4000), ["unified kernel image"]),
+        ("long.efi", efi(*(b".pad%d" % number for number in range(80)), b".initrd"), ["unified kernel image"]),
+        ("vmlinuz", efi(b".text", b".data"), []),
+        ("cut.efi", efi(b".initrd")[:70], []),
+        ("nowhere.efi", b"MZ" + b"\xff" * 100, []),
+        ("stub.com", b"MZ" + bytes(100) + b".initrd\0", []),
     ],
 )
 def test_initrds_of_unknown_form_are_not_read(

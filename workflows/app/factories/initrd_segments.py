@@ -22,7 +22,7 @@ _TRAILER: Final = b"TRAILER!!!"
 
 
 class SegmentDamage(Exception):
-    """Error for an archive that cannot be read to its end; the message tells why, and follows the word `is`."""
+    """Error for an archive that cannot be read to its end; its message completes "a part is …"."""
 
 
 @dataclass(frozen=True)

@@ -25,6 +25,9 @@ _SQUASHFS: Final = b"hsqs"
 _INITRDS: Final = ("initrd", "initramfs")
 _SIF: Final = slice(32, 41)
 _EROFS: Final = slice(1024, 1028)
+_INITRD_SECTION: Final = b".initrd\0"
+_PE_OFFSET, _PE_HEADER, _PE_ENTRY = 0x3C, 24, 40
+_PE_SECTIONS, _PE_OPTIONAL = slice(6, 8), slice(20, 22)
 _CLOSED: Final = {
     b"\x04\x22\x4d\x18": "lz4",
     b"\x02\x21\x4c\x18": "lz4",
@@ -75,18 +78,38 @@ def contents(path: Path, stream: io.BufferedReader) -> Iterator[tuple[str, IO[by
     except StepError as error:
         raise PackedFileError(str(error)) from error
     if reasons:
-        raise PackedFileError("; ".join(f"{count(number, 'part')} in it {reason}" for reason, number in reasons.items()))
+        sentences = (f"{count(number, 'part')} in it {'is' if number == 1 else 'are'} {why}" for why, number in reasons.items())
+        raise PackedFileError("; ".join(sentences))
 
 
 def closed_initrd(name: str, stream: IO[bytes]) -> str:
     """Return why the initrd in a file of no packed format cannot be read; empty if there is none. `name` is the file's."""
     head = _head(stream)
-    # the table of sections of a unified kernel image lies within its first bytes
-    if head.startswith(b"MZ") and b".initrd\0" in head:
+    if head.startswith(b"MZ") and _INITRD_SECTION in _sections(stream):
         return "a unified kernel image, whose initrd this check does not unpack"
     if name.startswith(_INITRDS) and b"\0" in head:
         return "an initrd that is neither an archive nor packed in a known way"
     return ""
+
+
+def _sections(stream: IO[bytes]) -> set[bytes]:
+    """Return the names of the sections of an EFI program; the stream is at its start again.
+
+    The table may lie behind a boot stub of any length, so its place is read from the headers, as firmware does
+    (learn.microsoft.com/windows/win32/debug/pe-format).
+    """
+    try:
+        stream.seek(_PE_OFFSET)
+        stream.seek(int.from_bytes(stream.read(4), "little"))
+        header = stream.read(_PE_HEADER)
+        if not header.startswith(b"PE\0\0") or len(header) < _PE_HEADER:
+            return set()
+        number, optional = (int.from_bytes(header[place], "little") for place in (_PE_SECTIONS, _PE_OPTIONAL))
+        stream.seek(optional, io.SEEK_CUR)
+        table = stream.read(number * _PE_ENTRY)  # at most 2.6 MB, because the number has 16 bits
+        return {table[place : place + 8] for place in range(0, len(table), _PE_ENTRY)}
+    finally:
+        stream.seek(0)
 
 
 class _Meter:
