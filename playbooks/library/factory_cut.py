@@ -3,11 +3,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import http.client
 import os
 import re
 import select
 import socket
+import ssl
 import stat
 import subprocess
 import time
@@ -22,13 +25,17 @@ if TYPE_CHECKING:
 
 DOCUMENTATION = r"""
 module: factory_cut
-short_description: Cuts a host off from a factory, runs commands, and joins it again
+short_description: Cuts a host off from a factory and runs commands, or joins it again
 description:
-  - Adds one routing rule for each address, by which packets to it are dropped. The rules are removed at the end, and by a process
-    of its own after a while if the module is killed. Routes and firewalls of the host stay as they are.
-  - Without C(addresses) nothing is cut, and only the folders are read.
+  - C(phase=trial) adds one routing rule for each address, by which packets to it are dropped, and tries what must work. The rules
+    stay until C(phase=join), so that all hosts are cut off while the slowest of them tries. A process of its own removes them after
+    C(cut_seconds) if nobody joins the host. Routes and firewalls of the host stay as they are.
+  - C(phase=join) removes the rules and reads the folders. Without C(addresses) nothing was cut, and only the folders are read.
 author: [bringup]
 options:
+  phase: {description: C(trial) or C(join)., type: str, required: true}
+  held: {description: What the trial returned; empty if it has no result., type: dict, default: {}}
+  cut_seconds: {description: Seconds after which a cut ends by itself., type: int, default: 600}
   addresses: {description: IP addresses of the factory., type: list, elements: str, default: []}
   ports: {description: TCP ports by which the cut is proven., type: list, elements: int, default: []}
   commands: {description: Lines for a login shell., type: list, elements: str, default: []}
@@ -46,27 +53,33 @@ options:
 """
 
 RETURN = r"""
+held:
+  description: 'Of a trial, for C(phase=join): what was seen, the process that ends the cut, and when it began. Kept from reports.'
+  type: dict
 observation:
-  description: 'reached: addresses with ports that answer under the cut; remaining: addresses whose rule is still there; commands,
-    boot: what failed, by command or URL, empty if it works; folders: digest of names, modes, links and bytes of each, empty if
-    missing; unread: number of files of a folder that are in its digest by size and time alone; resolved: number of boot files that
-    answer; machine: why it did not boot, empty if it did, and after how many seconds; took: seconds.'
+  description: 'Of C(phase=join), unless the trial has no result. reached: addresses with ports that answer under the cut;
+    remaining: addresses whose rule is still there; commands, boot: what failed, by command or URL, empty if it works; folders:
+    digest of names, modes, links and bytes of each, empty if missing; unread: number of files of a folder that are in its digest
+    by size and time alone; resolved: number of boot files that answer; machine: why it did not boot, empty if it did, and after
+    how many seconds; took: seconds for which the host was cut off.'
   type: dict
 """
 
 PREFERENCE = "9877"
 """Preference of the routing rules, before the main table at 32766; it tells which rules are ours."""
-MARGIN_SECONDS, CONNECT_SECONDS, FETCH_SECONDS = 60, 3, 20
+CONNECT_SECONDS, FETCH_SECONDS = 3, 20
 LARGEST_SCRIPT, MOST_SCRIPTS = 262144, 20
 LARGEST_READ, MOST_READ = 256 << 20, 4 << 30
 """Largest published file that is read, and most bytes of all of them: at 100 MB/s they take 40 s."""
 MOST_OUTPUT, PIECE, PROBE_SECONDS = 262144, 65536, 1.0
 """Bytes of a console that are searched for its text, bytes read at once, and seconds between two looks at a machine's address."""
+DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+"""Opener without the proxies of the host's environment: a machine that boots asks none, and a proxy may be the factory's."""
 URL = re.compile(r"https?://[^\s'\"|]+")
 
 
 class Cut:
-    """The routing rules that drop packets to a factory, while the context lasts."""
+    """The routing rules that drop packets to a factory: while the context lasts, or until `join` if it is kept beyond that."""
 
     def __init__(self, ip: str, addresses: list[str], seconds: int) -> None:
         self.ip, self.addresses, self.seconds = ip, addresses, seconds
@@ -89,10 +102,15 @@ class Cut:
 
     def __exit__(self, *_: object) -> None:
         """Remove the rules, then end the watching process."""
+        self.join(self.watchdog.pid)
+        self.watchdog.wait()
+
+    def join(self, watchdog: int) -> None:
+        """Remove the rules, then end the watching process, also that of an earlier run of this module."""
         for address in self.remaining():
             self._rule("del", address)
-        os.killpg(self.watchdog.pid, 9)
-        self.watchdog.wait()
+        if is_watchdog(watchdog):  # its number may be another process's by then
+            os.killpg(watchdog, 9)
 
     def remaining(self) -> list[str]:
         """Return the addresses whose rules are there."""
@@ -110,6 +128,15 @@ class Cut:
         done = subprocess.run(words, capture_output=True, text=True, check=False)
         if done.returncode:
             raise OSError("%s: %s" % (" ".join(words), done.stderr.strip() or "no reason given"))
+
+
+def is_watchdog(process: int) -> bool:
+    """Return True if a process is one that ends a cut."""
+    try:
+        with open("/proc/%d/cmdline" % process, "rb") as stream:
+            return ("rule del pref %s" % PREFERENCE).encode() in stream.read()
+    except OSError:
+        return False
 
 
 def reached(addresses: list[str], ports: list[int]) -> list[str]:
@@ -163,9 +190,9 @@ def resolve(start: str) -> tuple[str, int]:
         is_script = url == start or url.endswith(".ipxe")
         try:
             request = urllib.request.Request(url, method="GET" if is_script else "HEAD")
-            with urllib.request.urlopen(request, timeout=FETCH_SECONDS) as answer:
+            with DIRECT.open(request, timeout=FETCH_SECONDS) as answer:
                 text = answer.read(LARGEST_SCRIPT).decode(errors="replace") if is_script else ""
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, http.client.HTTPException) as error:
             return "%s: %s" % (url, error), answered
         answered += 1
         if is_script and len(seen) < MOST_SCRIPTS:
@@ -248,17 +275,33 @@ class MachineStart:
 def is_answering(address: str) -> bool:
     """Return True if an SSH server answers at `ssh://HOST:PORT`, or a web server at a URL, with its first bytes.
 
-    A port that is merely open proves nothing: an emulator opens it before the machine behind it runs.
+    A port that is merely open proves nothing: an emulator opens it before the machine behind it runs. A web server that answers
+    with an error, or has a certificate that nobody signed, runs all the same.
     """
     try:
-        if not address.startswith("ssh://"):
-            with urllib.request.urlopen(address, timeout=CONNECT_SECONDS):
-                return True
         place = urllib.parse.urlsplit(address)
+        if place.scheme != "ssh":
+            return is_serving(place)
         with socket.create_connection((place.hostname, place.port or 22), CONNECT_SECONDS) as connection:
             return connection.recv(4) == b"SSH-"
-    except (OSError, ValueError):
+    except (OSError, ValueError, http.client.HTTPException):
         return False
+
+
+def is_serving(place: urllib.parse.SplitResult) -> bool:
+    """Return True once a web server has answered with any status. Raises OSError, ValueError or HTTPException if none does."""
+    server = place.netloc.rpartition("@")[2]
+    if place.scheme == "https":
+        context = ssl.create_default_context()
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+        connection = http.client.HTTPSConnection(server, timeout=CONNECT_SECONDS, context=context)
+    else:
+        connection = http.client.HTTPConnection(server, timeout=CONNECT_SECONDS)
+    try:
+        connection.request("GET", (place.path or "/") + ("?" + place.query if place.query else ""))
+        return connection.getresponse().status > 0
+    finally:
+        connection.close()
 
 
 class FolderReader:
@@ -310,49 +353,72 @@ def _digest(stream: BinaryIO) -> str:
     return summary.hexdigest()
 
 
-def observe(values: dict, ip: str, start: Callable[[str, str], subprocess.Popen[bytes]] = login_shell) -> dict:
-    """Cut the host off, try what must work without the factory, and join it again."""
-    seen = {"reached": [], "remaining": [], "commands": {}, "boot": {}, "resolved": 0, "machine": None}
+def attempt(values: dict, ip: str, start: Callable[[str, str], subprocess.Popen[bytes]] = login_shell) -> dict:
+    """Cut the host off and try what must work without the factory; return what `conclude` needs. The cut stays until then."""
+    seen, began = {"commands": {}, "boot": {}, "resolved": 0, "machine": None}, time.time()
+    with contextlib.ExitStack() as stack:
+        cut = stack.enter_context(Cut(ip, values["addresses"], values["cut_seconds"]))
+        seen["reached"] = reached(values["addresses"], values["ports"])
+        for command in values["commands"]:
+            seen["commands"][command] = failure(command, values["user"], values["seconds"])
+        for url in values["boot"]:
+            seen["boot"][url], answered = resolve(url)
+            seen["resolved"] += answered
+        if values["machine"]:
+            seen["machine"] = MachineStart(values["machine"], start).run()
+        stack.pop_all()
+        cut.watchdog.returncode = 0  # it outlives this process, of which its destructor would warn
+    return {"seen": seen, "watchdog": cut.watchdog.pid, "began": began}
+
+
+def conclude(values: dict, ip: str, held: dict) -> dict | None:
+    """Join the host again and read its folders; return the observation, None if its trial has no result."""
+    seen, took = held.get("seen"), 0.0
     if values["addresses"]:
-        seconds = (len(values["commands"]) + len(values["boot"])) * values["seconds"] + MARGIN_SECONDS
-        seconds += int(values["machine"].get("seconds", 0))
-        with Cut(ip, values["addresses"], seconds) as cut:
-            seen["reached"] = reached(values["addresses"], values["ports"])
-            for command in values["commands"]:
-                seen["commands"][command] = failure(command, values["user"], values["seconds"])
-            for url in values["boot"]:
-                seen["boot"][url], answered = resolve(url)
-                seen["resolved"] += answered
-            if values["machine"]:
-                seen["machine"] = MachineStart(values["machine"], start).run()
-        seen["remaining"] = cut.remaining()
-    reader, seen["folders"], seen["unread"] = FolderReader(), {}, {}
+        cut = Cut(ip, values["addresses"], 0)
+        # asked again, because a cut that ended before the slowest host's trial proves nothing of that trial
+        late = reached(values["addresses"], values["ports"]) if seen else []
+        cut.join(held.get("watchdog", 0))
+        if not seen:
+            return None
+        took = round(time.time() - held["began"], 1)
+        seen = {**seen, "reached": sorted({*seen["reached"], *late}), "remaining": cut.remaining()}
+    seen = seen or {"reached": [], "remaining": [], "commands": {}, "boot": {}, "resolved": 0, "machine": None}
+    reader, folders, unread = FolderReader(), {}, {}
     for folder in values["folders"]:
-        seen["folders"][folder] = reader.content(folder)
+        folders[folder] = reader.content(folder)
         if reader.unread:
-            seen["unread"][folder] = reader.unread
-    return seen
+            unread[folder] = reader.unread
+    return {**seen, "folders": folders, "unread": unread, "took": took}
 
 
 def main() -> None:
-    """Exit with the observation of the trial."""
+    """Exit with what a trial has seen, or with the observation once the host is joined again."""
     words = {"type": "list", "elements": "str", "default": []}
     module = AnsibleModule(
         argument_spec={
             **dict.fromkeys(("addresses", "commands", "boot", "folders"), words),
+            "phase": {"type": "str", "required": True, "choices": ["trial", "join"]},
+            "held": {"type": "dict", "default": {}},
+            "cut_seconds": {"type": "int", "default": 600},
             "ports": {"type": "list", "elements": "int", "default": []},
             "user": {"type": "str", "default": "nobody"},
             "seconds": {"type": "int", "default": 60},
             "machine": {"type": "dict", "default": {}},
         }
     )
-    ip = module.get_bin_path("ip", required=bool(module.params["addresses"]), opt_dirs=["/usr/sbin", "/sbin"])
-    started = time.time()
+    values = module.params
+    ip = module.get_bin_path("ip", required=bool(values["addresses"]), opt_dirs=["/usr/sbin", "/sbin"])
+    if values["phase"] == "trial":
+        try:
+            module.exit_json(changed=False, held=attempt(values, ip))
+        except OSError as error:
+            module.fail_json(msg="the host is not cut off from the factory, and nothing was tried: %s" % error)
     try:
-        observation = observe(module.params, ip)
+        observation = conclude(values, ip, values["held"])
     except OSError as error:
-        module.fail_json(msg="the host is not cut off from the factory, and nothing was tried: %s" % error)
-    module.exit_json(changed=False, observation={**observation, "took": round(time.time() - started, 1)})
+        module.fail_json(msg="the host may still be cut off from the factory: %s" % error)
+    module.exit_json(changed=False, **({"observation": observation} if observation else {}))
 
 
 if __name__ == "__main__":

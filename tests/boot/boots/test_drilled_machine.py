@@ -82,7 +82,14 @@ def drilled(network: str, folder: Path, machine: dict[str, Any]) -> dict[str, An
     """Play the playbook of a drill in a host's network, and return what it observed."""
     empty = {f"factory_{name}": [] for name in ("commands", "boot", "folders")}
     named = {"factory_user": "nobody", "factory_seconds": 60, "factory_machine_host": "login01", "factory_machine": machine}
-    variables = {"factory_addresses": [FACTORY], "factory_ports": [PORT], **empty, **named}
+    variables = {
+        "factory_addresses": [FACTORY],
+        "factory_ports": [PORT],
+        "factory_trial_seconds": 900,
+        "factory_read_seconds": 60,
+        **empty,
+        **named,
+    }
     (folder / "variables.json").write_text(json.dumps({**variables, "ansible_python_interpreter": sys.executable}))
     words = ("-v", "-i", "login01,", "-c", "local", "-e", f"@{folder}/variables.json", str(ROOT / "playbooks/factory_cut.yml"))
     environment = {**os.environ, "ANSIBLE_LIBRARY": str(ROOT / "playbooks/library"), "ANSIBLE_HOME": str(folder / "ansible")}

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from steps.contract.host_play import HostOutcome, HostStatus
 from tests.unit.factories.conftest import STARTER
@@ -17,6 +18,7 @@ from workflows.cli import output
 from workflows.spec import SpecErrors, load_factory
 from workflows.spec.starter import starter
 
+PLAYBOOKS = Path(__file__).parents[3] / "playbooks"
 HEALTHY: dict[str, Any] = {
     "reached": [],
     "remaining": [],
@@ -28,9 +30,10 @@ HEALTHY: dict[str, Any] = {
 }
 
 
-def outcome(facts: dict[str, Any], message: str = "") -> production_cut.TrialOutcome:
+def outcome(facts: dict[str, Any], message: str = "", *, is_machine_cut: bool = False) -> production_cut.TrialOutcome:
     status = HostStatus.FAILED if message else HostStatus.OK
-    return production_cut.outcome_of(HostOutcome(host="login01", status=status, facts=facts, message=message), is_cut=True)
+    host = HostOutcome(host="login01", status=status, facts=facts, message=message)
+    return production_cut.outcome_of(host, is_cut=True, is_machine_cut=is_machine_cut)
 
 
 def test_a_trial_names_what_works() -> None:
@@ -62,9 +65,17 @@ def test_a_trial_names_what_does_not_work(change: dict[str, Any], sentence: str)
     assert line.startswith(sentence)
 
 
-def test_a_trial_names_a_machine_that_booted() -> None:
-    trial = outcome({**HEALTHY, "machine": {"failure": "", "took": 74.2}})
-    assert (trial.works[-1], trial.broken) == ("login01: a machine booted without the factory in 74 s", ())
+@pytest.mark.parametrize(
+    ("is_machine_cut", "sentence", "uncompared"),
+    [
+        (True, "login01: a machine booted without the factory in 74 s", 0),
+        (False, "login01: a machine booted in 74 s; it was not cut off itself", 1),
+    ],
+)
+def test_a_trial_names_a_machine_that_booted(is_machine_cut: bool, sentence: str, uncompared: int) -> None:
+    trial = outcome({**HEALTHY, "machine": {"failure": "", "took": 74.2}}, is_machine_cut=is_machine_cut)
+    assert (trial.works[-1], trial.broken, len(trial.uncompared)) == (sentence, (), uncompared)
+    assert all("may have reached the factory" in line for line in trial.uncompared)
 
 
 MACHINE = "machine: {power: power-cycle n007, answers: ssh://n007, within: 20m%s}"
@@ -86,6 +97,21 @@ def test_one_host_boots_the_machine_and_has_time_for_it(host: str, power_host: s
     assert production_cut.longest_trial(drill) == 60 + 1200 + production_cut.MARGIN_SECONDS
 
 
+@pytest.mark.parametrize("minutes", [1, 25, 60])
+def test_the_tasks_of_a_trial_last_as_long_as_their_parts(minutes: int) -> None:
+    machine = f"machine: {{power: on, answers: ssh://n007, within: {minutes}m}}, published: [/srv]"
+    section = f"drill: {{platform: p.yaml, hosts: [login01], commands: ['true'], {machine}}}\n"
+    drill = production_cut.drill_of(load_factory(STARTER.read_text() + section))
+    (play,) = yaml.safe_load((PLAYBOOKS / "factory_cut.yml").read_text())
+    (block,) = play["tasks"]
+    tasks = [*block["block"], *block["always"]]
+    limits = ["factory_trial_seconds", "factory_read_seconds"]
+    assert [task["timeout"] for task in tasks] == [f"{{{{ {limit} }}}}" for limit in limits], "that of ansible.cfg is shorter"
+    trial, read = (production_cut.trial_variables(drill, (), 30500)[limit] for limit in limits)
+    assert (trial > 60 + minutes * 60, read > production_cut.READ_SECONDS) == (True, True)
+    assert trial + read < production_cut.longest_trial(drill)
+
+
 @pytest.mark.parametrize("facts", [{}, {**HEALTHY, "resolved": "many"}])
 def test_a_host_that_does_not_say_proves_nothing(facts: dict[str, Any]) -> None:
     assert outcome(facts, "Connection timed out").broken == ("login01: the trial has no result: Connection timed out",)
@@ -105,6 +131,15 @@ def test_losses_are_named() -> None:
         "login01:/srv/stacks is not as it was before the rebuild",
         "login01:/srv/images is not as it was before the rebuild",
     ]
+
+
+@pytest.mark.parametrize(("until", "lost", "uncompared"), [("", 1, 0), ("factory_registry", 0, 1)])
+def test_volumes_are_not_lost_by_a_factory_that_is_built_in_part(until: str, lost: int, uncompared: int) -> None:
+    before = Holdings(copies={}, published={}, restored={"software/data (/copies/restored)": 7})
+    compared = factory_drill.partly(before, until)
+    assert len(list(factory_drill.losses(compared, before))) == lost
+    assert len(compared.uncompared) == uncompared
+    assert all("software/data" in line and until in line for line in compared.uncompared)
 
 
 def test_a_drill_says_what_it_does_not_compare() -> None:

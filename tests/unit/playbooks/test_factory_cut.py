@@ -1,8 +1,10 @@
 """The module that cuts a host off from a factory: its rules, by a stand-in for `ip`, and what it tries; about 1 CPU second."""
 
+import datetime
 import http.server
 import os
 import socket
+import ssl
 import subprocess
 import sys
 import threading
@@ -12,6 +14,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 from tests.unit.playbooks.library import loaded
 
@@ -232,6 +238,75 @@ def test_a_port_that_is_merely_open_is_no_answer() -> None:
         assert not loaded("factory_cut").is_answering(f"ssh://127.0.0.1:{server.getsockname()[1]}")
 
 
+ANSWERS = {
+    b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n": True,
+    b"HTTP/1.1 401 Unauthorized\r\nContent-Length: 0\r\n\r\n": True,
+    b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n\r\n": True,
+    b"HTTP/1.1 302 Found\r\nLocation: http://192.0.2.1/\r\nContent-Length: 0\r\n\r\n": True,
+    b"220 mail.example.org ESMTP\r\n": False,
+    b"": False,
+}
+"""First bytes of a server, and True if they are those of a web server."""
+
+
+@pytest.mark.parametrize("answer", ANSWERS, ids=lambda answer: answer[:12].decode() or "nothing")
+def test_a_web_server_answers_with_any_status(answer: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")  # a proxy of the host that must not be asked
+    monkeypatch.setenv("no_proxy", "")
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def serve() -> None:
+            with server.accept()[0] as connection:
+                connection.recv(4096)
+                connection.sendall(answer)
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        library, url = loaded("factory_cut"), f"http://127.0.0.1:{server.getsockname()[1]}/start.ipxe"
+        assert library.is_answering(url) is ANSWERS[answer]
+        thread.join()
+
+
+@pytest.fixture
+def certified(tmp_path: Path) -> Iterator[str]:
+    """The address of a web server with a certificate that nobody else signed."""
+    key, name = ec.generate_private_key(ec.SECP256R1()), x509.Name([x509.NameAttribute(x509.oid.NameOID.COMMON_NAME, "n007")])
+    today = datetime.datetime.now(datetime.UTC)
+    made = x509.CertificateBuilder().subject_name(name).issuer_name(name).public_key(key.public_key()).serial_number(1)
+    made = made.not_valid_before(today - datetime.timedelta(days=1)).not_valid_after(today + datetime.timedelta(days=1))
+    text = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    pem = tmp_path / "pem"
+    pem.write_bytes(text + made.sign(key, hashes.SHA256()).public_bytes(Encoding.PEM))
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(pem)
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), http.server.BaseHTTPRequestHandler) as server:
+        server.socket = context.wrap_socket(server.socket, server_side=True)
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield f"https://127.0.0.1:{server.server_address[1]}/"
+        server.shutdown()
+        thread.join()
+
+
+def test_a_machine_may_have_a_certificate_of_its_own(certified: str) -> None:
+    assert loaded("factory_cut").is_answering(certified)
+
+
+def test_a_boot_server_that_speaks_no_http_is_named() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def serve() -> None:
+            with server.accept()[0] as connection:
+                connection.sendall(b"220 mail.example.org ESMTP\r\n")
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        url = f"http://127.0.0.1:{server.getsockname()[1]}/start.ipxe"
+        why, answered = loaded("factory_cut").resolve(url)
+        thread.join()
+    assert (answered, why.startswith(f"{url}: ")) == (0, True), why
+
+
 def test_a_machine_that_never_went_down_proves_nothing(boot: str) -> None:
     told = {"power": "true", "user": "root", "seconds": 2, "answers": f"{boot}/"}
     assert started(told) == f"after 2 s {boot}/ has answered all the time, as before"
@@ -245,8 +320,42 @@ def test_a_command_that_ends_without_its_text_is_not_waited_for() -> None:
 def test_a_machine_boots_under_the_cut(ip: Path, machine: tuple[Path, int]) -> None:
     kept, told = ip.with_name("seen"), order(machine, "up", 30, console="n007 login:")
     told["power"] = f"cp {ip.with_name('rules')} {kept}; exec {told['power']}"
-    values = {"addresses": ["10.1.0.1"], "ports": [], "commands": [], "boot": [], "folders": [], "user": "root", "seconds": 5}
-    observation = loaded("factory_cut").observe({**values, "machine": told}, str(ip), plain_shell)
+    library, values = loaded("factory_cut"), trial(machine=told)
+    observation = library.conclude(values, str(ip), library.attempt(values, str(ip), plain_shell))
     assert observation["machine"]["failure"] == ""
     assert "10.1.0.1 unreachable" in kept.read_text()
     assert (rules(ip), observation["remaining"]) == ([], [])
+
+
+def trial(**changes: Any) -> dict[str, Any]:
+    """Return the parameters of a trial without commands, boot scripts and a machine."""
+    empty: dict[str, Any] = {"ports": [], "commands": [], "boot": [], "folders": [], "machine": {}}
+    return {"addresses": ["10.1.0.1"], "user": "root", "seconds": 5, "cut_seconds": 60, **empty, **changes}
+
+
+def test_a_host_stays_cut_off_until_it_is_joined(ip: Path) -> None:
+    library = loaded("factory_cut")
+    held = library.attempt(trial(), str(ip))
+    assert rules(ip) == ["pref 9877 to 10.1.0.1 unreachable"]
+    assert library.is_watchdog(held["watchdog"]), "a host that nobody joins is not cut off for ever"
+    joined = library.conclude(trial(), str(ip), held)
+    assert (rules(ip), joined["reached"], joined["remaining"]) == ([], [], [])
+    os.waitpid(held["watchdog"], 0)
+    assert not library.is_watchdog(os.getpid()), "only a process that ends a cut is ended"
+
+
+def test_a_cut_that_ended_before_the_slowest_trial_proves_nothing(ip: Path) -> None:
+    library = loaded("factory_cut")
+    with socket.create_server(("127.0.0.1", 0)) as factory:
+        port = factory.getsockname()[1]
+        held = library.attempt(trial(addresses=["127.0.0.1"]), str(ip))
+        joined = library.conclude(trial(addresses=["127.0.0.1"], ports=[port]), str(ip), held)
+    assert joined["reached"] == [f"127.0.0.1:{port}"]
+    os.waitpid(held["watchdog"], 0)
+
+
+def test_a_host_without_a_trial_is_joined_and_has_no_observation(ip: Path) -> None:
+    ip.with_name("rules").write_text("pref 9877 to 10.1.0.1 unreachable")
+    assert loaded("factory_cut").conclude(trial(), str(ip), {}) is None
+    assert rules(ip) == []
+    assert loaded("factory_cut").conclude(trial(addresses=[]), str(ip), {})["took"] == 0.0, "a look cuts nothing off"

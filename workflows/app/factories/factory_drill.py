@@ -4,7 +4,7 @@ import os
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
@@ -86,12 +86,11 @@ def drill(screen: Screen, prepared: PreparedRebuild, options: StartOptions, cloc
         return _conclude(screen, spec, tried)
     with _reported(screen, spec, msgspec.structs.replace(tried, broken=(UNREAD,))):
         contents = factory_rebuild.contents_of(prepared)
-        before = holdings(spec, trial, contents)
+        before = partly(holdings(spec, trial, contents), prepared.until)
     rebuild = partial(factory_rebuild.rebuild, screen, prepared, options, contents)
 
     def look() -> Holdings:
-        if not prepared.until:  # a factory that is built in part has no volumes yet
-            await_restores(spec, before.restored, clock)
+        await_restores(spec, before.restored, clock)
         return holdings(spec, production_cut.look(spec, folder))
 
     return compare(screen, spec, tried, before, rebuild, look)
@@ -158,6 +157,17 @@ def holdings(spec: FactorySpec, trial: list[TrialOutcome], contents: UnplannedCo
         only_live=contents.sentences,
         uncompared=tuple(uncompared),
     )
+
+
+def partly(before: Holdings, until: str) -> Holdings:
+    """Return what a drill compares if the factory is built up to stage `until`, all of it if empty: without restored volumes.
+
+    A factory that is built in part has no volumes, so the site cannot restore any.
+    """
+    if not until:
+        return before
+    lines = (f"bytes in volume {name}: the factory is built up to {until} alone" for name in before.restored)
+    return replace(before, restored={}, uncompared=(*before.uncompared, *lines))
 
 
 def restores(spec: FactorySpec) -> dict[str, int]:

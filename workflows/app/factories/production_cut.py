@@ -19,9 +19,15 @@ from workflows.spec.factory_spec import Drill, DrilledMachine
 PLAYBOOK = "factory_cut"
 MARGIN_SECONDS = 180
 """Time limit of the play beyond the commands' own limits."""
+TRIAL_MARGIN_SECONDS, JOIN_SECONDS = 60, 60
+"""Time limits of its two tasks beyond that: of the trial, and of what joins a host again; the rest is the play's own."""
 READ_SECONDS = 600
 """Further time limit for the bytes of published folders, at most those of module factory_cut: 4 GiB at 7 MB/s."""
 _API_PORT, _SSH_PORT = 6443, 22
+_FREE_MACHINE = (
+    "the machine that booted may have reached the factory: if all its packets pass this host as its router, "
+    "set drill.machine.behind_cut"
+)
 
 
 class NoDrill(ValueError):
@@ -55,7 +61,7 @@ class CutTrial(Struct, frozen=True):
 class TrialOutcome:
     """Result of one host: sentences about what works and about what does not, and folder → digest of its files.
 
-    `uncompared` are sentences about files that are in a digest by size and time alone.
+    `uncompared` are sentences about files that are in a digest by size and time alone, and about a machine that was not cut off.
     """
 
     host: str
@@ -93,7 +99,8 @@ def _play(spec: FactorySpec, folder: Path, addresses: tuple[str, ...]) -> list[T
     variables = trial_variables(drill, addresses, spec.registry.node_port)
     longest = longest_trial(drill)
     outcomes = host_plays.play(platform, path.absolute().parent, PLAYBOOK, longest, drill.hosts, variables)
-    return [outcome_of(outcome, is_cut=bool(addresses)) for outcome in outcomes]
+    is_behind = drill.machine is not None and drill.machine.behind_cut
+    return [outcome_of(outcome, is_cut=bool(addresses), is_machine_cut=is_behind) for outcome in outcomes]
 
 
 def trial_variables(drill: Drill, addresses: tuple[str, ...], registry_port: int) -> dict[str, Any]:
@@ -108,6 +115,8 @@ def trial_variables(drill: Drill, addresses: tuple[str, ...], registry_port: int
         "factory_seconds": int(drill.timeout.total_seconds()),
         "factory_machine": _machine_order(drill.machine) if drill.machine else {},
         "factory_machine_host": (drill.machine and drill.machine.host) or drill.hosts[0],
+        "factory_trial_seconds": _trial_seconds(drill) + TRIAL_MARGIN_SECONDS,
+        "factory_read_seconds": JOIN_SECONDS + (READ_SECONDS if drill.published else 0),
     }
 
 
@@ -119,9 +128,12 @@ def _machine_order(machine: DrilledMachine) -> dict[str, Any]:
 
 def longest_trial(drill: Drill) -> int:
     """Return the time limit of the play in seconds: those of all its parts together."""
+    return _trial_seconds(drill) + MARGIN_SECONDS + (READ_SECONDS if drill.published else 0)
+
+
+def _trial_seconds(drill: Drill) -> int:
     machine = int(drill.machine.within.total_seconds()) if drill.machine else 0
-    parts = (len(drill.commands) + len(drill.boot)) * int(drill.timeout.total_seconds())
-    return parts + machine + MARGIN_SECONDS + (READ_SECONDS if drill.published else 0)
+    return (len(drill.commands) + len(drill.boot)) * int(drill.timeout.total_seconds()) + machine
 
 
 def _require_hosts(drill: Drill, platform: ClusterSpec) -> None:
@@ -143,8 +155,11 @@ def _addresses(spec: FactorySpec) -> tuple[str, ...]:
     return tuple(addresses)
 
 
-def outcome_of(outcome: HostOutcome, *, is_cut: bool) -> TrialOutcome:
-    """Return what a host's trial shows. A host without an observation proves nothing. `is_cut`: the host was cut off."""
+def outcome_of(outcome: HostOutcome, *, is_cut: bool, is_machine_cut: bool = False) -> TrialOutcome:
+    """Return what a host's trial shows. A host without an observation proves nothing.
+
+    `is_cut`: the host was cut off; `is_machine_cut`: so was the machine that it booted, because its packets pass the host.
+    """
     try:
         seen = msgspec.convert(outcome.facts, CutTrial)
     except msgspec.ValidationError:
@@ -161,7 +176,11 @@ def outcome_of(outcome: HostOutcome, *, is_cut: bool) -> TrialOutcome:
     works += [f"{outcome.host}: works without the factory: {plain_text.line(command)}" for command in seen.commands]
     works += [f"{outcome.host}: boots without the factory: {url}" for url in seen.boot]
     works += [f"{outcome.host}: {count(seen.resolved, 'boot file')} answered"] if seen.boot else []
-    works += [f"{outcome.host}: a machine booted without the factory in {seen.machine.took:.0f} s"] if seen.machine else []
+    if seen.machine and is_machine_cut:
+        works += [f"{outcome.host}: a machine booted without the factory in {seen.machine.took:.0f} s"]
+    elif seen.machine:
+        works += [f"{outcome.host}: a machine booted in {seen.machine.took:.0f} s; it was not cut off itself"]
+        uncompared += (f"{outcome.host}: {_FREE_MACHINE}",)
     return TrialOutcome(host=outcome.host, works=tuple(works), folders=folders, uncompared=uncompared)
 
 
