@@ -4,6 +4,8 @@ import json
 
 from steps.softwarestack.builds import builder_cpu
 from steps.softwarestack.contract import cpu_targets
+from steps.softwarestack.contract.stack_input import choice_module
+from steps.softwarestack.tree import target_choice
 from tests.stack.conftest import SiteMaker
 
 
@@ -23,13 +25,14 @@ def test_each_target_is_built_with_its_flags_and_the_best_is_chosen(small: SiteM
     lacking = {target: missing for target in targets if (missing := cpu_targets.missing_features(target, builder_cpu.read()))}
     (tested,) = site.records("stack_test", "test")
     outcomes = {result["name"]: result["outcome"] for result in tested["observation"]["results"]}
-    assert outcomes["best/target"] == "pass"
+    assert outcomes[f"best/{choice_module(site.name)}"] == "pass"
     expected = {f"there for {target}": "not_tested" if target in lacking else "pass" for target in targets}
     assert {name: outcome for name, outcome in outcomes.items() if name.startswith("there")} == expected
     manifest = json.loads((site.published / "current/manifest.json").read_text())
     assert sorted({package["target"] for package in manifest["packages"]}) == sorted(targets)
 
-    chosen = site.loaded("sh", "-c", 'echo "$BRINGUP_CPU_TARGET $EBROOTLZ4"', modules=("target", "GCC", "lz4"), folder="best")
+    words = ("sh", "-c", f'echo "${target_choice.variable(site.name)} $EBROOTLZ4"')
+    chosen = site.loaded(*words, modules=(choice_module(site.name), "GCC", "lz4"), folder="best")
     best = next(target for target in cpu_targets.best_first(targets) if target not in lacking)
     (own,) = [package for package in manifest["packages"] if (package["name"], package["target"]) == ("lz4", best)]
     assert chosen.stdout.split() == [best, f"{site.root}/packages/{own['folder']}/lz4/1.9.4-GCC-12.2.0"], chosen

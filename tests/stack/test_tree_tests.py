@@ -16,7 +16,7 @@ from steps.softwarestack.builds import builder_cpu
 from steps.softwarestack.contract.output_patterns import OutputReference
 from steps.softwarestack.contract.stack_input import StackInput, StackLimits, StackTestCase
 from steps.softwarestack.contract.stack_tests import StackTestOutcome, StackTestResult
-from steps.softwarestack.tree import elf_links, link_checks, lmod_modules, tree_assembly
+from steps.softwarestack.tree import elf_links, link_checks, lmod_modules, target_choice, tree_assembly
 from steps.softwarestack.tree.link_checks import TraceRules
 from steps.softwarestack.tree.lmod_modules import LmodError
 from steps.softwarestack.tree_tests import module_tests, reframe_tests, tree_sandbox
@@ -193,6 +193,10 @@ def test_code_of_a_cpu_target_that_this_machine_lacks_is_not_run(tmp_path: Path,
     why = f"the CPU of this machine lacks {lacking[other]}, which {other} needs"
     assert (by_name[other].outcome, by_name[other].output, by_name[other].target) == (NOT_TESTED, why, other)
     assert (by_name[targets[0]].outcome is PASS) == has_own, by_name
+    file = site.tree / target_choice.path(made)
+    file.write_text(file.read_text().replace("all/Core", "all/Elsewhere"))
+    wrong = module_tests.load_choice(site, print, lacking)
+    assert ("MODULEPATH lacks /software/small/current/modules/" in wrong.output) == (wrong.outcome is FAIL) == has_own
     (unread,) = reframe_tests.run_all(view, "", {}, False, print, lacking).results
     assert (unread.name, unread.outcome, unread.output) == (f"a.py for {other}", NOT_TESTED, why)
 

@@ -30,7 +30,7 @@ class MatrixExclusion(Section):
     @model_validator(mode="after")
     def _excludes_something(self) -> "MatrixExclusion":
         if self.package is None and self.toolchain is None and self.target is None:
-            raise problem("an exclusion without package and toolchain excludes everything", "name one of them, or both")
+            raise problem("an exclusion without package, toolchain and target excludes everything", "name at least one of them")
         return self
 
     def is_about(self, package: str, toolchain: str, target: str) -> bool:

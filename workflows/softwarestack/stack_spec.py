@@ -9,9 +9,9 @@ from typing import Annotated, Final, Literal, cast
 from pydantic import AfterValidator, Field, StringConstraints, field_validator, model_validator
 
 from steps.contract.release_layout import NODES
-from steps.softwarestack.contract import output_patterns
+from steps.softwarestack.contract import cpu_targets, output_patterns
 from steps.softwarestack.contract.spack_layout import FLAT
-from steps.softwarestack.contract.stack_input import BEST, PACKAGES, TCL, CacheRegistry
+from steps.softwarestack.contract.stack_input import BEST, PACKAGES, TCL, CacheRegistry, choice_module
 from steps.softwarestack.contract.stack_release import MODULES, VIEW
 from steps.softwarestack.contract.stack_tests import name_for
 from workflows.softwarestack import build_cache_spec, smoke_tests
@@ -375,6 +375,15 @@ class StackSpec(PipelineSpec):
         return (FLAT_MODULES,) if self.spack is not None and self.spack.naming == FLAT else ()
 
     @property
+    def target_notes(self) -> tuple[str, ...]:
+        """Sentence about a single CPU target that bringup does not know, for `validate` and `plan`; none for one that it knows."""
+        if self.targets or cpu_targets.is_known(self.target):
+            return ()
+        return (
+            f"CPU target {self.target} is unknown: its code is tested on any machine, and fails where the CPU lacks what it needs",
+        )
+
+    @property
     def cpu_targets(self) -> tuple[str, ...]:
         """All CPU targets of the stack, mostly one."""
         return self.targets or (self.target,)
@@ -397,7 +406,8 @@ class StackSpec(PipelineSpec):
         if self.several_targets:
             sentences.append(SEVERAL)
             sentences.append(
-                f"modules lie by CPU target: users begin with `module use {place}/{MODULES}/{BEST}`, `module load target`"
+                f"modules lie by CPU target: users begin with `module use {place}/{MODULES}/{BEST}`,"
+                f" `module load {choice_module(self.name)}`"
             )
         if self.spack is not None and self.spack.naming != FLAT:
             sentences.append(f"modules lie by compiler and MPI: users begin with `module use {place}/modules/all/Core`")
@@ -454,6 +464,11 @@ class StackSpec(PipelineSpec):
             raise problem("the stack names target and targets", "name all of them in targets")
         if len(set(self.targets)) < len(self.targets) or BEST in self.targets:
             raise problem(f"targets {', '.join(self.targets)} has a name twice, or {BEST}", "name each CPU target once")
+        if unknown := [name for name in self.targets if not cpu_targets.is_known(name)]:
+            raise problem(
+                f"CPU target {unknown[0]} is unknown, so no node could tell if its CPU runs it",
+                "write names that archspec has for x86_64 and aarch64, such as x86_64_v3, zen4 or neoverse_v1",
+            )
         return self._with_known_targets()
 
     def _with_known_targets(self) -> "StackSpec":

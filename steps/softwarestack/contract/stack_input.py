@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from steps.contract.canonical import canonical, digest, digest_bytes
 from steps.contract.detachment import NO_FACTORY, Factory
-from steps.softwarestack.contract import output_patterns
+from steps.softwarestack.contract import cpu_targets, output_patterns
 from steps.softwarestack.contract.output_patterns import OutputReference
 from steps.softwarestack.contract.spack_layout import HIERARCHICAL
 
@@ -30,7 +30,7 @@ MAX_BYTES: Final = 800_000
 LARGEST_BYTES: Final = 64 << 20
 """Most bytes of the stack, or of one of its files, after decompression."""
 BEST: Final = "best"
-"""Folder, beside those of the CPU targets, with the module that chooses the best target of a node."""
+"""Folder, beside those of the CPU targets, with the module that chooses the best target of a node (`choice_module`)."""
 PACKAGES: Final = "packages"
 """Folder of the installed packages below the install root; versions of all stacks share it."""
 LUA, TCL = "lua", "tcl"
@@ -308,6 +308,11 @@ class StackInput(Struct, frozen=True, kw_only=True, omit_defaults=True, dict=Tru
         return f"{self.root}/{PACKAGES}/{package_folder(package)}"
 
 
+def choice_module(stack: str) -> str:
+    """Return the name of the module by which users get the best CPU target of a node: another name for each stack."""
+    return f"target-{stack}"
+
+
 def package_folder(package: StackPackage) -> str:
     """Return the name of an installed package's folder, `NAME-VERSION-HASH12`, in characters that every program takes."""
     plain = re.sub(r"[^A-Za-z0-9+._-]", "-", f"{package.name}-{package.version}")
@@ -428,6 +433,9 @@ def _target_problems(stack: StackInput) -> Iterator[str]:
     """Yield what in the CPU targets cannot be: they become folders and arguments of compilers."""
     named = (*stack.targets, *(package.target for package in stack.packages), *(test.target for test in stack.tests))
     yield from (f"{target[:60]!r} is no CPU target" for target in dict.fromkeys(named) if target and not _TARGET.fullmatch(target))
+    # a node compares features to choose among several, and nobody knows those of a target that is not in the table
+    unknown = [target for target in stack.targets if _TARGET.fullmatch(target) and not cpu_targets.is_known(target)]
+    yield from (f"the features of CPU target {target[:60]!r} are not known" for target in unknown if target != BEST)
     if stack.targets and (stack.target or BEST in stack.targets):
         yield f"the stack has CPU targets {', '.join(stack.targets)[:100]} beside {stack.target or BEST}"
     members = (
@@ -465,6 +473,8 @@ def _spack_problems(stack: StackInput) -> Iterator[str]:
         for provider in stack.spack.providers:
             names = (provider.module, provider.family, *provider.unlocks)
             yield from (f"{name[:100]!r} is no name of a module or of its folder" for name in names if not _PATH.fullmatch(name))
+            if provider.module.count("/") < 2:
+                yield f"{provider.module[:100]!r} of a provider is no module FOLDER/NAME/VERSION"
             if provider.prefix and not _ROOT.fullmatch(provider.prefix):
                 yield f"{provider.prefix[:100]!r} is no folder of a provider of modules"
 

@@ -5,10 +5,8 @@ from typing import Final
 
 from msgspec import Struct
 
-from steps.softwarestack.contract.stack_input import StackInput
+from steps.softwarestack.contract.stack_input import BEST, StackInput, choice_module
 
-CHOICE: Final = "best/target"
-"""Name of the test of the module that chooses the CPU target of a node."""
 PERFORMANCE: Final = "performance: "
 """Beginning of the output of a test that ran well and missed its performance reference."""
 
@@ -21,7 +19,12 @@ def name_for(name: str, target: str) -> str:
 def load_names(stack: StackInput) -> list[str]:
     """Return the names of the tests that load a module: one for each, and one for the choice of a CPU target."""
     modules = [stack.module_title(package) for package in stack.installed if package.module]
-    return [*modules, CHOICE] if stack.targets else modules
+    return [*modules, choice_name(stack)] if stack.targets else modules
+
+
+def choice_name(stack: StackInput) -> str:
+    """Return the name of the test of the module that chooses the CPU target of a node."""
+    return f"{BEST}/{choice_module(stack.name)}"
 
 
 def reframe_names(stack: StackInput) -> list[str]:

@@ -77,7 +77,7 @@ class AssembledTree(Struct, frozen=True, kw_only=True):
 
 def tree_digest(stack: StackInput, archives: Iterable[str]) -> str:
     """Return the digest that names a stack's tree: of its place and its packages' archives, not of tests, which change nothing."""
-    targets = [list(stack.targets)] if stack.targets else []
+    targets = [list(stack.targets), target_choice.SCHEMA] if stack.targets else []
     return digest([_SCHEMA, stack.name, stack.root, list(archives), *targets, *stack.arrangement])
 
 
@@ -208,9 +208,9 @@ def _write_choice(work: Path, stack: StackInput) -> None:
     """Write the module by which users get the best CPU target of a node."""
     paths = [path.relative_to(work).as_posix() for path in (work / MODULES).rglob("*") if path.is_file()]
     folders = {target: lmod_modules.start_folders(stack.naming, paths, target) for target in stack.targets}
-    file = work / target_choice.PATH
+    file = work / target_choice.path(stack)
     file.parent.mkdir()
-    file.write_text(target_choice.module_text(f"{stack.root}/{stack.name}/current/{MODULES}", folders))
+    file.write_text(target_choice.module_text(stack, folders))
     os.utime(file, (MTIME, MTIME))
 
 

@@ -10,9 +10,9 @@ from msgspec.structs import replace
 from steps.contract import plain_text
 from steps.softwarestack.contract import cpu_targets, output_patterns
 from steps.softwarestack.contract.cpu_targets import CpuFacts
-from steps.softwarestack.contract.stack_input import BEST, StackInput, StackPackage, StackTestCase
+from steps.softwarestack.contract.stack_input import StackInput, StackPackage, StackTestCase, choice_module
 from steps.softwarestack.contract.stack_release import MODULES
-from steps.softwarestack.contract.stack_tests import CHOICE, PERFORMANCE, StackTestKind, StackTestOutcome, StackTestResult
+from steps.softwarestack.contract.stack_tests import PERFORMANCE, StackTestKind, StackTestOutcome, StackTestResult, choice_name
 from steps.softwarestack.tree import lmod_modules, target_choice
 from steps.softwarestack.tree.lmod_modules import LmodError, ModuleRoute
 from steps.softwarestack.tree_tests.bounded_process import BoundedEnd
@@ -20,7 +20,7 @@ from steps.softwarestack.tree_tests.tree_sandbox import MOST_TEXT, TreeSite
 
 _LOADS_AT_ONCE: Final = 4
 """Modules that are loaded at a time; each is a sandbox and a Lua program, a fifth of a second together."""
-_NOT_RUN: Final = (126, 127)
+_CANNOT_START: Final = (126, 127)
 """Exit codes by which prlimit and setpriv say that a program cannot be started, or does not exist."""
 _SKIPPED: Final = 77
 """Exit code by which test suites skip a test, as Automake's do."""
@@ -66,21 +66,24 @@ def load_all(
 
 def load_choice(site: TreeSite, say: Callable[[str], None], lacking: Mapping[str, str]) -> StackTestResult:
     """Return the result for the module that chooses the CPU target: with it MODULEPATH has the best one that this CPU runs."""
-    result = StackTestResult(name=CHOICE, kind=StackTestKind.LOAD, outcome=StackTestOutcome.PASS)
-    folder = f"{site.modules_root}/{BEST}"
-    ended = site.run(
-        [site.lmod.lmod, "python", "load", target_choice.MODULE], site.stack.limits.load_seconds, {"MODULEPATH": folder}
-    )
+    name = choice_name(site.stack)
+    result = StackTestResult(name=name, kind=StackTestKind.LOAD, outcome=StackTestOutcome.PASS)
+    words = [site.lmod.lmod, "python", "load", choice_module(site.stack.name)]
+    folder = f"{site.modules_root}{target_choice.FOLDER.removeprefix(MODULES)}"
+    ended = site.run(words, site.stack.limits.load_seconds, {"MODULEPATH": folder})
     best = next((target for target in cpu_targets.best_first(site.stack.targets) if target not in lacking), "")
     try:
-        chosen = lmod_modules.environment(ended.out).get(target_choice.VARIABLE, "") if not ended.code else ""
+        variables = lmod_modules.environment(ended.out) if not ended.code else {}
     except LmodError:
-        chosen = ""
-    reason = site.text(lmod_modules.reason(ended.tail))
-    if chosen == best and (best or target_choice.NONE_FITS in reason):
-        say(f"module {CHOICE} chooses {best or 'no target'}")
+        variables = {}
+    chosen, reason = variables.get(target_choice.variable(site.stack.name), ""), site.text(lmod_modules.reason(ended.tail))
+    folders = variables.get("MODULEPATH", "").split(":")
+    absent = next((folder for folder in site.first_folders(best) if folder not in folders), "") if best else ""
+    if chosen == best and not absent and (best or target_choice.NONE_FITS in reason):
+        say(f"module {name} chooses {best or 'no target'}")
         return replace(result, seconds=ended.seconds, output=f"it chooses {best or 'no target'} on this machine")
-    text = f"it chooses {chosen or 'no target'}, expected {best or 'none'}: {reason or _end(ended)}"
+    text = f"it chooses {chosen or 'no target'}, expected {best or 'none'}"
+    text += f"; MODULEPATH lacks {absent}" if chosen == best and absent else f": {reason or _end(ended)}"
     return replace(result, outcome=StackTestOutcome.FAIL, seconds=ended.seconds, output=site.text(text))
 
 
@@ -132,15 +135,15 @@ def run_command(
         text = f"its modules {', '.join(test.modules)} do not load: {output}"
         return replace(result, outcome=outcome, seconds=loading.seconds, output=site.text(text))
     if target := next((target for target in _targets_of(site, routes, variables) if target in lacking), ""):
-        say(f"test {test.name} is not run: {not_run(target, lacking)}")
-        return not_tested(replace(result, seconds=loading.seconds), target, lacking)
+        say(f"test {test.name} is not run: {lacking_sentence(target, lacking)}")
+        return as_not_tested(replace(result, seconds=loading.seconds), target, lacking)
     ended = site.run(test.command, test.timeout_seconds, variables)
     say(f"test {test.name} ended with {ended.code} after {ended.seconds:.1f} s\n{site.redact(ended.tail)}".rstrip())
     if ended.is_late:
         outcome, output = StackTestOutcome.TIMEOUT, f"{ended.tail} (ended after {test.timeout_seconds} s)"
     elif ended.code == _SKIPPED and test.may_skip:
         outcome, output = StackTestOutcome.NOT_TESTED, ended.tail or "no reason"
-    elif ended.code in _NOT_RUN:
+    elif ended.code in _CANNOT_START:
         outcome, output = StackTestOutcome.ERROR, ended.tail
     elif ended.code:
         outcome, output = StackTestOutcome.FAIL, f"{ended.tail or 'no output'} (it ended with {ended.code})"
@@ -149,14 +152,14 @@ def run_command(
     return replace(result, outcome=outcome, seconds=ended.seconds, output=site.text(output))
 
 
-def not_run(target: str, lacking: Mapping[str, str]) -> str:
+def lacking_sentence(target: str, lacking: Mapping[str, str]) -> str:
     """Return in words why code for a CPU target is not run on this machine."""
     return f"the CPU of this machine lacks {lacking[target]}, which {target} needs"
 
 
-def not_tested(result: StackTestResult, target: str, lacking: Mapping[str, str]) -> StackTestResult:
+def as_not_tested(result: StackTestResult, target: str, lacking: Mapping[str, str]) -> StackTestResult:
     """Return the result of a test that this machine's CPU cannot run."""
-    return replace(result, outcome=StackTestOutcome.NOT_TESTED, output=not_run(target, lacking), target=target)
+    return replace(result, outcome=StackTestOutcome.NOT_TESTED, output=lacking_sentence(target, lacking), target=target)
 
 
 def lacking_targets(stack: StackInput, cpu: CpuFacts) -> dict[str, str]:

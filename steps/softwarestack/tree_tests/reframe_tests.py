@@ -114,7 +114,7 @@ def run_all(
     if (target := site.target or site.stack.target) in lacking:
         names = [stack_tests.name_for(test_file.path, site.target) for test_file in site.stack.reframe]
         results = (StackTestResult(name=name, kind=StackTestKind.REFRAME, outcome=StackTestOutcome.NOT_TESTED) for name in names)
-        return ReframeRun(results=tuple(module_tests.not_tested(result, target, lacking) for result in results))
+        return ReframeRun(results=tuple(module_tests.as_not_tested(result, target, lacking) for result in results))
     left, runs = float(site.stack.limits.reframe_seconds), list[ReframeRun]()
     for test_file in site.stack.reframe:
         with scratch_folder() as scratch:

@@ -74,9 +74,16 @@ class TreeSite(Struct, frozen=True, kw_only=True):
     @property
     def module_path(self) -> str:
         """Return the value of MODULEPATH with which a user of the stack begins."""
-        own = (self.modules_root + folder.removeprefix(MODULES) for folder in self.start)
+        own = (self._published(folder) for folder in self.start)
         needs_site = any(package.external and package.module for package in self.stack.packages)
         return ":".join((*own, *(site_modules() if needs_site else ())))
+
+    def first_folders(self, target: str) -> tuple[str, ...]:
+        """Return the published folders that users of a CPU target name first to `module use`."""
+        return tuple(self._published(folder) for folder in _start_folders(self.stack, self.tree, target))
+
+    def _published(self, folder: str) -> str:
+        return self.modules_root + folder.removeprefix(MODULES)
 
     def run(
         self, words: Sequence[str], seconds: float, environment: Mapping[str, str] | None = None, scratch: Path | None = None
@@ -135,16 +142,21 @@ def site(
 
     `hidden` are folders that no test may see, `programs` folders of this machine that test programs need beside the system's.
     """
-    paths = (path.relative_to(tree).as_posix() for path in (tree / MODULES).rglob("*") if path.is_file())
     return TreeSite(
         stack=stack,
         tree=tree,
         lmod=lmod,
-        start=lmod_modules.start_folders(stack.naming, paths, target),
+        start=_start_folders(stack, tree, target),
         host=package_sandbox.view_host((stack.root,), tuple(hidden), (*programs, Path(lmod.lmod).parent.parent)),
         redact=redact,
         target=target,
     )
+
+
+def _start_folders(stack: StackInput, tree: Path, target: str) -> tuple[str, ...]:
+    """Return the tree paths of the folders that users name first to `module use`."""
+    paths = (path.relative_to(tree).as_posix() for path in (tree / MODULES).rglob("*") if path.is_file())
+    return lmod_modules.start_folders(stack.naming, paths, target)
 
 
 def site_modules() -> tuple[str, ...]:

@@ -74,7 +74,7 @@ def _findings(seen: StackTested, want: StackTestExpectation) -> Iterator[tuple[s
             if number != 1:
                 sentence = f"{_TITLES[kind].format(name)} has {number or 'no'} result{'s' if number > 1 else ''}"
                 yield name, unknown(FailureClass.RUNTIME, sentence, "one result of every test", "run again")
-    unlisted = {result.name for result in seen.results if _is_not_run(seen, result)}
+    unlisted = {result.name for result in seen.results if _lacks_cpu(seen, result)}
     for file in want.reframe:
         if file not in unlisted and not any(name.startswith(f"{file}: ") and len(name) > len(file) + 2 for name in seen.listed):
             step = "see why ReFrame selects no test of it: its systems, environments and features"
@@ -84,17 +84,18 @@ def _findings(seen: StackTested, want: StackTestExpectation) -> Iterator[tuple[s
             sentence = f"ReFrame test {result.name} has a result and was not listed before"
             yield result.name, unknown(FailureClass.RUNTIME, sentence, "results of the listed tests", "run again")
         is_skipped = result.outcome is StackTestOutcome.NOT_TESTED and result.name in want.skippable
-        is_skipped = is_skipped or _is_not_run(seen, result)
+        is_skipped = is_skipped or _lacks_cpu(seen, result)
         if result.outcome is not StackTestOutcome.PASS and not is_skipped:
             yield result.name, _of(result)
 
-    if not_run := [result for result in seen.results if _is_not_run(seen, result)]:
-        tested = [result for result in seen.results if result.kind is not StackTestKind.LOAD and result not in not_run]
-        if not tested:
-            yield not_run[0].name, _nothing_ran(not_run[0], seen)
+    if without_cpu := [result for result in seen.results if _lacks_cpu(seen, result)]:
+        # a shipped test that skips itself has not run the package's code either
+        runnable = [result for result in seen.results if result.kind is not StackTestKind.LOAD]
+        if all(result.outcome is StackTestOutcome.NOT_TESTED for result in runnable):
+            yield without_cpu[0].name, _nothing_ran(without_cpu[0], seen)
 
 
-def _is_not_run(seen: StackTested, result: StackTestResult) -> bool:
+def _lacks_cpu(seen: StackTested, result: StackTestResult) -> bool:
     """Return True for a test that runs code, and was not run for a CPU target of which this machine's CPU lacks a feature."""
     runs_code = result.kind is not StackTestKind.LOAD
     return runs_code and result.outcome is StackTestOutcome.NOT_TESTED and bool(seen.lacking.get(result.target))
@@ -109,7 +110,7 @@ def _nothing_ran(result: StackTestResult, seen: StackTested) -> Finding:
 
 def _left_out(seen: StackTested) -> dict[str, str]:
     """Return the CPU targets of which tests were not run, each with what the CPU lacks."""
-    targets = {result.target for result in seen.results if _is_not_run(seen, result)}
+    targets = {result.target for result in seen.results if _lacks_cpu(seen, result)}
     return {target: missing for target, missing in seen.lacking.items() if target in targets}
 
 

@@ -2,10 +2,13 @@
 
 import archspec.cpu
 import pytest
+from msgspec.structs import replace
 
 from steps.softwarestack.builds import builder_cpu
-from steps.softwarestack.contract import cpu_targets
+from steps.softwarestack.contract import cpu_targets, stack_input
 from steps.softwarestack.contract.cpu_targets import CpuFacts
+from steps.softwarestack.contract.stack_input import StackInputError
+from tests.unit.softwarestack import small_trees
 
 V3 = cpu_targets.features("x86_64_v3")
 CPUINFO = (
@@ -69,3 +72,10 @@ def test_the_first_processor_counts() -> None:
 )
 def test_a_node_tries_the_most_demanding_target_first(targets: tuple[str, ...], order: tuple[str, ...]) -> None:
     assert cpu_targets.best_first(targets) == order
+
+
+def test_a_task_for_several_targets_names_none_that_no_node_can_choose() -> None:
+    stack = replace(small_trees.stack(), targets=("x86_64_v3", "power9le"))
+    with pytest.raises(StackInputError, match="the features of CPU target 'power9le' are not known"):
+        stack_input.decode(stack_input.encode(stack))
+    assert stack_input.decode(stack_input.encode(replace(stack, targets=("x86_64_v3", "zen4")))).targets == ("x86_64_v3", "zen4")

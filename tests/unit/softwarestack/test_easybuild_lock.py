@@ -109,7 +109,7 @@ def test_each_cpu_target_has_its_packages_with_the_hashes_of_a_lock_for_it_alone
     lines = machine.call("stack", "plan").out.splitlines()
     assert any(line.startswith("app@1.0 zen4") for line in lines)
     assert "CPU targets: x86_64_v3 (4 packages), zen4 (6 packages)" in lines
-    assert any("/current/modules/best`, `module load target`" in line for line in lines)
+    assert any("/current/modules/best`, `module load target-tools`" in line for line in lines)
     not_run = [line for line in lines if line.startswith("not tested if this machine builds: commands of zen4, because the CPU ")]
     assert bool(not_run) == bool(cpu_targets.missing_features("zen4", builder_cpu.read()))
 

@@ -5,6 +5,7 @@ import importlib.metadata
 import sys
 from pathlib import Path
 
+import archspec.cpu
 import msgspec
 import pytest
 
@@ -12,6 +13,7 @@ from steps.errors import BadTask
 from steps.softwarestack.builds.builders import easybuild_program
 from steps.softwarestack.builds.builders.easybuild_program import EasyBuildInstallation, EasyBuildProgram
 from steps.softwarestack.builds.builders.package_builder import BuildPlace
+from steps.softwarestack.contract import cpu_targets
 from steps.softwarestack.contract.stack_input import BuildCacheLocation, StackInput, StackPackage, StackSource, package_folder
 
 EASYCONFIG = b"name = 'zlib'\n"
@@ -172,11 +174,26 @@ def test_the_command_for_a_laptop_names_the_release() -> None:
         ("x86_64_v2", "march=x86-64-v2"),
         ("zen4", "march=znver4"),
         ("skylake_avx512", "march=skylake-avx512"),
+        ("k10", "march=amdfam10"),
         ("neoverse_v2", "march=armv9-a"),
+        ("thunderx2", "mcpu=thunderx2t99"),
     ],
 )
 def test_targets_have_the_names_of_gcc(target: str, value: str) -> None:
     assert easybuild_program.optarch(target) == value
+
+
+def test_gcc_has_the_option_of_each_known_target() -> None:
+    """The options that archspec lists for releases of GCC are what GCC takes; options such as +sve come behind a name."""
+    wrong = {}
+    for name, target in archspec.cpu.TARGETS.items():
+        if not cpu_targets.is_known(name) or (value := easybuild_program.optarch(name)) == "GENERIC":
+            continue
+        entries = target.compilers["gcc"]
+        options = {word for entry in entries for word in entry["flags"].replace("{name}", entry.get("name", name)).split()}
+        if f"-{value}" not in {option.partition("+")[0] for option in options}:
+            wrong[name] = value
+    assert wrong == {}
 
 
 def test_the_installed_release_must_be_that_of_the_lock() -> None:

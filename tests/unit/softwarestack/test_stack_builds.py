@@ -306,7 +306,7 @@ MATRIX = "{packages: [HPL-2.3, zlib-1.3.1], toolchains: [GCC-12.2.0, gompi-2022.
         ("[]", ["HPL-2.3-GCC-12.2.0", "HPL-2.3-gompi-2022.12", "zlib-1.3.1-GCC-12.2.0", "zlib-1.3.1-gompi-2022.12"]),
         ("[{package: zlib-1.3.1, toolchain: gompi-2022.12}, {package: HPL-2.3}]", ["zlib-1.3.1-GCC-12.2.0"]),
         ("[{toolchain: GCC-12.2.0}]", ["HPL-2.3-gompi-2022.12", "zlib-1.3.1-gompi-2022.12"]),
-        ("[{}]", "excludes everything"),
+        ("[{}]", r"without package, toolchain and target excludes everything\n *fix +name at least one of them"),
         ("[{package: zlib-1.3}]", "exclude names zlib-1.3, which is none of packages"),
         ("[{package: HPL-2.3}, {package: zlib-1.3.1}]", "nothing is left of the matrix"),
     ],
@@ -353,6 +353,8 @@ BUILT = "easybuild: {release: 5.4.1, easyconfigs: [easyconfigs/a.eb]"
         (BUILT + "}\ntargets: [zen4, zen4]", "has a name twice, or best"),
         (BUILT + "}\ntargets: [zen4, best]", "has a name twice, or best"),
         (BUILT + "}\ntargets: [zen4, '../x']", "targets"),
+        (BUILT + "}\ntargets: [zen4, zen_4]", "CPU target zen_4 is unknown, so no node could tell if its CPU runs it"),
+        (BUILT + "}\ntargets: [x86_64_v3, power9le]", "CPU target power9le is unknown"),
         (BUILT + "}\ntargets: [zen3, zen4]\ntarget: zen4", "the stack names target and targets"),
         (BUILT + ", only_for: [{easyconfigs: [easyconfigs/a.eb], targets: [zen4]}]}", "zen4 is none of the stack's CPU targets"),
         (
@@ -375,6 +377,8 @@ BUILT = "easybuild: {release: 5.4.1, easyconfigs: [easyconfigs/a.eb]"
             "twice",
             "reserved",
             "path",
+            "typo",
+            "power",
             "target",
             "no_target",
             "empty",
@@ -394,6 +398,12 @@ def test_cpu_targets_have_what_the_spec_offers_for_them(keys: str, offered: dict
     assert spec.several_targets == (spec.cpu_targets if len(offered) > 1 else ())
     names = {target: [Path(path).stem for path in spec.easybuild.offered_for(target)] for target in spec.cpu_targets}
     assert names == offered
+
+
+def test_a_single_target_that_is_unknown_is_mentioned() -> None:
+    assert load_stack(SEVERAL + BUILT + "}\ntarget: zen4").target_notes == ()
+    (note,) = load_stack(SEVERAL + BUILT + "}\ntarget: power9le").target_notes
+    assert note.startswith("CPU target power9le is unknown: ")
 
 
 @pytest.mark.parametrize(

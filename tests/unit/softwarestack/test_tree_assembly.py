@@ -48,10 +48,10 @@ def test_each_cpu_target_has_its_modules_beside_the_choice(tmp_path: Path) -> No
     stack = msgspec.structs.replace(small_trees.stack(*members), targets=targets)
     seen = assembled(tmp_path, packages, stack)
     assert seen.problems == ()
-    assert seen.modules == ("modules/best/target.lua", *(f"modules/{target}/all/Core/app/1.0.lua" for target in targets))
+    assert seen.modules == ("modules/best/target-small.lua", *(f"modules/{target}/all/Core/app/1.0.lua" for target in targets))
     manifest = decode_manifest((place_of(tmp_path, seen) / MANIFEST).read_bytes())
     assert (manifest.target, manifest.targets, [one.target for one in manifest.packages]) == ("", targets, list(targets))
-    choice = (place_of(tmp_path, seen) / "modules/best/target.lua").read_text()
+    choice = (place_of(tmp_path, seen) / "modules/best/target-small.lua").read_text()
     rows = [line.strip() for line in choice.splitlines() if line.strip().startswith("{ name =")]
     assert [row.split('"')[1] for row in rows] == ["x86_64_v4", "x86_64_v3"]
     assert '"/software/small/current/modules/x86_64_v3/all/Core"' in rows[1]

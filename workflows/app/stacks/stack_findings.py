@@ -30,6 +30,9 @@ def issues(path: Path) -> Iterator[Issue]:
     for note in spec.notes:
         fix = "load modules with the version that `module avail` shows, or write spack.naming: hierarchical"
         yield Issue("spack_modules", "warning", "spack", note, fix, _SOURCE)
+    for note in spec.target_notes:
+        fix = "correct the name, for which archspec is the list, unless the builder knows this target"
+        yield Issue("cpu_target", "warning", "target", note, fix, _SOURCE)
     missing = tuple(_missing_files(spec, path.absolute().parent))
     yield from missing
     if missing:

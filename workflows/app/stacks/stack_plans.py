@@ -183,7 +183,7 @@ def _not_run_here(stack: "StackInput") -> Iterator[str]:
     from steps.softwarestack.tree_tests import module_tests
 
     for target in (lacking := module_tests.lacking_targets(stack, builder_cpu.read())):
-        yield f"not tested if this machine builds: commands of {target}, because {module_tests.not_run(target, lacking)}"
+        yield f"not tested if this machine builds: commands of {target}, because {module_tests.lacking_sentence(target, lacking)}"
 
 
 def _left_out(spec: "StackSpec") -> Iterator[str]:

@@ -15,6 +15,7 @@ from steps.errors import BadTask
 from steps.softwarestack.builds.builders import log_easybuild
 from steps.softwarestack.builds.builders.package_builder import FETCHED, SOURCES, BuildCommand, BuildPlace, CommandVerdict
 from steps.softwarestack.cache.package_packing import MTIME
+from steps.softwarestack.contract import cpu_targets
 from steps.softwarestack.contract.package_build import BuildFailure
 from steps.softwarestack.contract.stack_input import LUA, TCL, StackInput, StackPackage, package_folder
 
@@ -36,18 +37,23 @@ _TIMED: Final = re.compile(r"easybuild-.*\.log(\.\w+)?|.*_test_report\.md")
 _MARCH: Final = {
     "icelake": "icelake-client",
     "mic_knl": "knl",
+    "k10": "amdfam10",
+    "bulldozer": "bdver1",
+    "piledriver": "bdver2",
+    "steamroller": "bdver3",
+    "excavator": "bdver4",
     "zen": "znver1",
     "zen2": "znver2",
     "zen3": "znver3",
     "zen4": "znver4",
     "zen5": "znver5",
     "zen6": "znver6",
-    "a64fx": "armv8.2-a+sve",
-    "neoverse_n1": "armv8.2-a",
-    "neoverse_v1": "armv8.4-a+sve",
+    # GCC 12.2, of toolchains that are in use, has no -mcpu=neoverse-v2
     "neoverse_v2": "armv9-a",
 }
 """CPU targets (names of archspec) whose name for GCC's -march is another one."""
+_MCPU: Final = {"thunderx2": "thunderx2t99"}
+"""CPU targets of ARM whose name for GCC's -mcpu is another one; its -march takes architectures there, and no CPUs."""
 _GENERIC: Final = frozenset({"x86_64", "aarch64", "ppc64le", "riscv64"})
 
 
@@ -190,10 +196,13 @@ class EasyBuildProgram:
 
 
 def optarch(target: str) -> str:
-    """Return the value of --optarch for a CPU target by its name in archspec: GENERIC, or the -march of GCC."""
+    """Return the value of --optarch for a CPU target by its name in archspec: GENERIC, or the -march or -mcpu of GCC."""
     if target in _GENERIC or not target:
         return "GENERIC"
-    return f"march={_MARCH.get(target, target.replace('_', '-'))}"
+    name = target.replace("_", "-")
+    if cpu_targets.architecture(target) == "aarch64" and target not in _MARCH:
+        return f"mcpu={_MCPU.get(target, name)}"
+    return f"march={_MARCH.get(target, name)}"
 
 
 def locate(stack: StackInput, environ: Mapping[str, str]) -> EasyBuildInstallation:
