@@ -56,9 +56,7 @@ class _ResolvedSet(Struct, frozen=True):
 class EasyBuildSettings:
     """Settings of a stack for EasyBuild: its release, robot folders, module naming scheme, and root easyconfigs by CPU target.
 
-    `syntax` is the language of module files.
-
-    `interpreter` is the Python that EasyBuild is installed for.
+    `syntax` is the language of module files. `interpreter` is the Python that EasyBuild is installed for.
     """
 
     interpreter: str

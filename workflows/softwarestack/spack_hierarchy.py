@@ -35,7 +35,7 @@ _COMPILER_OF: Final = {
 _SYSTEM: Final = ("/", "/usr", "/usr/local")
 """Prefixes whose programs are on every search path, which modules of Spack leave out too."""
 _PLAIN: Final = re.compile(r"(?:/[A-Za-z0-9][A-Za-z0-9+._-]*)+")
-_FLAT: Final = "write spack.naming: flat, or build both with one compiler"
+_FLAT: Final = "write spack.naming: flat, name both compilers in spack.core_compilers, or build both with one compiler"
 
 
 @dataclass(frozen=True)
@@ -128,16 +128,15 @@ class ModuleHierarchy:
         visible = {CORE, own, self.folder(node), *([f"{_mpi_folder(mpi)}/{CORE}"] if mpi is not None else [])}
         for needed in (self.graph.nodes[hash_] for hash_ in node.runtime):
             if not needed.external and self.folder(needed) not in visible:
-                raise self._out_of_reach(node, needed)
+                raise self._out_of_reach(node, needed, "modules by compiler and MPI cannot load both")
         if mpi is not None and not mpi.external and self._compiler_folder(mpi) != own:
-            raise self._out_of_reach(node, mpi)
+            # a module unlocks the same folders for everybody: one in Core would show packages of compilers that are not loaded
+            raise self._out_of_reach(node, mpi, "an MPI library's module can show packages of its own compiler alone")
 
-    def _out_of_reach(self, node: PackageNode, needed: PackageNode) -> LockError:
+    def _out_of_reach(self, node: PackageNode, needed: PackageNode, why: str) -> LockError:
         compiler, other = (self._compilers_by_hash[package.hash] or "no compiler" for package in (node, needed))
         return LockError(
-            f"{self.graph.source}: {node.title}, built with {compiler}, needs {needed.title}, built with {other}: "
-            "modules by compiler and MPI cannot load both",
-            _FLAT,
+            f"{self.graph.source}: {node.title}, built with {compiler}, needs {needed.title}, built with {other}: {why}", _FLAT
         )
 
     def _compiler_providers(self) -> Iterator[ModuleProvider]:

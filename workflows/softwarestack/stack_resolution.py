@@ -84,10 +84,9 @@ def resolve(spec: StackSpec, folder: Path, origin: str = "") -> ResolvedStack:
     files = dict[str, bytes]()
     for package in lock.packages:
         files |= _files_of(package, robot)
+    # after the files: an edited root is a changed easyconfig, not another root
     for target in spec.cpu_targets:
-        _require_roots(
-            spec.easybuild, lock, folder, path, target
-        )  # after the files: an edited root is a changed one, not another one
+        _require_roots(spec.easybuild, lock, folder, path, target)
     tests, test_files = _test_files(spec, folder)
     stack = _input(spec, EASYBUILD, lock.easybuild, packages, lock.roots)
     stack = with_fields(stack, naming=lock.naming, reframe=tests, lock=digest_bytes(content), origin=origin, factory=factory)

@@ -23,6 +23,9 @@ _NOTES = frozenset({".spack", "easybuild", LISTING})
 _INDICES = frozenset({"info/dir", "share/info/dir"})
 """Files of a package that list others beside them: each package has its own, and none describes the view."""
 
+_LAYOUT = 1
+"""Number of the rules by which paths of packages become paths of a view; to be raised with them (see `identity`)."""
+
 
 class ViewEntry(Struct, frozen=True):
     """One path of a view: the package that has it, its target, and its content by which equal files of packages are known."""
@@ -40,8 +43,13 @@ class ViewPlan(Struct, frozen=True):
 
 
 def identity(stack: StackInput, view: StackView) -> str:
-    """Return the digest of what a view depends on: its packages, their order and their place."""
-    return digest([VIEW, stack.name, stack.root, list(view.packages), list(view.order)]).removeprefix("sha256:")
+    """Return the digest of all that decides the links of a view: its packages, their folders in it, their order, place and rules.
+
+    A published folder is never overwritten, so a view with other links must have another name.
+    """
+    packages = [[hash_, stack.module_folder(stack.by_hash[hash_])] for hash_ in view.packages]
+    rules = [_LAYOUT, sorted(_NOTES), sorted(_INDICES)]
+    return digest([VIEW, stack.name, stack.root, packages, list(view.order), rules]).removeprefix("sha256:")
 
 
 def folder(stack: StackInput, view: StackView) -> str:

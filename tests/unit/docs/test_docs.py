@@ -63,6 +63,17 @@ def test_modules_that_pages_name_exist() -> None:
     assert gone == []
 
 
+def test_each_module_of_software_stacks_is_named_where_it_lies() -> None:
+    """Sentences about a module move with it to another folder."""
+    modules = [path for path in _tracked("steps/softwarestack/*.py") if path.name != "__init__.py"]
+    unnamed = [str(path.relative_to(ROOT)) for path in modules if not _names(path.with_name("README.md"), path.stem)]
+    assert unnamed == []
+
+
+def _names(page: Path, module: str) -> bool:
+    return re.search(rf"`{module}[`.]", page.read_text(encoding="utf-8")) is not None
+
+
 def test_anchors_exist() -> None:
     lost = []
     for page in MARKDOWN:

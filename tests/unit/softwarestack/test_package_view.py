@@ -103,6 +103,19 @@ def test_of_several_cpu_targets_each_has_a_folder(tmp_path: Path) -> None:
     assert set(_links(stack, tree)) == {"x86_64_v3/bin/x", "x86_64_v4/bin/x"}
 
 
+def test_a_stack_of_several_targets_may_keep_one_of_them(tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    root.mkdir()
+    targets, files = ("x86_64_v3", "zen4"), {"a": {"bin/a": "1"}, "b": {"bin/b": "2"}}
+    both = _stack(root, "a", "b", packages=("b",))
+    packages = tuple(replace(package, target=target) for package, target in zip(both.packages, targets, strict=True))
+    _published(tmp_path, root, replace(both, targets=targets, packages=packages), files)
+    assert (root / "small/current/view/zen4/bin/b").is_file()
+    _published(tmp_path, root, replace(_stack(root, "b"), target="zen4"), files)
+    assert (root / "small/current/view/bin/b").is_file()
+    assert published_stacks.wrong(root, "small") == {}
+
+
 CONFLICTS: dict[str, tuple[Files, Files, tuple[str, ...], str, str]] = {
     "content": ({"bin/x": "1"}, {"bin/x": "2"}, (), "bin/x", ""),
     "same": ({"bin/x": "1"}, {"bin/x": "1"}, (), "", "a"),

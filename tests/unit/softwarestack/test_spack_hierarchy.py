@@ -6,11 +6,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from steps.softwarestack.builds.builders import spack_environment
 from steps.softwarestack.contract import stack_input
 from steps.softwarestack.contract.spack_layout import COMPILER, CORE, HIERARCHICAL, MPI
-from steps.softwarestack.contract.stack_input import BuildCacheLocation, ModuleProvider, SpackFiles, StackInput, StackPackage
+from steps.softwarestack.contract.stack_input import (
+    BuildCacheLocation,
+    ModuleProvider,
+    SpackFiles,
+    StackInput,
+    StackInputError,
+    StackPackage,
+)
 from steps.softwarestack.tree import lmod_modules, module_placement
 from tests.unit.softwarestack import small_locks
 from tests.unit.softwarestack.small_locks import DATA, hash_of
@@ -124,7 +132,7 @@ def test_an_mpi_by_another_name_is_known_by_who_needs_it() -> None:
         (
             (_spec("mpich", "gcc@12"), _spec("b", "gcc@13", "mpich")),
             (),
-            "needs mpich@1.0, built with gcc@12",
+            "needs mpich@1.0, built with gcc@12: an MPI library's module can show packages of its own compiler alone",
         ),
         (
             (_spec("mpich", "gcc@12", external={"path": "/a b"}), _spec("b", "gcc@12", "mpich")),
@@ -137,6 +145,21 @@ def test_an_mpi_by_another_name_is_known_by_who_needs_it() -> None:
 def test_modules_that_nobody_could_load_are_refused(specs: Iterable[dict[str, Any]], core: tuple[str, ...], why: str) -> None:
     with pytest.raises(LockError, match=why):
         ModuleHierarchy(_graph(*specs), core=core).providers()
+
+
+def test_an_mpi_of_one_core_compiler_serves_packages_of_another() -> None:
+    specs = (_spec("mpich", "gcc@12"), _spec("b", "gcc@13", "mpich"))
+    hierarchy = ModuleHierarchy(_graph(*specs), core=("gcc@12", "gcc@13"))
+    assert [(provider.module, provider.unlocks) for provider in hierarchy.providers()] == [(f"Core/{_mpi()}", (f"{_mpi()}/Core",))]
+
+
+@pytest.mark.parametrize("module", ["gcc", "Core/gcc"])
+def test_a_provider_without_folder_name_and_version_is_refused(module: str) -> None:
+    stack = _stack(syntax="lua")
+    assert stack.spack is not None
+    hostile = replace(stack, spack=replace(stack.spack, providers=(replace(stack.spack.providers[0], module=module, site=True),)))
+    with pytest.raises(StackInputError, match=f"'{module}' .* no module FOLDER/NAME/VERSION"):
+        stack_input.decode(stack_input.encode(hostile))
 
 
 def _stack(*, syntax: str, naming: str = HIERARCHICAL) -> StackInput:
