@@ -47,11 +47,12 @@ def test_a_machine_that_does_not_say_is_a_reason_that_an_admin_may_override(fact
 def test_a_node_whose_builds_nobody_knows_is_a_reason_that_an_admin_may_override() -> None:
     bare = host("factory01", {**HOST, "rke2": False})
     assert list(foreign_processes.unknown_builds([bare, host("factory03", {}, "no route")])) == []
-    (reason,) = foreign_processes.unknown_builds([bare, *(host(f"factory0{number}", HOST) for number in range(2, 9))])
+    reason, volumes = foreign_processes.unknown_builds([bare, *(host(f"factory0{number}", HOST) for number in range(2, 9))])
     assert reason.problem.startswith(
         "factory02, factory03, factory04, factory05, factory06 and others have RKE2, and no run of this"
     )
-    assert reason.forcible
+    assert (reason.forcible, reason.loses_bytes) == (True, False)
+    assert (volumes.forcible, volumes.loses_bytes) == (True, True), "a reason for the builds gives no bytes up"
 
 
 def test_the_play_reaches_machines_as_their_spec_says(tmp_path: Path) -> None:

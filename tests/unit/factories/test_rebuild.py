@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +19,11 @@ from workflows.app.factories import (
     reinstallation,
     unplanned_objects,
 )
+from workflows.app.factories.factory_rebuild import RebuildRefused
+from workflows.app.factories.rebuild_refusals import Overrides, Refusal
 from workflows.app.factories.reinstallation import NotReinstalled
 from workflows.app.factories.unplanned_contents import UnplannedContents
+from workflows.cli import output
 from workflows.rehearsal.apiserver.emulated_server import serve_in_thread
 from workflows.rehearsal.simulator.api_kinds import definitions
 from workflows.spec import FactorySpec, load_factory
@@ -210,3 +214,38 @@ def test_schedules_act_again_if_builds_outlast_the_drain(live: tuple[Path, Kube]
     with pytest.raises(KeyboardInterrupt):
         build_drain.drain(path, 60, lambda _: None, interrupt)
     assert suspended(kube) == {"nightly": False, "off": True}
+
+
+LATE = {
+    "claim": {"spec": {"volumeName": "v", "accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}},
+    "volume": {"spec": {"hostPath": {"path": "/v"}, "capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"]}},
+}
+
+
+@pytest.mark.parametrize("drain", ["{drain: 1m}", "{}"])
+def test_volumes_are_judged_again_after_the_drain(live: tuple[Path, Kube], drain: str) -> None:
+    path, kube = live
+    scheduled(kube, "nightly")
+    prepared = factory_rebuild.PreparedRebuild(path=STARTER, spec=spec_with(f"rebuild: {drain}\n"), kubeconfig=path)
+    # a build has claimed it since the first look
+    kube.create({"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": "v"}, **LATE["volume"]})
+    meta = {"name": "data", "namespace": "software"}
+    kube.create({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": meta, **LATE["claim"]})
+    with pytest.raises(RebuildRefused, match=r"1 volume .* software/data .* add --lose-volumes"):
+        factory_rebuild.drain(output, prepared)
+    assert suspended(kube) == {"nightly": False}, "the factory stays"
+    factory_rebuild.drain(output, replace(prepared, overrides=Overrides(lose_volumes=True)))
+    assert suspended(kube) == {"nightly": "drain" in drain}
+
+
+def test_every_reason_that_is_overridden_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    builds = Refusal(problem="2 builds run", fix="wait", forcible=True)
+    silent = Refusal(problem="factory03 does not say", fix="repair it", forcible=True)
+    volumes = Refusal(problem="1 volume", fix="add --lose-volumes", forcible=True, loses_bytes=True)
+    forced = factory_rebuild.PreparedRebuild(
+        path=STARTER, spec=spec_with(""), kubeconfig=None, overrides=Overrides(reason="broken")
+    )
+    with pytest.raises(RebuildRefused, match=r"changed:\n  1 volume: add --lose-volumes$"):
+        factory_rebuild.require_overridden(output, forced, [builds, silent, volumes])
+    factory_rebuild.require_overridden(output, forced, [builds, silent])
+    assert capsys.readouterr().out.splitlines() == ["overridden: 2 builds run", "overridden: factory03 does not say"]

@@ -32,6 +32,8 @@ TLS = "{certificate: {file: a.crt}, key: {file: a.key}, ca: {file: ca.crt}}"
         (("  software:\n", f"  many: {{users: {MANY}}}\n  software:\n"), "projects", "and may have 3900"),
         (("  software:\n", "  kube-x:\n"), "projects.kube-x", "namespace of the factory itself"),
         (("  software:\n", "  registry:\n"), "projects.registry", "namespace of the factory itself"),
+        (("  software:\n", "  calico-bench:\n"), "projects.calico-bench", "or is named like theirs"),
+        (("  software:\n", "  system-upgrade:\n"), "projects.system-upgrade", "or is named like theirs"),
         (("factory[02-04]", "factory[01-03]"), "hosts.builders.ranges", "is in group control too"),
         (("storage: {provisioner: local_path}", "storage: {provisioner: none}"), "storage.provisioner", "needs a volume"),
     ],

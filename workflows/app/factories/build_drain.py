@@ -37,11 +37,16 @@ class LiveSchedule(Struct, frozen=True):
 
 
 def drain(
-    kubeconfig: Path, seconds: float, say: Callable[[str], None], pause: Callable[[float], None] = time.sleep
+    kubeconfig: Path,
+    seconds: float,
+    say: Callable[[str], None],
+    pause: Callable[[float], None] = time.sleep,
+    confirm: Callable[[], None] = lambda: None,
 ) -> tuple[str, ...]:
     """Suspend the schedules of a factory and wait for the end of its builds; return those that run after `seconds`.
 
-    If some do, the schedules act again: the factory stays. Raises StepError if the factory does not answer.
+    If some do, or if `confirm`, which is called once none does, raises an error, the schedules act again: the factory stays.
+    Raises StepError if the factory does not answer.
     """
     kube, deadline = Kube.from_file(kubeconfig, who="factory rebuild"), time.monotonic() + seconds
     suspended = [schedule for schedule in kube.list(_CRON_WORKFLOWS, LiveSchedule) or () if not schedule.spec.suspend]
@@ -51,8 +56,10 @@ def drain(
         while (running := unfinished(kube)) and time.monotonic() < deadline:
             say(f"draining: {count(len(running), 'build')} run, first {running[0]}")
             pause(LOOK_SECONDS)
+        if not running:
+            confirm()
     except BaseException:
-        _suspend(kube, suspended, False)  # an interrupted wait must not leave a factory that starts nothing
+        _suspend(kube, suspended, False)  # neither an interrupted wait nor a refusal may leave a factory that starts nothing
         raise
     if running:
         _suspend(kube, suspended, False)

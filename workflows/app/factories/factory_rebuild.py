@@ -3,7 +3,8 @@
 import json
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from workflows.app.factories import (
     reinstallation,
     unplanned_contents,
 )
-from workflows.app.factories.rebuild_refusals import Refusal, refusals
+from workflows.app.factories.rebuild_refusals import Overrides, Refusal, refusals, volumes_at_risk
 from workflows.app.factories.unplanned_contents import UnplannedContents
 from workflows.app.run_options import StartOptions, Wish
 from workflows.app.runs.screen import Screen
@@ -51,13 +52,14 @@ class RebuildRefused(ValueError):
 class PreparedRebuild:
     """A checked rebuild: the spec, its path, and the kubeconfig of the live factory; None if no run of this machine built it.
 
-    `until` is the last stage that is built; empty: all.
+    `until` is the last stage that is built; empty: all. `overrides` are an admin's decisions.
     """
 
     path: Path
     spec: FactorySpec
     kubeconfig: Path | None
     until: str = ""
+    overrides: Overrides = field(default_factory=Overrides)
 
     @property
     def question(self) -> str:
@@ -67,8 +69,8 @@ class PreparedRebuild:
         return f"rebuild {how} {machines} of factory {self.spec.name}, and builds it again"
 
 
-def prepare(source: str, force: str, until: str = "") -> PreparedRebuild:
-    """Check if a factory may be rebuilt now. `force` is the reason to end builds that run; `until` is the last stage.
+def prepare(screen: Screen, source: str, overrides: Overrides, until: str = "") -> PreparedRebuild:
+    """Check if a factory may be rebuilt now, and print the reasons that an admin overrides; `until` is the last stage.
 
     Builds that run are no reason if a rebuild waits for them (`rebuild.drain`). Raises RebuildRefused, and PlanError for an unknown
     stage.
@@ -79,39 +81,59 @@ def prepare(source: str, force: str, until: str = "") -> PreparedRebuild:
     registry_push.require_archives(spec, path.parent)
     registry_certificate.require_accepted(spec, path.parent)
     kubeconfig = _kubeconfig(source)
-    reasons = [reason for reason in refusals(spec, path.parent, kubeconfig) if not (force and reason.forcible)]
-    if reasons := [reason for reason in reasons if not (spec.rebuild.drain and reason.ends)]:
-        raise RebuildRefused(_sentences(spec, reasons))
-    return PreparedRebuild(path=path, spec=spec, kubeconfig=kubeconfig, until=until)
+    prepared = PreparedRebuild(path=path, spec=spec, kubeconfig=kubeconfig, until=until, overrides=overrides)
+    reasons = refusals(spec, path.parent, kubeconfig)
+    is_drained = bool(spec.rebuild.drain) and not overrides.reason
+    require_overridden(screen, prepared, [reason for reason in reasons if not (is_drained and reason.ends)])
+    return prepared
 
 
-def require_idle(prepared: PreparedRebuild, force: str) -> None:
+def require_idle(screen: Screen, prepared: PreparedRebuild) -> None:
     """Ask the machines who works on them. Raises RebuildRefused for a slurmd and for processes of users, which no reason overrides.
 
-    A machine that does not answer is a reason too, unless `force` gives one to go on: it may be broken. So is one with RKE2 if no
+    A machine that does not answer is a reason too, unless an admin has one to go on: it may be broken. So is one with RKE2 if no
     run of this machine built the factory, because its builds would end unseen.
     """
     outcomes = foreign_processes.look(prepared.spec.cluster, prepared.path.absolute().parent)
     reasons = [reason for outcome in outcomes for reason in foreign_processes.refusals_of(outcome)]
     if prepared.kubeconfig is None:
         reasons += foreign_processes.unknown_builds(outcomes)
-    if remaining := [reason for reason in reasons if not (force and reason.forcible)]:
+    require_overridden(screen, prepared, reasons)
+
+
+def require_overridden(screen: Screen, prepared: PreparedRebuild, reasons: Sequence[Refusal]) -> None:
+    """Print every reason that the admin overrides, before anything is removed. Raises RebuildRefused if any other remains."""
+    overrides = prepared.overrides
+    if remaining := [reason for reason in reasons if not overrides.covers(reason)]:
         raise RebuildRefused(_sentences(prepared.spec, remaining))
+    screen.lines(f"overridden: {reason.problem}" for reason in reasons)
 
 
-def drain(screen: Screen, prepared: PreparedRebuild, force: str) -> None:
+def drain(screen: Screen, prepared: PreparedRebuild) -> None:
     """Wait until no build of the live factory runs, as long as its spec says; its schedules start none meanwhile.
 
-    With a reason to `force` nothing is waited for. Raises RebuildRefused if builds still run.
+    With a reason of an admin nothing is waited for. Builds may have filled volumes since `prepare` looked at them, so their bytes
+    are judged again. Raises RebuildRefused if builds still run or volumes hold bytes.
     """
-    if prepared.kubeconfig is None or prepared.spec.rebuild.drain is None or force:
+    if prepared.kubeconfig is None:
+        return
+    recheck = partial(_require_safe_volumes, screen, prepared)
+    if prepared.spec.rebuild.drain is None or prepared.overrides.reason:
+        recheck()
         return
     seconds = prepared.spec.rebuild.drain.total_seconds()
-    running = build_drain.drain(prepared.kubeconfig, seconds, lambda line: screen.lines([line]))
+    running = build_drain.drain(prepared.kubeconfig, seconds, lambda line: screen.lines([line]), confirm=recheck)
     if running:
         problem = f"{count(len(running), 'build')} still run after {seconds:.0f} s: {', '.join(running[:5])}"
         fix = 'give rebuild.drain more time, or add --force "REASON", which ends them'
         raise RebuildRefused(_sentences(prepared.spec, [Refusal(problem=problem, fix=fix)]))
+
+
+def _require_safe_volumes(screen: Screen, prepared: PreparedRebuild) -> None:
+    # an admin who gives volumes up is not asked again, least of all a factory that may be dead
+    if prepared.kubeconfig is not None and not prepared.overrides.lose_volumes:
+        kube = Kube.from_file(prepared.kubeconfig, who="factory rebuild")
+        require_overridden(screen, prepared, list(volumes_at_risk(prepared.spec, kube)))
 
 
 def _sentences(spec: FactorySpec, reasons: Sequence[Refusal]) -> str:

@@ -50,7 +50,7 @@ def observed(outcome: HostOutcome) -> HostProcesses | None:
 
 
 def unknown_builds(outcomes: Iterable[HostOutcome]) -> Iterator[Refusal]:
-    """Yield a refusal if machines run RKE2, for a rebuild without any kubeconfig: nobody knows which builds it would end."""
+    """Yield refusals if machines run RKE2, for a rebuild without any kubeconfig: nobody knows its builds and its volumes."""
     nodes = [outcome.host for outcome in outcomes if (seen := observed(outcome)) and seen.rke2]
     if nodes:
         listed = f"{', '.join(nodes[:_MOST_HOSTS])}{' and others' if len(nodes) > _MOST_HOSTS else ''}"
@@ -58,6 +58,9 @@ def unknown_builds(outcomes: Iterable[HostOutcome]) -> Iterator[Refusal]:
         problem = f"{listed} {verb} RKE2, and no run of this machine built it, so nobody knows if builds run"
         fix = 'rebuild with the BRINGUP_HOME of the run that built it, or add --force "REASON", which ends builds and saves nothing'
         yield Refusal(problem=problem, fix=fix, forcible=True)
+        unknown = f"nobody knows either which volumes on {listed} hold bytes of projects"
+        fix = "rebuild with that BRINGUP_HOME, or add --lose-volumes, which loses them"
+        yield Refusal(problem=unknown, fix=fix, forcible=True, loses_bytes=True)
 
 
 def refusals_of(outcome: HostOutcome) -> Iterator[Refusal]:

@@ -1,11 +1,12 @@
 """Volumes of a factory's projects, and where their bytes lie: a rebuild loses those on its machines, and keeps those elsewhere.
 
-The objects of a claim are compared by `unplanned_objects`; what is in a volume, no object tells. Facts about sizes:
-steps/docs/facts/cluster_objects.md.
+Volumes without a claim count too if their policy is to retain the bytes. The objects of a claim are compared by
+`unplanned_objects`; what is in a volume, no object tells. Facts about sizes: steps/docs/facts/cluster_objects.md.
 """
 
 import fnmatch
-from collections.abc import Container, Iterable, Iterator, Mapping
+import functools
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final, Protocol, TypeVar
@@ -15,14 +16,16 @@ from msgspec import Struct, field
 
 from steps.contract import plain_text
 from steps.errors import StepError
-from workflows.app.factories.unplanned_objects import SYSTEM_SPACES
-from workflows.spec import FactorySpec, factory_addresses
-from workflows.spec.factory_spec import RESERVED
+from workflows.app.factories import factory_network
+from workflows.app.factories.factory_network import FactoryNetwork, ObjectLists, Resolver, host_addresses
+from workflows.spec import FactorySpec
+from workflows.spec.factory_spec import RESERVED, SYSTEM_SPACES
 
 _CLAIMS, _VOLUMES, _NODES = "/api/v1/persistentvolumeclaims", "/api/v1/persistentvolumes", "/api/v1/nodes"
 _WORK: Final = frozenset({"Pod", "Workflow"})
 """Kinds of owners with which a claim ends, as their work does."""
 _GIB: Final = 1 << 30
+_PREFIX: Final = "volumes/"
 _SHARED_FILE_SYSTEM: Final = ("local", "nfs")
 """Types of volumes of which kubelets measure the whole file system."""
 
@@ -30,14 +33,11 @@ _SHARED_FILE_SYSTEM: Final = ("local", "nfs")
 T = TypeVar("T")
 
 
-class ObjectReader(Protocol):
+class ObjectReader(ObjectLists, Protocol):
     """Read access to objects of a factory's API, as a Kubernetes client has."""
 
     def get(self, path: str, kind: type[T]) -> T | None:
         """Return one object, None if it does not exist. Raises StepError."""
-
-    def list(self, path: str, kind: type[T]) -> tuple[T, ...] | None:
-        """Return all objects of a collection, None if the API serves none. Raises StepError."""
 
 
 class Measure(Enum):
@@ -111,7 +111,10 @@ class NodeSummary(Struct, frozen=True):
 
 @dataclass(frozen=True, kw_only=True)
 class ProjectVolume:
-    """Bytes of a claim: where they lie, whether a rebuild leaves them there, and how many they are, if a kubelet knows."""
+    """Bytes of a claim: where they lie, whether a rebuild leaves them there, and how many they are, if a kubelet knows.
+
+    `retained` is the name of a PersistentVolume that keeps bytes without a claim; namespace and claim are then those that it had.
+    """
 
     namespace: str
     claim: str
@@ -120,15 +123,20 @@ class ProjectVolume:
     requested: str = ""
     used: int | None = None
     measure: Measure = Measure.VOLUME
+    retained: str = ""
 
     @property
     def name(self) -> str:
-        """Return the name by which a spec means it."""
-        return f"{self.namespace}/{self.claim}"
+        """Return the name by which a spec means it: NAMESPACE/CLAIM, or that of a volume without a claim."""
+        return self.retained or f"{self.namespace}/{self.claim}"
 
     @property
     def about(self) -> str:
         """Return its name, its place and its size."""
+        if self.retained:
+            claim = plain_text.line(f"{self.namespace}/{self.claim}")
+            had = f"retained since claim {claim} was deleted" if self.claim else "retained without a claim"
+            return f"{plain_text.line(self.retained)} ({self.place}, {had})"
         size = f"{self.used / _GIB:.1f} GiB {self.measure.value}" if self.used is not None else "size in use unknown"
         requested = f" of {plain_text.line(self.requested)} requested" if self.requested else ""
         return f"{plain_text.line(self.name)} ({self.place}, {size}{requested})"
@@ -139,18 +147,22 @@ class ProjectVolume:
         return f"only in the cluster: bytes in volume {self.about}; they are not saved, and not built again"
 
 
-def read(spec: FactorySpec, kube: ObjectReader) -> tuple[ProjectVolume, ...]:
+def read(spec: FactorySpec, kube: ObjectReader, resolve: Resolver = host_addresses) -> tuple[ProjectVolume, ...]:
     """Return the bound claims of a live factory's projects, and of namespaces that the spec lacks. Raises StepError.
 
-    A kubelet that does not answer leaves sizes unknown.
+    Volumes that retain bytes within the factory without a claim are among them. `resolve` returns the addresses of NFS servers. A
+    kubelet that does not answer leaves sizes unknown.
     """
-    claims = [claim for claim in kube.list(_CLAIMS, LiveClaim) or () if _holds_data(claim)]
-    if not claims:
-        return ()
+    every = kube.list(_CLAIMS, LiveClaim) or ()
     volumes = {volume.metadata.name: volume for volume in kube.list(_VOLUMES, LiveVolume) or ()}
-    hosts = frozenset(factory_addresses.addresses(spec).hosts)
-    used = _used(kube)
-    return tuple(_volume(claim, volumes.get(claim.spec.volume_name), hosts, used) for claim in claims)
+    # only NFS needs it, and a dead name server answers late
+    network = functools.cache(lambda: factory_network.read(spec, kube, functools.cache(resolve)))
+    claimed = {claim.spec.volume_name for claim in every}
+    retained = (_retained(volume, network) for name, volume in volumes.items() if name not in claimed)
+    claims = [claim for claim in every if _holds_data(claim)]
+    used = _used(kube) if claims else {}
+    bound = (_volume(claim, volumes.get(claim.spec.volume_name), network, used) for claim in claims)
+    return (*bound, *filter(None, retained))
 
 
 def lost(spec: FactorySpec, volumes: Iterable[ProjectVolume]) -> Iterator[ProjectVolume]:
@@ -160,8 +172,12 @@ def lost(spec: FactorySpec, volumes: Iterable[ProjectVolume]) -> Iterator[Projec
 
 
 def is_restored(spec: FactorySpec, volume: ProjectVolume) -> bool:
-    """Return True if the spec says that the site brings the bytes back by itself, or needs them no more."""
-    return any(fnmatch.fnmatchcase(f"volumes/{volume.name}", pattern) for pattern in spec.rebuild.restored)
+    """Return True if the spec says that the site brings the bytes back by itself, or needs them no more.
+
+    A pattern that names no resource, such as `*/software/*`, was written for objects and gives up no bytes.
+    """
+    patterns = (pattern for pattern in spec.rebuild.restored if pattern.startswith(_PREFIX))
+    return any(fnmatch.fnmatchcase(f"{_PREFIX}{volume.name}", pattern) for pattern in patterns)
 
 
 def uncompared(spec: FactorySpec, volumes: Iterable[ProjectVolume]) -> Iterator[str]:
@@ -184,16 +200,34 @@ def uncompared(spec: FactorySpec, volumes: Iterable[ProjectVolume]) -> Iterator[
 
 
 def _holds_data(claim: LiveClaim) -> bool:
-    space = claim.metadata.namespace
-    is_own = space == "default" or (space not in RESERVED and not SYSTEM_SPACES.fullmatch(space))
-    return is_own and bool(claim.spec.volume_name) and not any(owner.kind in _WORK for owner in claim.metadata.owner_references)
+    ends_with_work = any(owner.kind in _WORK for owner in claim.metadata.owner_references)
+    return bool(claim.spec.volume_name) and _is_own(claim.metadata.namespace) and not ends_with_work
+
+
+def _is_own(space: str) -> bool:
+    """Return True for a namespace of users: all but those that a factory, Kubernetes and RKE2 make for themselves."""
+    return space == "default" or (space not in RESERVED and not SYSTEM_SPACES.fullmatch(space))
+
+
+def _retained(volume: LiveVolume, network: Callable[[], FactoryNetwork]) -> ProjectVolume | None:
+    """Return a volume without a claim that keeps its bytes within the factory, or nobody knows where; None for all others."""
+    spec = volume.spec
+    reference = spec.get("claimRef") or {}
+    space = str(reference.get("namespace") or "")
+    if spec.get("persistentVolumeReclaimPolicy") != "Retain" or (space and not _is_own(space)):
+        return None
+    place, is_kept = _place(spec, network)
+    if is_kept:
+        return None
+    claim, name = str(reference.get("name") or ""), volume.metadata.name
+    return ProjectVolume(namespace=space, claim=claim, place=plain_text.line(place), is_kept=False, retained=name)
 
 
 def _volume(
-    claim: LiveClaim, volume: LiveVolume | None, hosts: Container[str], used: Mapping[tuple[str, str], int]
+    claim: LiveClaim, volume: LiveVolume | None, network: Callable[[], FactoryNetwork], used: Mapping[tuple[str, str], int]
 ) -> ProjectVolume:
     spec = volume.spec if volume else {}
-    place, is_kept = _place(spec, hosts)
+    place, is_kept = _place(spec, network)
     is_shared = any(kind in spec for kind in _SHARED_FILE_SYSTEM)
     return ProjectVolume(
         namespace=claim.metadata.namespace,
@@ -206,15 +240,16 @@ def _volume(
     )
 
 
-def _place(spec: Mapping[str, Any], hosts: Container[str]) -> tuple[str, bool]:
+def _place(spec: Mapping[str, Any], network: Callable[[], FactoryNetwork]) -> tuple[str, bool]:
     """Return where a volume's bytes lie, and True if that is known to be outside of the factory."""
     csi = spec.get("csi") or {}
     attributes = csi.get("volumeAttributes") or {}
     nfs = spec.get("nfs") or ({"server": attributes.get("server"), "path": attributes.get("share")} if _is_nfs(csi) else None)
     if nfs:
         server = str(nfs.get("server") or "")
-        is_outside = bool(server) and server not in hosts and server.partition(".")[0] not in hosts
-        return f"NFS {server}:{nfs.get('path')}", is_outside
+        is_outside = network().is_outside(server)
+        unknown = ", a server without an address here" if is_outside is None else ""
+        return f"NFS {server}:{nfs.get('path')}{unknown}", bool(is_outside)
     if "local" in spec or "hostPath" in spec:
         node = _node(spec)
         return f"local path on {node}" if node else "path of a node", False

@@ -13,6 +13,7 @@ from steps.contract import plain_text
 from steps.contract.plain_text import count
 from steps.errors import StepError
 from workflows.app.factories import project_volumes, surviving_copies
+from workflows.app.factories.factory_network import Resolver, host_addresses
 from workflows.app.factories.project_volumes import ObjectReader
 from workflows.spec import FactorySpec, load
 
@@ -24,12 +25,28 @@ _WORKFLOWS = "/apis/argoproj.io/v1alpha1/workflows"
 
 @dataclass(frozen=True, kw_only=True)
 class Refusal:
-    """A reason not to rebuild, and what to do. `forcible`: an admin with a reason may go on. `ends`: it goes away by waiting."""
+    """A reason not to rebuild, and what to do. `forcible`: an admin with a reason may go on. `ends`: it goes away by waiting.
+
+    `loses_bytes`: going on loses bytes of projects, which an admin has to say apart from any other reason.
+    """
 
     problem: str
     fix: str
     forcible: bool = False
     ends: bool = False
+    loses_bytes: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Overrides:
+    """Decisions of an admin to rebuild all the same: a reason, and if bytes in volumes may be lost."""
+
+    reason: str = ""
+    lose_volumes: bool = False
+
+    def covers(self, refusal: Refusal) -> bool:
+        """Return True if the admin has decided to go on in spite of a refusal."""
+        return self.lose_volumes if refusal.loses_bytes else bool(self.reason) and refusal.forcible
 
 
 class _LiveMeta(Struct, frozen=True):
@@ -59,9 +76,10 @@ def refusals(spec: FactorySpec, folder: Path, kubeconfig: Path | None) -> Iterat
     yield from _this_machine(spec)
     if kubeconfig is not None:
         yield from (builds := tuple(running_builds(kubeconfig)))
-        # a factory that does not answer need not be asked a second time
         if all(reason.ends for reason in builds):
             yield from volumes_at_risk(spec, Kube.from_file(kubeconfig, who="factory rebuild"))
+        else:  # a factory that does not answer need not be asked a second time
+            yield _unknown_volumes("it does not answer")
 
 
 def _platforms(spec: FactorySpec, folder: Path) -> Iterator[Refusal]:
@@ -113,13 +131,15 @@ def running_builds(kubeconfig: Path) -> Iterator[Refusal]:
         yield Refusal(problem=f"{count(len(running), 'build')} run: {listed}", fix=fix, forcible=True, ends=True)
 
 
-def volumes_at_risk(spec: FactorySpec, kube: ObjectReader) -> Iterator[Refusal]:
-    """Yield a refusal for volumes of projects whose bytes a rebuild loses; also if the factory does not say which there are."""
+def volumes_at_risk(spec: FactorySpec, kube: ObjectReader, resolve: Resolver = host_addresses) -> Iterator[Refusal]:
+    """Yield a refusal for volumes of projects whose bytes a rebuild loses; also if the factory does not say which there are.
+
+    `resolve` returns the addresses of NFS servers.
+    """
     try:
-        lost = tuple(project_volumes.lost(spec, project_volumes.read(spec, kube)))
+        lost = tuple(project_volumes.lost(spec, project_volumes.read(spec, kube, resolve)))
     except StepError as error:
-        fix = 'repair it, or add --force "REASON"'
-        yield Refusal(problem=f"the factory does not say which volumes its projects have: {error}", fix=fix, forcible=True)
+        yield _unknown_volumes(str(error))
         return
     if lost:
         listed = plain_text.some([item.about for item in lost], MOST_VOLUMES)
@@ -127,9 +147,15 @@ def volumes_at_risk(spec: FactorySpec, kube: ObjectReader) -> Iterator[Refusal]:
         yield Refusal(
             problem=f"{count(len(lost), 'volume')} of projects {verb} bytes that a rebuild loses: {listed}",
             fix="name their copies in rebuild.copies[].volume, or those that the site restores or gives up in rebuild.restored "
-            '(volumes/NAMESPACE/CLAIM), or add --force "REASON", which loses them',
+            "(volumes/NAMESPACE/CLAIM, or volumes/VOLUME without a claim), or add --lose-volumes, which loses them",
             forcible=True,
+            loses_bytes=True,
         )
+
+
+def _unknown_volumes(why: str) -> Refusal:
+    problem = f"the factory does not say which volumes its projects have: {why}"
+    return Refusal(problem=problem, fix="repair it, or add --lose-volumes, which loses them", forcible=True, loses_bytes=True)
 
 
 def unfinished(kube: Kube) -> list[str]:

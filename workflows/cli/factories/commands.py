@@ -21,8 +21,11 @@ FactoryFile = Annotated[
 Force = Annotated[
     str,
     typer.Option(
-        "--force", metavar="REASON", help="Rebuild though builds run, which end, volumes hold bytes, or a machine does not answer."
+        "--force", metavar="REASON", help="Rebuild though builds run, which end, or a machine does not answer; each is printed."
     ),
+]
+LoseVolumes = Annotated[
+    bool, typer.Option("--lose-volumes", help="Rebuild though volumes of projects hold bytes that are lost; each is printed.")
 ]
 
 
@@ -94,6 +97,7 @@ def down(
 def rebuild(
     spec: FactoryFile = "factory.yaml",
     force: Force = "",
+    lose_volumes: LoseVolumes = False,
     until: Until = "",
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
     *,
@@ -106,12 +110,14 @@ def rebuild(
     this command runs on one of the machines.
     """
     from workflows.app.factories import factory_rebuild
+    from workflows.app.factories.rebuild_refusals import Overrides
 
-    prepared = factory_rebuild.prepare(spec, force, until)
+    overrides = Overrides(reason=force, lose_volumes=lose_volumes)
+    prepared = factory_rebuild.prepare(output, spec, overrides, until)
     if not yes:
         _ask(prepared.question, prepared.spec.name)
-    factory_rebuild.require_idle(prepared, force)
-    factory_rebuild.drain(output, prepared, force)
+    factory_rebuild.require_idle(output, prepared)
+    factory_rebuild.drain(output, prepared)
     if force:
         output.lines([f"forced: {force}"])
     return factory_rebuild.rebuild(output, prepared, place)
@@ -120,6 +126,7 @@ def rebuild(
 def drill(
     spec: FactoryFile = "factory.yaml",
     force: Force = "",
+    lose_volumes: LoseVolumes = False,
     until: Until = "",
     cut_only: Annotated[bool, typer.Option("--cut-only", help="Only cut production off; nothing is rebuilt.")] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
@@ -131,6 +138,7 @@ def drill(
     The section `drill` of the spec names the hosts and what must work on them. The factory is rebuilt only if all of that works.
     """
     from workflows.app.factories import factory_drill, factory_pipeline, factory_rebuild, production_cut
+    from workflows.app.factories.rebuild_refusals import Overrides
 
     section = production_cut.drill_of(factory_pipeline.read(spec)[1])
     boots = f" and runs {section.machine.power!r} to boot a machine" if section.machine else ""
@@ -139,11 +147,12 @@ def drill(
         if not yes:
             _confirm(question)
         return factory_drill.cut(output, spec)
-    prepared = factory_rebuild.prepare(spec, force, until)
+    overrides = Overrides(reason=force, lose_volumes=lose_volumes)
+    prepared = factory_rebuild.prepare(output, spec, overrides, until)
     if not yes:
         _ask(f"{question}; {prepared.question}", prepared.spec.name)
-    factory_rebuild.require_idle(prepared, force)
-    factory_rebuild.drain(output, prepared, force)
+    factory_rebuild.require_idle(output, prepared)
+    factory_rebuild.drain(output, prepared)
     if force:
         output.lines([f"forced: {force}"])
     return factory_drill.drill(output, prepared, place)
