@@ -6,7 +6,10 @@ an answer for each pool, and are asked with the pool's spec.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import hashlib
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 import yaml
@@ -202,7 +205,8 @@ def quota_flavors(spec: ClusterSpec) -> tuple[PoolFlavor, ...]:
         products.setdefault(product_label(pool.spec), []).append(pool)
     if len(products) == 1:
         return (PoolFlavor(flavor.name, {PRODUCT_LABEL: product_label(pools[0].spec)}, pools),)
-    return tuple(_product_flavor(spec, product, tuple(alike)) for product, alike in products.items())
+    names = _flavor_names(flavor.name, product_label(spec), products)
+    return tuple(_product_flavor(spec, names[product], product, tuple(alike)) for product, alike in products.items())
 
 
 def flavor_of(spec: ClusterSpec, pool: GpuPool) -> PoolFlavor | None:
@@ -210,9 +214,22 @@ def flavor_of(spec: ClusterSpec, pool: GpuPool) -> PoolFlavor | None:
     return next((flavor for flavor in quota_flavors(spec) if pool.groups[0] in flavor.groups), None)
 
 
-def _product_flavor(spec: ClusterSpec, product: str, pools: tuple[GpuPool, ...]) -> PoolFlavor:
-    """Return the flavor of one product of several, named after its first group."""
-    name = f"{spec.scheduler.flavor.name}-{pools[0].name.replace('_', '-').strip('-')}"
+def _flavor_names(general: str, main: str, products: Iterable[str]) -> dict[str, str]:
+    """Return product label → name of its flavor: `general` for the label `main` of the spec's own sections, else the product's.
+
+    Names follow the labels, so that a further group renames no flavor of a live cluster. Labels that differ only in letters which
+    a name cannot have get a part of their digest.
+    """
+    words = {product: re.sub(r"[^a-z0-9]+", "-", product.lower().removeprefix("nvidia-")).strip("-") for product in products}
+    uses = Counter(word for product, word in words.items() if product != main)
+    digests = {product: f"-{hashlib.sha256(product.encode()).hexdigest()[:6]}" for product, word in words.items() if uses[word] > 1}
+    return {
+        product: general if product == main else f"{general}-{word}{digests.get(product, '')}" for product, word in words.items()
+    }
+
+
+def _product_flavor(spec: ClusterSpec, name: str, product: str, pools: tuple[GpuPool, ...]) -> PoolFlavor:
+    """Return the flavor of one product of several."""
     # a Job asks for a resource and cannot know where it is admitted, so its flavor brings the tolerations
     taints = keeping_taints(spec, [group for pool in pools for group in pool.groups])
     return PoolFlavor(name, {PRODUCT_LABEL: product}, pools, taints)

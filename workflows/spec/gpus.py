@@ -77,6 +77,11 @@ class GroupAccelerator(Section):
         description="Label nvidia.com/gpu.product, if it differs from that of bringup's table.",
         examples=["NVIDIA-L40S"],
     )
+    pcie_generation: Annotated[int, Field(ge=3, le=6)] | None = Field(
+        default=None,
+        description="PCIe generation of the GPU slots of the group, if it is below that of the product.",
+        examples=[4],
+    )
 
     def merged(self, general: Accelerator) -> Accelerator:
         """Return the spec's section with the differences of this group. A label belongs to its product and is not inherited."""
@@ -86,7 +91,7 @@ class GroupAccelerator(Section):
             "product": product,
             "per_node": self.per_node or general.per_node,
             "product_label": self.product_label or inherited,
-            "pcie_generation": general.pcie_generation if product == general.product else None,
+            "pcie_generation": self.pcie_generation or (general.pcie_generation if product == general.product else None),
         }
         return general.model_copy(update=differences)
 

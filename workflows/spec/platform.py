@@ -171,7 +171,9 @@ class QueueFlavor(Section):
     """
 
     name: DnsLabel = Field(
-        default="gpu", description="Name of the flavor, or the first part of the names of several.", examples=["h200"]
+        default="gpu",
+        description="Name of the flavor of the product in section accelerator, and first part of the names of others.",
+        examples=["h200"],
     )
     node_labels: Mapping[LabelKey, LabelValue] | None = Field(
         default=None,

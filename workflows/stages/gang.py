@@ -413,14 +413,23 @@ def _counted(site: Site, flavors: tuple[PoolFlavor, ...]) -> Object:
         return {"claims": True}
     spare = {flavor.name: _spare_units(site, flavor) for flavor in flavors}
     if len(flavors) == 1:
-        return {"spare": spare[flavors[0].name]}
-    return {"pools": {flavor.name: {"resources": list(flavor.resources), "spare": spare[flavor.name]} for flavor in flavors}}
+        return spare[flavors[0].name]
+    return {"pools": {flavor.name: {"resources": list(flavor.resources), **spare[flavor.name]} for flavor in flavors}}
 
 
-def _spare_units(site: Site, flavor: PoolFlavor) -> int:
-    """Return how many units the nodes of a flavor advertise that the stage's quorum forgives, if they are the largest ones."""
-    units = max((count for pool in flavor.pools for count in allocatable(pool.spec).values()), default=0)
-    return manifest_objects.spare_nodes(site, STAGE) * units
+def _spare_units(site: Site, flavor: PoolFlavor) -> Object:
+    """Return how many units the nodes of a flavor advertise that the stage's quorum forgives, if they are the largest ones.
+
+    `spare` is the number of most; `spares` has the resources of which these nodes advertise another one.
+    """
+    nodes = [allocatable(pool.spec) for pool in flavor.pools for _ in pool.spec.gpu_machines]
+    forgiven = manifest_objects.spare_nodes(site, STAGE)
+    units = {
+        resource: sum(sorted((node.get(resource, 0) for node in nodes), reverse=True)[:forgiven]) for resource in flavor.resources
+    }
+    most = max(units.values(), default=0)
+    others = {resource: number for resource, number in units.items() if number != most}
+    return {"spare": most, **({"spares": others} if others else {})}
 
 
 def _labels(flavors: Iterable[PoolFlavor]) -> dict[str, dict[str, str]]:

@@ -87,10 +87,14 @@ class ControlObservation(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class FlavorPool(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """The nodes of one flavor of several: the resources that they advertise, and the units of which quotas may exceed them."""
+    """The nodes of one flavor of several: the resources that they advertise, and the units of which quotas may exceed them.
+
+    `spare` holds for each resource that is not in `spares`.
+    """
 
     resources: tuple[str, ...] = ()
     spare: int = 0
+    spares: dict[str, int] = {}
 
 
 class ControlExpectation(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -99,6 +103,7 @@ class ControlExpectation(Struct, frozen=True, kw_only=True, omit_defaults=True, 
     `deployments` (`NAMESPACE/NAME`) must be settled, `queues` active, and `flavors` must exist with these labels. Every
     ClusterQueue must cover the resources in `covered`: a quota on another resource than the advertised one governs nothing.
     All quotas on a flavor may exceed what its nodes advertise by `spare` units: those of nodes that the stage's quorum forgives.
+    `spares` has the resources with another number of them, where nodes of one product are shared in several ways.
     With several flavors, `pools` has for each what its nodes advertise and spare; all others advertise what is in `covered`.
     With `claims`, GPUs are DRA devices, which quotas do not count, so that there is nothing to compare them with.
     """
@@ -110,6 +115,7 @@ class ControlExpectation(Struct, frozen=True, kw_only=True, omit_defaults=True, 
     flavors: dict[str, dict[str, str]] = {}
     covered: tuple[str, ...] = ()
     spare: int = 0
+    spares: dict[str, int] = {}
     pools: dict[str, FlavorPool] = {}
     claims: bool = False
 

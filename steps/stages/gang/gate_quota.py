@@ -18,7 +18,7 @@ def judge_quotas(seen: ControlObservation, want: ControlExpectation) -> Iterator
         spared = FailureClass.COMPARISON if want.pools and not all(usable) else None
         yield from (finding for findings in usable for finding in findings if finding.failure_class is not spared)
     for flavor in () if want.claims else want.flavors:
-        pool = want.pools.get(flavor, FlavorPool(resources=want.covered, spare=want.spare))
+        pool = want.pools.get(flavor, FlavorPool(resources=want.covered, spare=want.spare, spares=want.spares))
         for resource in want.covered:
             yield from _backed(flavor, resource, seen, pool)
 
@@ -81,7 +81,7 @@ def _backed(flavor: str, resource: str, seen: ControlObservation, pool: FlavorPo
         yield fail(FailureClass.COMPARISON, problem, "the nodes on which the quotas are spent", step)
     promised = sum(quota.nominal or 0.0 for quota in rows)
     # units that the quorum forgives are of resources that the pool has
-    spare = pool.spare if resource in pool.resources else 0
+    spare = pool.spares.get(resource, pool.spare) if resource in pool.resources else 0
     if promised <= exists + spare:
         return
     named = ", ".join(f"{quota.queue} {quota.nominal:g}" for quota in rows if quota.nominal)

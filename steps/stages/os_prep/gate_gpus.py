@@ -31,6 +31,20 @@ PRODUCTS = {
 
 Products have further ids, so that an id which is missing here says nothing.
 """
+NEAREST = {
+    "A100-40GB-PCIe": "product: H100-NVL, pcie_generation: 4",
+    "A100-80GB-PCIe": "product: H100-NVL, pcie_generation: 4",
+    "H100-PCIe": "product: H100-NVL",
+    "H200-NVL": "product: H100-NVL",
+    "GH200": "product: GB200",
+    "L40": "product: L40S",
+    "L4": "product: L40S",
+    "T4": "product: L40S, pcie_generation: 3",
+}
+"""Product that a spec cannot name → what a spec writes for it: the named product with equal links, and the differences.
+
+With a label of its own the product is not compared, so that the next step can be followed.
+"""
 
 
 def findings(node: str, facts: Facts, want: NodesExpectation) -> Iterator[Finding]:
@@ -56,4 +70,8 @@ def _product(facts: Facts, plan: PlannedGpus) -> Iterator[Finding]:
     if others:
         shown = ", ".join(f"{number} {PRODUCTS[device]} (10de:{device})" for device, number in sorted(others.items()))
         step = "correct accelerator.product, or give these machines a group with a product of its own"
+        unnamed = [name for name in dict.fromkeys(PRODUCTS[device] for device in sorted(others)) if name in NEAREST]
+        if unnamed:
+            step += f"; no spec names {unnamed[0]}: write accelerator: {{{NEAREST[unnamed[0]]}, product_label: LABEL}} there"
+            step += ", where LABEL is the name in nvidia-smi -L with dashes for blanks, and your own floors in validation"
         yield fail(FailureClass.INPUT, f"the PCI bus shows {shown}", f"{plan.product}, as the spec plans", step)

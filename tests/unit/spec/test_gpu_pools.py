@@ -4,12 +4,15 @@ import json
 from typing import Any
 
 import pytest
+import yaml
 
-from tests.unit.rehearsal.gpu_groups import BY_GROUP, MIG, SLICED, TWO_PRODUCTS, WHOLE, group
+from steps.stages.os_prep import gate_gpus
+from tests.unit.rehearsal.gpu_groups import BY_GROUP, MIG, OLDER, SLICED, TWO_PRODUCTS, WHOLE, group
 from workflows import catalog
 from workflows.spec import ClusterSpec, SpecErrors, load
-from workflows.spec.cluster_spec import allocatable, product_label
-from workflows.spec.gpu_pools import gpu_pools, plugin_configs, uniform
+from workflows.spec.accelerators import PRODUCTS
+from workflows.spec.cluster_spec import PRODUCT_LABEL, allocatable, product_label
+from workflows.spec.gpu_pools import gpu_pools, plugin_configs, quota_flavors, uniform
 from workflows.spec.untested import untested
 
 
@@ -74,9 +77,9 @@ def test_each_product_after_sharing_has_a_flavor_with_its_own_quota() -> None:
     product = "nvidia.com/gpu.product"
     taint = {"key": "example.org/older", "effect": "NoSchedule", "operator": "Equal", "value": "yes"}
     assert objects["ResourceFlavor"] == [
-        {"name": "gpu-mig", "nodeLabels": {product: "NVIDIA-H200-MIG-1g.18gb"}},
-        {"name": "gpu-sliced", "nodeLabels": {product: "NVIDIA-H200"}},
-        {"name": "gpu-older", "nodeLabels": {product: "NVIDIA-A100-SXM4-80GB"}, "tolerations": [taint]},
+        {"name": "gpu-h200-mig-1g-18gb", "nodeLabels": {product: "NVIDIA-H200-MIG-1g.18gb"}},
+        {"name": "gpu", "nodeLabels": {product: "NVIDIA-H200"}},
+        {"name": "gpu-a100-sxm4-80gb", "nodeLabels": {product: "NVIDIA-A100-SXM4-80GB"}, "tolerations": [taint]},
     ]
     group = objects["ClusterQueue"][0]["resourceGroups"][0]
     assert group["coveredResources"] == ["nvidia.com/gpu", "nvidia.com/gpu.shared"]
@@ -85,10 +88,48 @@ def test_each_product_after_sharing_has_a_flavor_with_its_own_quota() -> None:
         for flavor in group["flavors"]
     }
     assert amounts == {
-        "gpu-mig": {"gpu": 100, "gpu.shared": 0},
-        "gpu-sliced": {"gpu": 0, "gpu.shared": 16},
-        "gpu-older": {"gpu": 8, "gpu.shared": 0},
+        "gpu-h200-mig-1g-18gb": {"gpu": 100, "gpu.shared": 0},
+        "gpu": {"gpu": 0, "gpu.shared": 16},
+        "gpu-a100-sxm4-80gb": {"gpu": 8, "gpu.shared": 0},
     }
+
+
+OWN_FLOORS = {"nccl": {"intra_node_floor_gb_s": 20, "inter_node_floor_gb_s": 20}}
+"""Floors of the site, without which some products are refused."""
+
+
+def labelled(label: str, ranges: str, start: str) -> dict[str, Any]:
+    return group(ranges, start, accelerator={"product": "L40S", "product_label": label})
+
+
+FLAVORS: dict[str, tuple[dict[str, Any], dict[str, str]]] = {
+    "one product": ({"whole": WHOLE}, {"gpu": "NVIDIA-H200"}),
+    "a further group renames no flavor": (
+        {"whole": WHOLE, "older": OLDER},
+        {"gpu": "NVIDIA-H200", "gpu-a100-sxm4-80gb": "NVIDIA-A100-SXM4-80GB"},
+    ),
+    "nor does the order of groups": (
+        {"older": OLDER, "whole": WHOLE},
+        {"gpu-a100-sxm4-80gb": "NVIDIA-A100-SXM4-80GB", "gpu": "NVIDIA-H200"},
+    ),
+    "groups whose names differ in what a flavor's cannot have": (
+        {"gpu": WHOLE, "gpu_": OLDER, "gpu__": labelled("NVIDIA-L40S", "l1", "10.10.1.41")},
+        {"gpu": "NVIDIA-H200", "gpu-a100-sxm4-80gb": "NVIDIA-A100-SXM4-80GB", "gpu-l40s": "NVIDIA-L40S"},
+    ),
+    "labels that differ in what a name cannot have": (
+        {"gpu": WHOLE, "a": labelled("L40.S", "l1", "10.10.1.41"), "b": labelled("l40_s", "l2", "10.10.1.42")},
+        {"gpu": "NVIDIA-H200", "gpu-l40-s-a5cfba": "L40.S", "gpu-l40-s-c1a09f": "l40_s"},
+    ),
+}
+"""GPU groups of a spec, and the names of the flavors with the product labels that they select."""
+
+
+@pytest.mark.parametrize("name", FLAVORS)
+def test_flavors_keep_their_names(name: str) -> None:
+    groups, flavors = FLAVORS[name]
+    spec = spec_of(BY_GROUP, hosts=hosts(**groups), slurm={"kind": "none"}, validation=OWN_FLOORS)
+    names = [(flavor.name, flavor.labels[PRODUCT_LABEL]) for flavor in quota_flavors(spec)]
+    assert names == list(flavors.items())
 
 
 def test_groups_of_one_product_after_sharing_are_one_flavor() -> None:
@@ -98,6 +139,17 @@ def test_groups_of_one_product_after_sharing_are_one_flavor() -> None:
     assert [flavor["name"] for flavor in objects["ResourceFlavor"]] == ["gpu"]
     assert objects["ClusterQueue"][0]["resourceGroups"][0]["flavors"][0]["resources"][0]["nominalQuota"] == 24
     assert "scheduler.queues" in errors(BY_GROUP, hosts=hosts(whole=WHOLE, fewer=fewer), scheduler=quota(gpus=25))
+
+
+@pytest.mark.parametrize("product", sorted(set(gate_gpus.PRODUCTS.values())))
+def test_a_spec_can_have_every_product_that_a_gate_knows(product: str) -> None:
+    nearest = gate_gpus.NEAREST.get(product)
+    assert (nearest is None) == (product in PRODUCTS)
+    if nearest is not None:
+        own = yaml.safe_load(f"{{{nearest}, product_label: NVIDIA-{product}}}")
+        other = group("l1", "10.10.1.41", accelerator=own)
+        _, pool = gpu_pools(spec_of(BY_GROUP, hosts=hosts(whole=WHOLE, own=other), validation=OWN_FLOORS))
+        assert pool.accelerator.expected_pcie_generation == own.get("pcie_generation", pool.accelerator.facts.pcie_generation)
 
 
 def test_tests_that_do_not_run_name_their_groups() -> None:
@@ -156,7 +208,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str, str]] = {
     "a quota for which of several flavors": (
         {"slurm": {"kind": "none"}, "scheduler": quota(gpus=8)},
         "scheduler.queues[0].gpus",
-        "each with a flavor (gpu-mig of group mig; gpu-sliced of group sliced, whole), and gpus does not say which it is for",
+        "each with a flavor (gpu-h200-mig-1g-18gb of group mig; gpu of group sliced, whole), and gpus does not say which it is for",
     ),
     "a quota of a group without GPUs": (
         {"slurm": {"kind": "none"}, "scheduler": quota(gpus_by_group={"mig": 8, "servers": 1})},

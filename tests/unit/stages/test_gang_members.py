@@ -90,6 +90,14 @@ def test_quotas_may_exceed_the_nodes_by_those_that_the_quorum_forgives() -> None
         assert step(made, "control").task.expectations["spare"] == spare
 
 
+def test_spare_units_are_those_of_their_resource() -> None:
+    sliced = {"role": "agent", "ranges": "sliced[1-2]", "gpu": True, "sharing": SHARES}
+    hosts = LARGE | {"gpu": LARGE["gpu"] | {"ranges": "gpu[1-6]"}, "sliced": sliced}
+    made = stage(hosts=hosts, scheduler={"quota": "kueue", "queues": QUEUES}, quorum={"default": "5/8"})
+    expectations = step(made, "control").task.expectations
+    assert (expectations["spare"], expectations["spares"]) == (64, {"nvidia.com/gpu": 24}), "three nodes, two of them with shares"
+
+
 def test_quotas_are_not_compared_where_pods_claim_their_gpus() -> None:
     made = stage(scheduler={"quota": "kueue", "queues": QUEUES}, sharing={"mode": "dra"})
     expectations = step(made, "control").task.expectations
