@@ -10,17 +10,33 @@ from steps.errors import BadTask
 
 _HINT = "publish.boot_signing is one PEM file with a private key, without a passphrase, and its certificate for code signing"
 _CERTIFICATE = re.compile(rb"-----BEGIN CERTIFICATE-----[A-Za-z0-9+/=\s]+-----END CERTIFICATE-----")
-_USAGE = "Code Signing"
-"""Extended key usage that iPXE requires of the certificate, as `openssl x509` names it."""
+_USAGE, _RSA = "Code Signing", "Public Key Algorithm: rsaEncryption"
+"""Extended key usage and kind of key that iPXE requires of the certificate, as `openssl x509` names them."""
+LEAST_DAYS = 30
+"""Days for which the certificate must still hold: nodes boot the published version long after its publication."""
 
 
 def prove(key: Path) -> None:
-    """Raise BadTask unless a file has a certificate for code signing that has not expired, as iPXE asks for."""
-    shown = _openssl("x509", "-in", str(key), "-noout", "-ext", "extendedKeyUsage")
+    """Raise BadTask unless a file has a certificate of an RSA key for code signing that holds for `LEAST_DAYS` more.
+
+    iPXE checks its time at each boot, and knows signatures by RSA (https://ipxe.org/crypto).
+    """
+    shown = _openssl("x509", "-in", str(key), "-noout", "-text")
     if shown.code or _USAGE not in shown.out:
         raise BadTask(f"{key.name} has no certificate with the extended key usage codeSigning", hint=_HINT)
-    if _openssl("x509", "-in", str(key), "-noout", "-checkend", "0").code:
-        raise BadTask(f"the certificate in {key.name} has expired", hint="renew it, and publish again")
+    if _RSA not in shown.out:
+        raise BadTask(f"the key in {key.name} is no RSA key, and iPXE verifies signatures by RSA alone", hint=_HINT)
+    if _openssl("x509", "-in", str(key), "-noout", "-checkend", str(LEAST_DAYS * 86400)).code:
+        problem = f"the certificate in {key.name} has expired, or ends within {LEAST_DAYS} days: {end_of(key)}"
+        raise BadTask(problem, hint="renew it, since nodes refuse the image from then on, and publish again")
+
+
+def end_of(certificate: Path) -> str:
+    """Return the last moment at which a certificate holds (`2027-11-30 23:59:59Z`). Raises BadTask if it cannot be read."""
+    shown = _openssl("x509", "-in", str(certificate), "-noout", "-enddate", "-dateopt", "iso_8601")
+    if shown.code:
+        raise BadTask(f"{certificate.name} has no certificate: {_last(shown)}", hint=_HINT)
+    return shown.out.strip().removeprefix("notAfter=")
 
 
 def sign(file: Path, key: Path) -> bytes:

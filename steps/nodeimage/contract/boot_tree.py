@@ -114,12 +114,14 @@ class Tested(Struct, frozen=True, kw_only=True):
     """Content of a version's `tests.json`: origin of the recipe (a commit, the version of bringup), and test results by task.
 
     The results have durations and messages; the manifest has the outcomes alone. `attested`: the version has the statements
-    provenance.json and test-result.json, which those of earlier releases of bringup have not.
+    provenance.json and test-result.json, which those of earlier releases of bringup have not. `signed_until` is the end of the
+    certificate by which iPXE verifies kernel and initrd, as `2027-11-30 23:59:59Z`; empty if it verifies nothing.
     """
 
     origin: str = ""
     results: dict[str, list[ImageTestResult]] = {}
     attested: bool = False
+    signed_until: str = ""
 
     @property
     def encoded(self) -> bytes:

@@ -3,6 +3,7 @@
 Pure.
 """
 
+import itertools
 import posixpath
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -14,7 +15,7 @@ from steps.nodeimage.contract.boot_tests import REPORT_ARGUMENT
 
 _URL = re.compile(r"[a-z][a-z0-9+.-]*://[^\s\"'<>\\]+", re.IGNORECASE)
 _LOADERS = ("kernel", "initrd", "module", "chain", "imgfetch", "imgload", "imgexec", "boot")
-_WITH_VALUE = ("--name", "-n", "--timeout", "-t")
+_WITH_VALUE = ("--name", "-n", "--timeout", "-t", "--signer", "-s")
 _FETCHERS = ("fetch", "httpfs", "ftpfs", "root", "netroot", "nfsroot", "live", "url", "ks", "inst.repo")
 """Kernel arguments whose value is the address of something that the kernel or initrd loads."""
 
@@ -53,14 +54,17 @@ def addresses(text: str) -> tuple[str, ...]:
     The address that nodes report to is not among them.
     """
     loaded: list[str] = []
+    images: set[str] = set()
     for line in text.splitlines():
         words = line.split()
         if not words or words[0].startswith("#") or words[0] == "echo":
             continue
         if words[0] in _LOADERS:
-            loaded += _operand(words[1:])
-        if words[0] == "imgverify":  # the first operand names an image that is loaded, the second its signature
-            loaded += _operand(words[2:])
+            operands = _operands(words[1:])[:1]
+            loaded += operands
+            images |= _image_names(words, operands)
+        if words[0] == "imgverify":  # an image and its signature: names of loaded images, or what iPXE loads for it
+            loaded += [operand for operand in _operands(words[1:])[:2] if operand not in images]
         loaded += fetched_addresses(words)
     return tuple(dict.fromkeys(loaded))
 
@@ -79,15 +83,25 @@ def tree_urls(texts: Iterable[str], image: str) -> tuple[str, ...]:
     return tuple(sorted(urls))
 
 
-def _operand(words: list[str]) -> Iterator[str]:
-    """Yield the first word after the options of an iPXE command, if there is one."""
-    skip = False
+def _operands(words: list[str]) -> list[str]:
+    """Return the words of an iPXE command that are no options and no values of options, up to the next command."""
+    operands: list[str] = []
+    is_value = False
     for word in words:
-        if not skip and not word.startswith("-"):
-            if word != "||":
-                yield word
-            return
-        skip = word in _WITH_VALUE
+        if word in ("||", "&&"):
+            break
+        if not is_value and not word.startswith("-"):
+            operands.append(word)
+        is_value = not is_value and word in _WITH_VALUE
+    return operands
+
+
+def _image_names(words: list[str], operands: list[str]) -> set[str]:
+    """Return the name by which a later command of iPXE knows the image of a command: that of an option, else of the file."""
+    options = words[: words.index(operands[0])] if operands else []
+    named = {after for word, after in itertools.pairwise(options) if word in ("--name", "-n")}
+    named |= {word.removeprefix("--name=") for word in options if word.startswith("--name=")}
+    return named or {posixpath.basename(operand) for operand in operands}
 
 
 def _is_address(value: str) -> bool:

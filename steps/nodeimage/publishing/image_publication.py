@@ -30,7 +30,8 @@ def stage(
     Its manifest gets `origin`, which is where the recipe came from, and the outcomes of `results`. Statements say which run made
     and tested it. None of these makes a new version.
     """
-    tested = Tested(origin=origin, results=dict(results), attested=True)
+    until = boot_signatures.certificate_end(target, secrets)
+    tested = Tested(origin=origin, results=dict(results), attested=True, signed_until=until)
     image = image_release.load(assembled, tested)
     statements = image_provenance.statements(image.manifest, image.data, tested, run)
     return image_release.stage_release(image, target, tested, {**statements, **boot_signatures.sign(assembled, target, secrets)})
@@ -58,9 +59,11 @@ def _observed(request: PublishRequest, done: PublishOutcome) -> Published:
     machine_files = {f"{boot_tree.BOOT}/{name}{boot_tree.SCRIPT}" for name in scripts if boot_tree.is_machine(name)}
     sound = {file for file in set(files) & set(listed) if file.name in machine_files}
     led = {name: (named, images.get(name)) == (version, tree.product) for name, named in scripts.items()}
+    tested = image_versions.published_test_results(tree, version)
     return Published(
         version=version,
-        origin=image_versions.published_test_results(tree, version).origin,
+        origin=tested.origin,
+        signed_until=tested.signed_until,
         manifest=tree.manifest_digest(version),
         before=done.before,
         found=tuple(file for file in files if file not in sound),

@@ -14,7 +14,8 @@ from steps.nodeimage.publishing import image_kind, image_versions
 class ImageVersion(Struct, frozen=True, kw_only=True):
     """Version in the list that `bringup image` shows: the fields of `usage.VersionRow`, and some of manifest and test results.
 
-    `key` and `tools` (that packed it) are the manifest's; `origin` of the recipe and `tests` (task → results) are of `tests.json`.
+    `key` and `tools` (that packed it) are the manifest's; `origin` of the recipe, `tests` (task → results) and the end of the
+    certificate for iPXE, `signed_until`, are of `tests.json`.
     """
 
     image: str
@@ -32,6 +33,7 @@ class ImageVersion(Struct, frozen=True, kw_only=True):
     origin: str
     tools: dict[str, str]
     tests: dict[str, list[ImageTestResult]]
+    signed_until: str
 
 
 class NodeRow(Struct, frozen=True, kw_only=True):
@@ -62,7 +64,8 @@ def versions(
         fields["image"] = fields.pop("product")
         fields["whole"] = row.whole and bool(image_versions.scripts(tree, row.version))
         key, tools = (image.key, image.tools) if image else ("", {})
-        rows.append(ImageVersion(**fields, key=key, origin=tested.origin, tools=tools, tests=tested.results))
+        of_tests = {"origin": tested.origin, "tests": tested.results, "signed_until": tested.signed_until}
+        rows.append(ImageVersion(**fields, key=key, tools=tools, **of_tests))
     return tuple(rows)
 
 

@@ -45,6 +45,8 @@ class Published(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Machines that have a boot script in this version, but that no entry script leads to it."""
     origin: str = ""
     """Origin of the version's recipe at the time it was published."""
+    signed_until: str = ""
+    """End of the certificate by which iPXE verifies the version's kernel and initrd; empty if iPXE verifies nothing."""
     provenance: str = ""
     """Digest of the manifest that the version's provenance is about; empty without provenance that can be read."""
     wrong_statements: tuple[str, ...] = ()

@@ -21,6 +21,7 @@ def tree(seen: Published, want: PublishedExpectation) -> Verdict:
     how = "is current already: nothing was written" if seen.unchanged else "is current"
     was = f", it was {seen.before}" if seen.before and not seen.unchanged else ""
     signed = ", signed" if seen.signature == "good" else ""
+    signed += f", verified by iPXE until {seen.signed_until}" if seen.signed_until else ""
     groups = ", ".join(want.groups)
     return passed(GATE, f"{seen.version} {how}{was}: {len(seen.found)} files, {size / 1e6:.1f} MB{signed}; groups {groups} boot it")
 

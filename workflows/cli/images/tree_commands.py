@@ -90,7 +90,7 @@ def show(tree: TreeOf = "image.yaml", image: Image = "", form: Output = Format.T
             when(row.switched),
             row.by,
             short(row.origin),
-            row.signature,
+            row.signature + (f" (iPXE until {row.signed_until[:10]})" if row.signed_until else ""),
             f"{len(row.nodes)} ({len(row.stale)} stale)" if row.stale else str(len(row.nodes)),
         )
         for row in listed

@@ -6,22 +6,26 @@ from pathlib import Path
 import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
-from cryptography.hazmat.primitives.asymmetric import rsa
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from msgspec.structs import replace
 
 from steps.clients import cms_signature
 from steps.errors import BadTask
 from steps.nodeimage.contract.boot_tree import PublishTarget
+from steps.nodeimage.publishing import node_reports
+from steps.nodeimage.publishing.image_kind import local_tree
+from steps.stages.image_publish import gate
+from steps.stages.image_publish.contract import PublishedExpectation
 from tests.unit.clients.published.published_trees import URL, image, place, published, wrong
 
 CODE, SERVER = x509.oid.ExtendedKeyUsageOID.CODE_SIGNING, x509.oid.ExtendedKeyUsageOID.SERVER_AUTH
 
 
-def certificate(folder: Path, usage: x509.ObjectIdentifier = CODE, *, days: int = 1) -> Path:
+def certificate(folder: Path, usage: x509.ObjectIdentifier = CODE, *, days: int = 90, kind: str = "RSA") -> Path:
     """Return the folder, with a secret `boot` that has a key and two certificates for so many days, the first also in `crt`."""
     folder.mkdir()
-    key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+    key = rsa.generate_private_key(65537, 2048) if kind == "RSA" else ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(x509.oid.NameOID.COMMON_NAME, "boot")])
     today = datetime.datetime.now(datetime.UTC)
     made = x509.CertificateBuilder().subject_name(name).issuer_name(name).public_key(key.public_key()).serial_number(1)
@@ -47,6 +51,10 @@ def signing(root: Path) -> PublishTarget:
 def test_boot_scripts_verify_what_the_publication_signed(secrets: Path, tmp_path: Path) -> None:
     where = signing(tmp_path / "tree")
     done = published(where, image(tmp_path / "a", "a"), secrets=secrets)
+    until = f"{x509.load_pem_x509_certificate((secrets / 'crt').read_bytes()).not_valid_after_utc:%Y-%m-%d %H:%M:%SZ}"
+    assert done.signed_until == until
+    assert f"verified by iPXE until {until}" in gate.tree(done, PublishedExpectation(groups=("default", "gpu"))).reason
+    assert [row.signed_until for row in node_reports.versions(local_tree(tmp_path / "tree").look("compute"), now=0.0)] == [until]
     folder = tmp_path / "tree/compute/current"
     for name in ("vmlinuz", "initrd.img"):
         signature = (folder / f"{name}.sig").read_bytes()
@@ -77,17 +85,19 @@ def test_a_signature_of_other_bytes_is_found(secrets: Path, tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize(
-    ("usage", "days", "problem"),
+    ("usage", "days", "kind", "problem"),
     [
-        (SERVER, 1, "has no certificate with the extended key usage codeSigning"),
-        (CODE, -1, "has expired"),
-        (None, 1, "there is no secret file boot"),
+        (SERVER, 90, "RSA", "has no certificate with the extended key usage codeSigning"),
+        (CODE, -1, "RSA", "has expired"),
+        (CODE, 29, "RSA", "ends within 30 days: 20"),
+        (CODE, 90, "elliptic curves", "the key in boot is no RSA key"),
+        (None, 90, "RSA", "there is no secret file boot"),
     ],
 )
 def test_a_key_that_ipxe_would_refuse_publishes_nothing(
-    usage: x509.ObjectIdentifier | None, days: int, problem: str, tmp_path: Path
+    usage: x509.ObjectIdentifier | None, days: int, kind: str, problem: str, tmp_path: Path
 ) -> None:
-    secrets = certificate(tmp_path / "secrets", usage, days=days) if usage else tmp_path / "none"
+    secrets = certificate(tmp_path / "secrets", usage, days=days, kind=kind) if usage else tmp_path / "none"
     with pytest.raises(BadTask, match=problem):
         published(signing(tmp_path / "tree"), image(tmp_path / "a", "a"), secrets=secrets)
     assert list((tmp_path / "tree").iterdir()) == []

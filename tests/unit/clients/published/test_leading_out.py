@@ -11,7 +11,7 @@ import pytest
 from steps.clients.releases import preflight
 from steps.contract.verdict import Status
 from steps.errors import Refused
-from steps.nodeimage.contract import image_manifest
+from steps.nodeimage.contract import image_manifest, script_links
 from steps.nodeimage.contract.boot_tree import BootGroup
 from steps.nodeimage.publishing import publication_status
 from steps.nodeimage.publishing.image_kind import local_tree
@@ -52,6 +52,24 @@ def asked(root: Path, kind: str, key: str = KEY) -> Standing:
 
 def is_current(root: Path) -> bool:
     return bool(publication_status.current_version(place(root), "compute", KEY))
+
+
+VERIFIED = {
+    "imgverify vmlinuz http://boot/vmlinuz.sig || goto failed": ("http://boot/vmlinuz.sig",),
+    "imgverify --signer ca vmlinuz http://boot/vmlinuz.sig": ("http://boot/vmlinuz.sig",),
+    "imgverify -s ca --keep initrd.img initrd.sig || shell": ("initrd.sig",),
+    "imgverify http://factory/vmlinuz x.sig": ("http://factory/vmlinuz", "x.sig"),
+    "imgverify --signer=ca --timeout 9 http://factory/a http://boot/a.sig && boot": ("http://factory/a", "http://boot/a.sig"),
+    "imgverify a": ("a",),
+}
+"""Lines of a boot script that has loaded vmlinuz and initrd.img, and the addresses that they add."""
+
+
+@pytest.mark.parametrize("line", VERIFIED)
+def test_ipxe_loads_what_it_verifies_unless_it_has_it(line: str) -> None:
+    loaded = ("http://boot/7/vmlinuz", "http://boot/7/other")
+    text = f"kernel {loaded[0]} quiet -n a || goto failed\ninitrd --name initrd.img {loaded[1]}\n{line}\n"
+    assert script_links.addresses(text) == (*loaded, *VERIFIED[line])
 
 
 @pytest.mark.parametrize("kind", KINDS)
