@@ -36,7 +36,8 @@ def split_groups(used: GroupedHosts, inventory: Inventory) -> tuple[GroupedHosts
         notes += wrong
         for own, hosts in by_taints:
             # the largest part comes first and keeps the name; ids of groups have 63 characters at most
-            target = name if name not in groups else unused(f"{name[:50]}_tainted", {**used.groups, **groups})
+            kind = "tainted" if own else "untainted"
+            target = name if name not in groups else unused(f"{name[:50]}_{kind}", {**used.groups, **groups})
             groups[target], taints[target] = hosts, own
             if target != name:
                 servers += [target] if name in used.servers else []

@@ -523,6 +523,11 @@ TAINTED: dict[str, tuple[dict[str, Any], dict[str, tuple[str, ...]], str]] = {
         {"kube_node_tainted": ("a=b:NoExecute",)},
         "group kube_node_tainted",
     ),
+    "of most of a group": (
+        {host: {"node_taints": [GPU_TAINT]} for host in ("g1", "g2")},
+        {"gpu": (GPU_TAINT,)},
+        "hosts g3: their taints (none) differ in group gpu, so they have group gpu_untainted",
+    ),
     "templates and words": (
         {"n2": {"node_taints": ["{{ secret }}", "a:b"]}, "n3": {"node_taints": "words"}},
         {},

@@ -33,6 +33,8 @@ NO_MTU: tuple[dict[str, Any], ...] = (
     {"kind": "infiniband", "mtu": 4092, "driver": "operator", "mode": "ipoib", "interfaces": ["ibs1"], **POOL},
 )
 """Sections `fabric` whose MTU no stage sets."""
+OWN_MTU = {"kind": "roce", "mtu": 9000, "driver": "operator", "mode": "macvlan", "interfaces": ["f0"], **POOL}
+"""Section `fabric` whose MTU stage network_operator sets for pods."""
 KUEUE = {"gang": "none", "quota": "kueue", "queues": [{"name": "q", "namespace": "a", "gpus": 8}]}
 TRAEFIK = {"ingress_controller": "traefik"}
 FLOATING_ADDRESS = {"registration_address": "10.10.0.10", "virtual_address": {"interface": "eth0"}}
@@ -753,7 +755,7 @@ ACCEPTED: list[tuple[str, dict[str, Any]]] = [
     ("P38", {"slurm": SUNK, "delivery": BY_ARGO_CD}),
     ("P39", {"fabric": {"kind": "infiniband", "mtu": 4092}}),
     ("P39", {"fabric": {"kind": "infiniband", "driver": "operator"}}),
-    ("P39", {"fabric": {"kind": "roce", "mtu": 9000, "driver": "operator", "mode": "macvlan", "interfaces": ["f0"], **POOL}}),
+    ("P39", {"fabric": OWN_MTU}),
     ("P37", {"slurm": {"kind": "slinky", "home": {"storage_class": "cephfs", "size": "1Ti"}}}),
     ("P36", {"hosts": tainted("gpu")}),
     ("P36", {"hosts": tainted("sv")}),
@@ -862,6 +864,28 @@ def test_a_machine_that_ssh_reaches_by_another_network_is_named_with_what_would_
     assert one.problem.startswith(
         "SSH dials sv1 by IPv6, but nodes use IPv4 as pods do (rke2.cluster_cidr): RKE2 takes the address of the machine's IPv4"
     )
+
+
+@pytest.mark.parametrize(
+    ("fabric", "stages", "cause"),
+    [
+        (
+            OWN_MTU,
+            ["os_prep", "rke2"],
+            "stage network_operator, which sets it on the interfaces of pods with mode macvlan, is left out",
+        ),
+        (NO_MTU[1], None, "mode rdma_shared has no MTU of its own for pods"),
+        (
+            {"kind": "infiniband", "mtu": 4092},
+            ["rke2", "network_operator"],
+            "stage os_prep, which sets it on the machines, is left out",
+        ),
+    ],
+    ids=["pods", "nobody", "machines"],
+)
+def test_an_mtu_that_sets_nothing_is_told_its_cause(fabric: dict[str, Any], stages: list[str] | None, cause: str) -> None:
+    issues = catalog.check(load(fabric=fabric, **({"stages": stages} if stages else {})), catalog.load())
+    assert [cause in issue.problem for issue in issues if issue.rule == "P39"] == [True]
 
 
 @pytest.mark.parametrize(

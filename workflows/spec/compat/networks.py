@@ -284,15 +284,17 @@ def mtu_reaches_an_interface(platform: Platform) -> Iterator[RuleFinding]:
     spec, fabric = platform.spec, platform.spec.fabric
     if fabric.mtu is None:
         return
-    enabled = spec.enabled_stages()
+    enabled, by_object = spec.enabled_stages(), fabric.mode in ("macvlan", "sriov")
     if fabric.kind == "none":
         reason, step = "there is no fabric", "remove it, or name the fabric's kind"
     elif fabric.driver == "host" and "os_prep" not in enabled:
         reason, step = "stage os_prep, which sets it on the machines, is left out", "let os_prep run, or set it on the machines"
+    elif by_object:
+        reason = f"stage network_operator, which sets it on the interfaces of pods with mode {fabric.mode}, is left out"
+        step = "let network_operator run, or remove it here"
     else:
         reason = f"with driver: operator nobody sets it on the machines, and mode {fabric.mode} has no MTU of its own for pods"
         step = "set it in the machines' own network configuration and remove it here, or use driver: host"
-    by_object = fabric.mode in ("macvlan", "sriov") and "network_operator" in enabled
     on_hosts = fabric.driver == "host" and "os_prep" in enabled
-    if fabric.kind == "none" or not (by_object or on_hosts):
+    if fabric.kind == "none" or not ((by_object and "network_operator" in enabled) or on_hosts):
         yield RuleFinding("fabric.mtu", f"{fabric.mtu} sets nothing: {reason}", step)
