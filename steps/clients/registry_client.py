@@ -41,6 +41,7 @@ _MOST_REDIRECTS: Final = 3
 _CHUNK: Final = 1 << 20
 _NEXT: Final = re.compile(r'<([^>]{1,4000})>;\s*rel="?next"?')
 _REDIRECTED: Final = (301, 302, 303, 307, 308)
+_PORTS: Final = {"http": 80, "https": 443}
 _HINT: Final = "see that the registry is up and reachable from here"
 _SPACE: Final = re.compile(r"\s+")
 Result = TypeVar("Result")
@@ -114,7 +115,7 @@ class RegistryClient:
 
         def read() -> None:
             what = f"API version of {self.place}"
-            answer = self._send(self._own, "GET", f"{self._repository.url}/v2/", what)
+            answer = self._send(self._own, "GET", f"{self._repository.url}/v2/", what, authorization=self._authorization)
             data = self._body(answer, what)
             if answer.status != 401:  # a registry that asks for a login is one
                 _require(answer, (200,), f"request of {what}", data)
@@ -128,7 +129,7 @@ class RegistryClient:
             what = f"upload to {self.place}"
             begun = self._request("POST", f"{self._base}/blobs/uploads/", what)
             _require(begun, (202,), f"begin of an {what}", self._body(begun, what))
-            place = urlsplit(urljoin(self._base, begun.headers.get("Location", "")))
+            place = urlsplit(_target(begun, self._base, what))
             url = f"{self._repository.url}{place.path}{'?' if place.query else ''}{place.query}"
             # where a registry knows no cancelling, its own clean-up ends the upload
             self._body(self._request("DELETE", url, what), what)
@@ -197,7 +198,7 @@ class RegistryClient:
             begun = self._request("POST", f"{self._base}/blobs/uploads/", what)
             _require(begun, (202,), f"begin of the upload of {what}", self._body(begun, what))
             # the path alone: behind a proxy registries name another scheme or host, to which no login may go
-            place = urlsplit(urljoin(self._base, begun.headers.get("Location", "")))
+            place = urlsplit(_target(begun, self._base, what))
             query = "&".join(filter(None, (place.query, urlencode({"digest": digest}))))
             headers = {"Content-Type": "application/octet-stream", "Content-Length": str(size)}
             source.seek(0)
@@ -243,15 +244,16 @@ class RegistryClient:
         self, method: str, url: str, what: str, headers: dict[str, str] | None = None, body: bytes | IO[bytes] | None = None
     ) -> urllib3.BaseHTTPResponse:
         """Send a request, log in if the registry asks for it, and return the answer, whose body is not read."""
-        answer = self._send(self._own, method, url, what, headers, body)
+        sent = self._authorization  # another thread may log in meanwhile
+        answer = self._send(self._own, method, url, what, headers, body, authorization=sent)
         if answer.status == 401:
             data = self._body(answer, what)
-            if not (authorization := self._login(answer.headers.get("WWW-Authenticate", ""), what)):
+            if not (authorization := self._login(answer.headers.get("WWW-Authenticate", ""), what, sent)):
                 _require(answer, (), f"request of {what}", data)
             self._authorization = authorization
             if body is not None and not isinstance(body, bytes):
                 body.seek(0)
-            answer = self._send(self._own, method, url, what, headers, body)
+            answer = self._send(self._own, method, url, what, headers, body, authorization=authorization)
         return answer
 
     def _send(
@@ -263,11 +265,11 @@ class RegistryClient:
         headers: dict[str, str] | None = None,
         body: bytes | IO[bytes] | None = None,
         *,
-        anonymous: bool = False,
+        authorization: str = "",
     ) -> urllib3.BaseHTTPResponse:
         sent = dict(headers or {})
-        if self._authorization and not anonymous:
-            sent["Authorization"] = self._authorization
+        if authorization:
+            sent["Authorization"] = authorization
         with _errors_of(what):
             # a registry computes the digest of a large upload before it answers
             silence = self._limits.answer if method == "PUT" else self._limits.silence
@@ -276,7 +278,7 @@ class RegistryClient:
 
     def _followed(self, method: str, digest: str, what: str) -> urllib3.BaseHTTPResponse:
         """Request a blob, and follow redirects: registries send readers to object storage, which must not see the login."""
-        url = f"{self._base}/blobs/{digest}"
+        url, is_own = f"{self._base}/blobs/{digest}", True
         answer = self._request(method, url, what)
         for number in itertools.count():
             if answer.status not in _REDIRECTED:
@@ -284,28 +286,36 @@ class RegistryClient:
             self._body(answer, what)
             if number == _MOST_REDIRECTS:
                 raise RegistryMisread(f"{what}: the registry leads on and on, at last to {urlsplit(url).netloc[:100]}")
-            url = urljoin(url, answer.headers.get("Location", ""))
+            url = _target(answer, url, what)
             if urlsplit(url).scheme != "https" and not self._repository.url.startswith("http:"):
                 raise RegistryMisread(f"{what}: the registry leads from https to {urlsplit(url).netloc[:100]} without TLS")
+            # another server that leads back to the registry chooses the path there, so the login is not sent then either
+            is_own = is_own and _origin(url) == _origin(self._repository.url)
+            if is_own:
+                answer = self._request(method, url, what)
+                continue
             with _pool(url, self._repository.authorities, others=True) as pool:
-                answer = self._send(pool, method, url, what, anonymous=True)
+                answer = self._send(pool, method, url, what)
         return answer
 
-    def _login(self, header: str, what: str) -> str:
-        """Return the Authorization header that meets a challenge; empty if none can be made."""
+    def _login(self, header: str, what: str, refused: str) -> str:
+        """Return the Authorization header that meets a challenge; empty if there is none but the one that was refused."""
         challenge, repository = registry_login.challenge(header), self._repository
+        if repository.username and not registry_login.is_confidential(repository.url):
+            hint = "reach the registry by TLS, or leave out username and password"
+            raise RegistryDenied(f"{what}: the login would cross the network in clear", hint=hint)
         basic = urllib3.make_headers(basic_auth=f"{repository.username}:{repository.password}") if repository.username else {}
         if challenge.scheme == "basic":
             login = basic.get("authorization", "")
-            return login if login != self._authorization else ""
+            return login if login != refused else ""
         if challenge.scheme != "bearer":
             return ""
-        scheme = urlsplit(challenge.realm).scheme
-        if scheme != "https" and not (scheme == "http" and repository.url.startswith("http:")):
+        is_plain = challenge.realm.startswith("http://") and repository.url.startswith("http:") and not basic
+        if not is_plain and not registry_login.is_confidential(challenge.realm):
             raise RegistryMisread(f"{what}: the registry's token server {challenge.realm[:100]!r} is not reached by https")
         with _pool(challenge.realm, repository.authorities, others=True) as pool:
             token = f"a token for {self.place}"
-            answer = self._send(pool, "GET", challenge.token_url, token, dict(basic), anonymous=True)
+            answer = self._send(pool, "GET", challenge.token_url, token, dict(basic))
             data = self._body(answer, token, registry_login.MOST_TOKEN)
         _require(answer, (200,), f"request of {token}", data)
         if not (authorization := registry_login.bearer(data)):
@@ -340,19 +350,36 @@ class RegistryClient:
 def _pool(url: str, authorities: tuple[str, ...], *, others: bool = False) -> urllib3.PoolManager:
     """Return a pool of connections to a server, by the proxy that the environment names. Raises RegistryMisread for a bad URL.
 
+    A server on this machine is never asked by a proxy: logins go there without TLS, and the proxy would have another localhost.
     With `others` the machine's own CA certificates count beside `authorities`: the server is not the registry itself.
     """
     more: dict[str, Any] = {"retries": False}
     if authorities:
         more["ssl_context"] = _context(authorities, others=others)
     try:
-        proxy = http_proxies.on_the_way(url)
+        proxy = "" if registry_login.is_local(url) else http_proxies.on_the_way(url)
         bare, login = http_proxies.split_login(proxy) if proxy else ("", None)
         pool = urllib3.ProxyManager(bare, 1, proxy_headers=login, **more) if proxy else urllib3.PoolManager(1, **more)
     except (urllib3.exceptions.LocationValueError, ValueError) as error:
         raise RegistryMisread(f"{url[:100]!r} cannot be reached: {type(error).__name__}") from error
     pool.pool_classes_by_scheme = bounded_answers.pool_classes(timeouts.REGISTRY_ANSWER)
     return pool
+
+
+def _target(answer: urllib3.BaseHTTPResponse, url: str, what: str) -> str:
+    """Return the address to which the answer to a URL leads. Raises RegistryMisread if it is none."""
+    try:
+        target = urljoin(url, answer.headers.get("Location", ""))
+        _origin(target)
+    except ValueError as error:
+        raise RegistryMisread(f"{what}: the registry leads to an address that is none ({error})"[:300]) from error
+    return target
+
+
+def _origin(url: str) -> tuple[str, str, int | None]:
+    """Return scheme, host and port of a URL. Raises ValueError for an unusable one."""
+    parts = urlsplit(url)
+    return parts.scheme, parts.hostname or "", parts.port or _PORTS.get(parts.scheme)
 
 
 def _context(authorities: tuple[str, ...], *, others: bool) -> ssl.SSLContext:

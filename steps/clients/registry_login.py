@@ -4,8 +4,9 @@ Source: https://distribution.github.io/distribution/spec/auth/token/
 """
 
 import re
+from ipaddress import ip_address
 from typing import TYPE_CHECKING, Final
-from urllib.parse import urlencode
+from urllib.parse import urlencode, urlsplit
 
 import msgspec
 from msgspec import Struct
@@ -50,6 +51,20 @@ def challenge(header: str) -> LoginChallenge:
     values: Mapping[str, str] = dict(_PARAMETER.findall(match[2]))
     known = {name: values.get(name, "") for name in ("realm", "service", "scope")}
     return LoginChallenge(scheme=match[1].lower(), **known)
+
+
+def is_local(url: str) -> bool:
+    """Return True if the server of a URL runs on this machine: at localhost, or at a loopback address."""
+    try:
+        host = urlsplit(url).hostname or ""
+        return host == "localhost" or ip_address(host).is_loopback
+    except ValueError:  # another name, or no URL
+        return False
+
+
+def is_confidential(url: str) -> bool:
+    """Return True if nobody on the way to a URL can read what is sent: it is reached by TLS, or on this machine."""
+    return url.startswith("https://") or (url.startswith("http://") and is_local(url))
 
 
 def bearer(data: bytes) -> str:

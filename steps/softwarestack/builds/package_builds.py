@@ -106,6 +106,7 @@ def build_package(site: BuildSite, package: StackPackage) -> PackageBuilt:
             site.say(f"{package.title} is in the build cache")
             result = _available(draft, entry, BuildOutcome.CACHED)
         else:
+            site.cache.require_writable()
             with _workspace(site.scratch) as folder:
                 result = _PackageBuild(site, package, folder).result(draft)
     except (CacheError, OSError) as error:

@@ -23,7 +23,7 @@ from steps.contract.canonical import canonical
 from steps.errors import BadTask
 from steps.softwarestack.cache.build_cache_folder import FolderStorage
 from steps.softwarestack.cache.build_cache_storage import SCHEMA, CacheEntry, CacheError, CacheStorage
-from steps.softwarestack.cache.package_packing import MOST_BYTES, MOST_MEMBERS, PackedContent
+from steps.softwarestack.cache.package_packing import MOST_BYTES, MOST_MEMBERS, PackedContent, largest_archive
 from steps.softwarestack.contract.package_build import BuildFailure
 from steps.softwarestack.contract.stack_input import BuildCacheLocation, prefix_digest
 from steps.softwarestack.contract.stack_release import PACKAGE_NAMESPACE
@@ -49,6 +49,7 @@ class BuildCache:
     def __init__(self, location: BuildCacheLocation, root: str, storage: CacheStorage | None = None) -> None:
         self._storage = storage or FolderStorage(Path(location.folder) / prefix_digest(root))
         self._root, self._signers = root, location.signers
+        self._is_writable = False
 
     @property
     def folder(self) -> Path:
@@ -118,6 +119,15 @@ class BuildCache:
             self._storage.discard(entry)
         return earlier or entry
 
+    def require_writable(self) -> None:
+        """Raise CacheError or OSError unless packages can be stored: a build may take hours before its package is.
+
+        Only the first call looks, unless that raises.
+        """
+        if not self._is_writable:
+            self._storage.require_writable()
+            self._is_writable = True
+
     def remove_leftovers(self, age: float, current: float) -> int:
         """Remove files that killed writers left, older than `age` seconds at the time `current`; return their number."""
         return self._storage.remove_leftovers(age, current)
@@ -132,6 +142,8 @@ class BuildCache:
             return f"has the archive {entry.archive[:80]!r} of {entry.size} bytes"
         if not 0 <= entry.unpacked <= MOST_BYTES or not 0 <= entry.members <= MOST_MEMBERS:
             return f"has {entry.members} members of {entry.unpacked} bytes"
+        if entry.size > largest_archive(entry.members, entry.unpacked):
+            return f"has an archive of {entry.size} bytes for {entry.members} members of {entry.unpacked} bytes"
         if odd := [name for name in entry.modules if name.startswith("/") or {"", ".", ".."} & set(name.split("/"))]:
             return f"has the module file {odd[0][:100]!r}"
         return ""

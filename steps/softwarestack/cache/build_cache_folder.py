@@ -68,6 +68,12 @@ class FolderStorage:
         with file:
             yield file
 
+    def require_writable(self) -> None:
+        """Raise CacheError or OSError unless this user may make files in the folder, or the folder itself."""
+        nearest = next(path for path in (self.folder, *self.folder.parents) if path.exists())
+        if not nearest.is_dir() or not os.access(nearest, os.W_OK | os.X_OK):
+            raise CacheError(BuildFailure.PERMISSION, f"{nearest} cannot be written, and the build cache lies there")
+
     @contextlib.contextmanager
     def draft(self) -> Iterator[BufferedRandom]:
         """Open a new file beside the entries for an archive; it is gone after the block unless `add` has kept it."""

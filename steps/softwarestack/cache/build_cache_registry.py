@@ -47,6 +47,17 @@ class EntryManifest(Struct, frozen=True, kw_only=True, rename="camel"):
     schema_version: int = 2
 
 
+class _DescribedArchive(Struct, frozen=True):
+    archive: str
+    size: int
+
+
+class _Description(Struct, frozen=True):
+    """Part of a description that the manifest repeats."""
+
+    entry: _DescribedArchive
+
+
 class RegistryStorage:
     """Entries of one install root in a repository. Archives pass through temporary files in `folder`."""
 
@@ -87,6 +98,8 @@ class RegistryStorage:
             description = self._client.blob(manifest.config.digest, manifest.config.size)
         if description is None:
             raise CacheError(BuildFailure.TAMPERED, f"{place}: its description {manifest.config.digest} is missing")
+        if problem := _archive_problem(manifest.layers[0], description):
+            raise CacheError(BuildFailure.TAMPERED, f"{place} {problem}")
         return description
 
     @contextlib.contextmanager
@@ -99,6 +112,12 @@ class RegistryStorage:
                 raise CacheError(BuildFailure.TAMPERED, f"{self.place_of(entry)} is missing, and its entry names it")
             file.seek(0)
             yield file
+
+    def require_writable(self) -> None:
+        """Raise CacheError unless a registry answers, and the login may push."""
+        with _failures():
+            self._client.require_registry()
+            self._client.require_push()
 
     @contextlib.contextmanager
     def draft(self) -> Iterator[BufferedRandom]:
@@ -145,6 +164,21 @@ class RegistryStorage:
 
     def _tag(self, hash_: str) -> str:
         return f"{self._prefix}-{hash_}"
+
+
+def _archive_problem(layer: BlobDescriptor, description: bytes) -> str:
+    """Return how the archive of a manifest differs from that of its description; empty if it does not.
+
+    A registry keeps what manifests name: an archive that only a description names is lost at the next garbage collection.
+    """
+    try:
+        described = msgspec.json.decode(description, type=_Description).entry
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return ""  # `BuildCache` says how it is wrong
+    if (layer.digest, layer.size) == (described.archive, described.size):
+        return ""
+    named = f"{layer.digest[:80]} of {layer.size} bytes"
+    return f"names the archive {named} in its manifest, {described.archive[:80]} of {described.size} bytes in its description"
 
 
 def registry_cache(

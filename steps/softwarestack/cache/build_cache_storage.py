@@ -78,6 +78,10 @@ class CacheStorage(Protocol):
         """Open the archive of an entry for reading; what it yields is a file of this machine. Raises CacheError."""
         ...
 
+    def require_writable(self) -> None:
+        """Raise CacheError or OSError unless entries can be added."""
+        ...
+
     def draft(self) -> AbstractContextManager[BufferedRandom]:
         """Open a new file in `folder` for an archive; it is gone after the block unless `add` has kept it."""
         ...

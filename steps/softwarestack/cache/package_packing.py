@@ -33,6 +33,10 @@ MOST_BYTES: Final = 128 << 30
 """Limits of one package: a CUDA toolkit has 10 GB, an Anaconda 400,000 files."""
 LARGEST_MODULE: Final = 4 << 20
 """Limit of a module file in bytes."""
+_HEADERS: Final = 16 << 10
+"""Most bytes in a tar archive beside a member's content: two headers, padding, and its path and link, of 4 kB each."""
+_END: Final = 64 << 10
+"""Most bytes at the end of a tar archive (10 kB), and of zstd beside its blocks."""
 _PACK: Final = ("zstd", "-3", "-T0", "-q", "-c")
 _UNPACK: Final = ("zstd", "-d", "-q", "-c")
 _PYC_HEADER: Final = 16
@@ -68,6 +72,16 @@ def pack(
         for name in names:
             _add_module(archive, modules, name, modules_root, written)
     return PackedContent(modules=names, members=written[0], size=written[1])
+
+
+def largest_archive(members: int, size: int) -> int:
+    """Return the most bytes of the archive of a package with so many members, whose files have `size` bytes.
+
+    zstd adds less than a 256th to what it cannot compress (ZSTD_COMPRESSBOUND in
+    https://github.com/facebook/zstd/blob/dev/lib/zstd.h).
+    """
+    plain = size + members * _HEADERS + _END
+    return plain + (plain >> 8)
 
 
 def _walk(folder: Path) -> Iterator[tuple[str, os.stat_result]]:

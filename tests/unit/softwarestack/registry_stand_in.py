@@ -22,10 +22,10 @@ _ROUTE = re.compile(r"/v2/(?P<name>[a-z0-9/._-]+)/(?P<kind>manifests|blobs|tags)
 class StandInRegistry(ThreadingHTTPServer):
     """A registry of one machine. Tests set what it asks for and how it fails.
 
-    `login` is `USER:PASSWORD`, for scheme `basic` or `bearer`. `storage` is the URL to which reads of blobs are redirected. `page`
-    is the most tags of a page. `refuse` maps a method and a part of a path to the statuses of the next answers, `bodies` a path to
-    an answer with status 200. `before` is called with each request before it has an effect; if it raises ConnectionAbortedError,
-    the request has none. `immutable` refuses a second manifest for a tag.
+    `login` is `USER:PASSWORD`, for scheme `basic` or `bearer`, and `realm` the URL of another token server. `storage` is the URL to
+    which reads of blobs are redirected. `page` is the most tags of a page. `refuse` maps a method and a part of a path to the
+    statuses of the next answers, `bodies` a path to an answer with status 200. `before` is called with each request before it has
+    an effect; if it raises ConnectionAbortedError, the request has none. `immutable` refuses a second manifest for a tag.
     """
 
     daemon_threads = True
@@ -34,7 +34,7 @@ class StandInRegistry(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), _RegistryRequests)
         self.blobs: dict[str, bytes] = {}
         self.manifests: dict[str, tuple[str, bytes]] = {}
-        self.login, self.scheme, self.storage, self.page = "", "basic", "", 1000
+        self.login, self.scheme, self.realm, self.storage, self.page = "", "basic", "", "", 1000
         self.refuse: dict[tuple[str, str], list[int]] = {}
         self.before: Callable[[str, str], None] = lambda _method, _path: None
         self.immutable = False
@@ -94,7 +94,9 @@ class _RegistryRequests(BaseHTTPRequestHandler):
         elif path.startswith("/storage/"):
             self.answer(200, server.blobs[unquote(path.removeprefix("/storage/"))])
         elif server.login and not self.is_permitted():
-            challenge = f'Bearer realm="{server.url}/token",service="stand-in",scope="repository:cache:pull,push"'
+            challenge = (
+                f'Bearer realm="{server.realm or f"{server.url}/token"}",service="stand-in",scope="repository:cache:pull,push"'
+            )
             self.answer(401, WWW_Authenticate=challenge if server.scheme == "bearer" else 'Basic realm="stand-in"')
         elif path == "/v2/":
             self.answer(200, b"{}")

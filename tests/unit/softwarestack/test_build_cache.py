@@ -165,16 +165,18 @@ TAMPERED: dict[str, Callable[[Path, Path], object]] = {
     "too large": lambda _, entry: entry.write_bytes(b" " * (LARGEST_ENTRY + 2)),
     "empty": lambda _, entry: entry.write_bytes(b""),
 }
-FIELDS: dict[str, object] = {
-    "hash": "z" * 32,
-    "root": "/elsewhere",
-    "archive": "../../../etc/passwd",
-    "size": -1,
-    "schema": 2,
-    "modules": ["../../x"],
-    "members": -1,
-    "unpacked": 1 << 60,
-}
+FIELDS: tuple[tuple[str, object], ...] = (
+    ("hash", "z" * 32),
+    ("root", "/elsewhere"),
+    ("archive", "../../../etc/passwd"),
+    ("size", -1),
+    ("size", 10**15),
+    ("size", 200_000),  # too much for one member of 10,000 bytes
+    ("schema", 2),
+    ("modules", ["../../x"]),
+    ("members", -1),
+    ("unpacked", 1 << 60),
+)
 
 
 @pytest.mark.parametrize("name", TAMPERED)
@@ -190,13 +192,13 @@ def test_tampered_entries_are_told_apart_and_stay(name: str, tmp_path: Path) -> 
     assert description.read_bytes() == left
 
 
-@pytest.mark.parametrize("field", FIELDS)
-def test_an_entry_with_impossible_fields_is_tampered(field: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("field", "value"), FIELDS)
+def test_an_entry_with_impossible_fields_is_tampered(field: str, value: object, tmp_path: Path) -> None:
     cache = cache_of(tmp_path)
     put(cache, b"archive")
     description = cache.folder / f"{HASH}.json"
     signed = json.loads(description.read_bytes())
-    signed["entry"][field] = FIELDS[field]
+    signed["entry"][field] = value
     description.write_text(json.dumps(signed))
     assert refusal(lambda: cache.entry(HASH))[0] is BuildFailure.TAMPERED
     assert refusal(lambda: put(cache, b"other"))[0] is BuildFailure.TAMPERED

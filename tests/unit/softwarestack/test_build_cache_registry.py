@@ -1,5 +1,6 @@
 """The build cache in a registry, which is a stand-in in memory: equal to the one in a folder, and honest about each failure."""
 
+import base64
 import itertools
 import json
 import os
@@ -12,22 +13,28 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import IO
 
+import msgspec
 import pytest
 
-from steps.clients.registry_client import RegistryLimits
+from steps.clients import registry_login
+from steps.clients.registry_client import RegistryClient, RegistryLimits, RegistryRepository
 from steps.errors import BadTask, NotUnderstood, Refused, Unreachable
+from steps.softwarestack.builds import package_builds
 from steps.softwarestack.cache.build_cache import BuildCache
 from steps.softwarestack.cache.build_cache_registry import DESCRIPTION, registry_cache
 from steps.softwarestack.cache.build_cache_storage import CacheEntry, CacheError
 from steps.softwarestack.cache.package_packing import PackedContent
-from steps.softwarestack.contract.package_build import BuildFailure
+from steps.softwarestack.contract.package_build import BuildFailure, BuildOutcome, PackageBuilt
 from steps.softwarestack.contract.stack_input import BuildCacheLocation, CacheRegistry
-from tests.unit.softwarestack import registry_stand_in
+from tests.stack import shell_builder
+from tests.stack.shell_builder import ShellBuilder
+from tests.unit.softwarestack import registry_stand_in, small_trees
 from tests.unit.softwarestack.packed_packages import MODULE, PREFIX_FOLDER, ROOT
 from tests.unit.softwarestack.registry_stand_in import StandInRegistry
 
 HASH = "0123456789abcdefghijklmnopqrstuv"
 TAG = f"{PREFIX_FOLDER}-{HASH}"
+OTHER = f"sha256:{'0' * 64}"
 QUICK = RegistryLimits(tries=3, backoff=0, patience=0)
 """Limits that wait for nothing."""
 
@@ -215,6 +222,12 @@ def _other_layer(registry: StandInRegistry) -> None:
     registry.manifests[TAG] = ("", json.dumps(manifest).encode())
 
 
+def _layer(registry: StandInRegistry, field: str, value: object) -> None:
+    manifest = json.loads(registry.manifests[TAG][1])
+    manifest["layers"][0][field] = value
+    registry.manifests[TAG] = ("", json.dumps(manifest).encode())
+
+
 def _changed(registry: StandInRegistry, part: str, data: bytes | None) -> None:
     manifest = json.loads(registry.manifests[TAG][1])
     digest = (manifest["config"] if part == "config" else manifest["layers"][0])["digest"]
@@ -234,6 +247,9 @@ FAULTS: dict[str, tuple[Callable[[StandInRegistry], object], BuildFailure, bool,
     "loop": (lambda r: r.refuse.update({("GET", "/blobs/"): [307] * 9}), BuildFailure.REGISTRY, False, "leads on and on"),
     "image": (_other_image, BuildFailure.TAMPERED, False, "its manifest names"),
     "layers": (_other_layer, BuildFailure.TAMPERED, False, "its manifest names"),
+    "layer of another": (lambda r: _layer(r, "digest", OTHER), BuildFailure.TAMPERED, False, f"{OTHER} of 7 bytes in its manifest"),
+    "layer of another size": (lambda r: _layer(r, "size", 8), BuildFailure.TAMPERED, False, "of 8 bytes in its manifest"),
+    "led nowhere": (lambda r: setattr(r, "storage", "http://[::"), BuildFailure.REGISTRY, False, "an address that is none"),
     "no manifest": (lambda r: r.manifests.update({TAG: ("", b"[]")}), BuildFailure.TAMPERED, False, "is no entry of a build cache"),
     "no config": (lambda r: _changed(r, "config", None), BuildFailure.TAMPERED, False, "is missing"),
     "other config": (lambda r: _changed(r, "config", b"{}"), BuildFailure.TAMPERED, False, "has the digest"),
@@ -297,6 +313,145 @@ def test_a_login_is_met_and_never_leaves_the_registry(scheme: str, registry: Sta
     assert "hunter2" not in str(error)
     with pytest.raises(Refused, match="answered 401"):
         wrong.hashes()
+
+
+def test_a_redirect_within_the_registry_is_followed_with_the_login(registry: StandInRegistry, tmp_path: Path) -> None:
+    registry.login, registry.storage = "ada:secret", registry.url
+    cache = cache_of(registry, tmp_path, user="ada", password="secret")
+    put(cache, b"archive")
+    assert content(cache) == b"archive"
+    sent = {authorization for _, path, authorization in registry.requests if path.startswith("/storage/")}
+    assert sent == {f"Basic {base64.b64encode(b'ada:secret').decode()}"}
+
+
+def client_of(url: str, user: str = "") -> RegistryClient:
+    return RegistryClient(RegistryRepository(url=url, name="hpc/cache", username=user, password="secret"), QUICK)
+
+
+def test_two_threads_log_in_at_once(registry: StandInRegistry) -> None:
+    """The second request is refused for want of a login when the first has logged in."""
+    numbers, both, logged_in = itertools.count(), threading.Event(), threading.Event()
+
+    def before(_method: str, _path: str) -> None:
+        number = next(numbers)
+        if number == 0:
+            assert both.wait(20)
+        elif number == 1:
+            both.set()
+            assert logged_in.wait(20)
+        else:
+            logged_in.set()
+
+    registry.login, registry.before = "ada:secret", before
+    client = client_of(registry.url, "ada")
+    with ThreadPoolExecutor(2) as beside:
+        assert list(beside.map(client.manifest, ("one", "two"))) == [None, None]
+    assert logged_in.is_set()
+
+
+@pytest.fixture
+def proxy(monkeypatch: pytest.MonkeyPatch) -> Iterator[StandInRegistry]:
+    """The only way out of this machine; it answers to requests for other servers as a registry."""
+    with registry_stand_in.serving() as server:
+        for name in ("http_proxy", "https_proxy", "all_proxy", "no_proxy"):
+            monkeypatch.delenv(name, raising=False)
+            monkeypatch.delenv(name.upper(), raising=False)
+        monkeypatch.setenv("http_proxy", server.url)
+        yield server
+
+
+@pytest.mark.parametrize(
+    ("host", "beside", "is_here"),
+    [("127.0.0.1", "", True), ("127.0.0.1", "127.0.0.0/8", True), ("localhost", "", True), ("localhost.example.org", "", False)],
+)
+def test_a_registry_here_is_never_asked_by_a_proxy(
+    host: str, beside: str, is_here: bool, registry: StandInRegistry, proxy: StandInRegistry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("no_proxy", beside)
+    client_of(registry.url.replace("127.0.0.1", host)).require_registry()
+    assert (len(registry.requests), len(proxy.requests)) == ((1, 0) if is_here else (0, 1))
+
+
+@pytest.mark.parametrize(
+    ("url", "is_local", "is_confidential"),
+    [
+        ("http://localhost:5000", True, True),
+        ("http://127.3.2.1/x", True, True),
+        ("https://[::1]:5000", True, True),
+        ("https://registry.example.org", False, True),
+        ("http://registry.example.org", False, False),
+        ("http://localhost.example.org", False, False),
+        ("http://127.0.0.999", False, False),
+        ("http://localhost@registry.example.org", False, False),
+        ("http://[::", False, False),
+        ("ftp://localhost", True, False),
+        ("", False, False),
+    ],
+)
+def test_where_a_login_may_go(url: str, is_local: bool, is_confidential: bool) -> None:
+    assert (registry_login.is_local(url), registry_login.is_confidential(url)) == (is_local, is_confidential)
+
+
+def test_a_login_goes_to_no_token_server_in_clear(registry: StandInRegistry, proxy: StandInRegistry) -> None:
+    registry.login, registry.scheme, registry.realm = "ada:secret", "bearer", "http://auth.example.org/token"
+    with pytest.raises(NotUnderstood, match=r"auth\.example\.org/token' is not reached by https"):
+        client_of(registry.url, "ada").manifest("one")
+    assert proxy.requests == []
+    with pytest.raises(Refused, match="answered 401 to the request of a token"):
+        client_of(registry.url).manifest("one")  # without a login there is nothing to lose
+    assert [authorization for *_, authorization in proxy.requests] == [""]
+
+
+def test_a_login_goes_to_no_other_registry_in_clear(proxy: StandInRegistry) -> None:
+    proxy.login = "ada:secret"
+    with pytest.raises(Refused, match="the login would cross the network in clear"):
+        client_of("http://registry.example.org", "ada").manifest("one")
+    assert {authorization for *_, authorization in proxy.requests} == {""}
+
+
+UNWRITABLE: dict[str, tuple[dict[tuple[str, str], list[int]], BuildFailure, bool, str]] = {
+    "no right": ({("POST", "/uploads/"): [403]}, BuildFailure.PERMISSION, False, "answered 403 to the begin of an upload"),
+    "web server": ({("GET", "/v2/"): [404] * 9}, BuildFailure.REGISTRY, False, "answered 404 to the request of API version"),
+    "read-only": ({("POST", "/uploads/"): [503] * 9}, BuildFailure.REGISTRY, True, "answered 503 to the begin of an upload"),
+}
+"""Name → answers of a registry that takes no package, the failure of a build, whether it is tried again, and its line."""
+
+
+@pytest.mark.parametrize("name", UNWRITABLE)
+def test_nothing_is_built_for_a_cache_that_does_not_take_it(name: str, registry: StandInRegistry, tmp_path: Path) -> None:
+    refusals, failure, temporary, sentence = UNWRITABLE[name]
+    registry.refuse = refusals
+    result = built(tmp_path, cache_of(registry, tmp_path))
+    assert (result.outcome, result.failure, result.retry) == (BuildOutcome.FAILED, failure, temporary)
+    assert sentence in result.lines[0]
+    assert registry.blobs == {}
+
+
+def test_a_folder_that_nobody_can_make_takes_no_package(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    error = refusal(BuildCache(BuildCacheLocation(folder=str(tmp_path / "file/cache")), ROOT).require_writable)
+    assert error.failure is BuildFailure.PERMISSION
+    assert str(error) == f"{tmp_path}/file cannot be written, and the build cache lies there"
+
+
+def test_a_cache_is_asked_once_for_the_right_to_write_and_not_for_packages_that_it_has(
+    registry: StandInRegistry, tmp_path: Path
+) -> None:
+    cache = cache_of(registry, tmp_path)
+    put(cache, b"archive", small_trees.hash_of("a"))
+    registry.requests.clear()
+    assert built(tmp_path, cache).outcome is BuildOutcome.CACHED
+    assert {method for method, *_ in registry.requests} == {"GET"}
+    for _ in range(2):
+        cache.require_writable()
+    assert [method for method, *_ in registry.requests].count("POST") == 1
+
+
+def built(folder: Path, cache: BuildCache) -> PackageBuilt:
+    """Return the result of a package for which there is no recipe, so that only the cache can have it."""
+    stack = small_trees.stack(small_trees.package("a"))
+    site = shell_builder.site_of(folder, stack, ShellBuilder({}))
+    return package_builds.build_package(msgspec.structs.replace(site, cache=cache), stack.packages[0])
 
 
 def test_two_thousand_entries_are_listed_in_pages(registry: StandInRegistry, tmp_path: Path) -> None:

@@ -47,12 +47,21 @@ def test_content_comes_back_and_packs_to_the_same_bytes(seed: int, tmp_path: Pat
     archive = packed(prefix, modules)
     content = unpacked(archive, tmp_path / "back")
     assert content.modules == (MODULE,)
+    assert len(archive) <= package_packing.largest_archive(content.members, content.size)
     for path in [prefix, *prefix.rglob("*")]:
         if not path.is_symlink():
             path.chmod(0o755 if path.is_dir() else 0o644)
     assert listing(tmp_path / "back" / "prefix") == listing(prefix)
     package_packing.install_modules(tmp_path / "back", content.modules, tmp_path / "again", MODULES_ROOT)
     assert packed(tmp_path / "back" / "prefix", tmp_path / "again") == archive
+
+
+@pytest.mark.parametrize("letter", ["a", "ü", "\udcff"])
+def test_the_longest_paths_are_within_the_bound_of_an_archive(letter: str) -> None:
+    longest = letter * (4095 // len(os.fsencode(letter)))  # PATH_MAX
+    link, _ = member(f"prefix/{longest}", tarfile.SYMTYPE, link=longest)
+    headers = link.tobuf(tarfile.PAX_FORMAT, errors="surrogateescape")
+    assert len(headers) <= package_packing.largest_archive(1, 0) - package_packing.largest_archive(0, 0)
 
 
 def test_times_order_modes_and_umask_do_not_matter(tmp_path: Path) -> None:
