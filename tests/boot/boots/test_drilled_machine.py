@@ -1,6 +1,7 @@
 """A drill of a factory boots a real machine: QEMU behind a host whose real routing rules cut it off; about 5 CPU seconds.
 
-The host and the factory are network namespaces with a cable between them. Ansible plays the product's own playbook in the host.
+The host and the factory are network namespaces with a cable between them, and a third one is a second host, which tries nothing.
+Ansible plays the product's own playbook in the hosts.
 """
 
 import json
@@ -69,33 +70,46 @@ def answers(network: str, address: str) -> bool:
     return subprocess.run(inside(network, sys.executable, "-I", "-c", text), capture_output=True, check=False).returncode == 0
 
 
-def test_a_machine_boots_from_the_network_of_a_host_that_is_cut_off(production: str, tmp_path: Path) -> None:
+@pytest.fixture
+def second() -> Iterator[str]:
+    """The name of the network of a second host, which has no cable."""
+    name = f"second-{os.getpid()}"
+    ip("netns", "add", name)
+    yield name
+    ip("netns", "delete", name)
+
+
+def test_a_machine_boots_from_the_network_of_a_host_that_is_cut_off(production: str, second: str, tmp_path: Path) -> None:
     assert answers(production, FACTORY), "the host reaches the factory before it is cut off"
     machine = {"power": POWER, "user": "nobody", "seconds": SECONDS, "console": UNREACHABLE, "answers": ""}
-    seen = drilled(production, tmp_path, machine)
-    print(f"booted in {seen['machine']['took']} s")
+    seen, other = drilled(production, second, tmp_path, machine)
+    print(f"booted in {seen['machine']['took']} s, second host cut off for {other['took']} s")
     assert (seen["machine"]["failure"], seen["reached"], seen["remaining"]) == ("", [], [])
+    assert other["took"] >= seen["machine"]["took"], "a host that boots the machine's server is cut off as long as it boots"
+    assert (other["machine"], other["remaining"], ruled(second)) == (None, [], "")
     assert answers(production, FACTORY), "the host reaches it again"
 
 
-def drilled(network: str, folder: Path, machine: dict[str, Any]) -> dict[str, Any]:
-    """Play the playbook of a drill in a host's network, and return what it observed."""
-    empty = {f"factory_{name}": [] for name in ("commands", "boot", "folders")}
-    named = {"factory_user": "nobody", "factory_seconds": 60, "factory_machine_host": "login01", "factory_machine": machine}
-    variables = {
-        "factory_addresses": [FACTORY],
-        "factory_ports": [PORT],
-        "factory_trial_seconds": 900,
-        "factory_read_seconds": 60,
-        **empty,
-        **named,
-    }
-    (folder / "variables.json").write_text(json.dumps({**variables, "ansible_python_interpreter": sys.executable}))
-    words = ("-v", "-i", "login01,", "-c", "local", "-e", f"@{folder}/variables.json", str(ROOT / "playbooks/factory_cut.yml"))
+def ruled(network: str) -> str:
+    """Return the routing rules of a drill that are there in a network."""
+    return subprocess.run(inside(network, "ip", "rule", "show", "pref", "9877"), capture_output=True, text=True, check=True).stdout
+
+
+def drilled(network: str, second: str, folder: Path, machine: dict[str, Any]) -> list[dict[str, Any]]:
+    """Play the playbook of a drill in the networks of two hosts, and return what it observed in each."""
+    lists = {f"factory_{name}": [] for name in ("commands", "boot", "folders")}
+    limits = {"factory_seconds": 60, "factory_trial_seconds": 900, "factory_read_seconds": 60}
+    trial = {"factory_addresses": [FACTORY], "factory_ports": [PORT], "factory_machine_host": "login01", "factory_machine": machine}
+    (folder / "variables.json").write_text(json.dumps({**trial, **lists, **limits, "factory_user": "nobody"}))
+    python = folder / "python"
+    python.write_text(f'#!/bin/sh\nexec ip netns exec {second} {sys.executable} "$@"\n')
+    python.chmod(0o755)
+    pythons = {"login01": sys.executable, "web01": str(python)}
+    (folder / "hosts").write_text("".join(f"{host} ansible_python_interpreter={path}\n" for host, path in pythons.items()))
+    words = ("-v", "-i", str(folder / "hosts"), "-c", "local", "-e", f"@{folder}/variables.json")
     environment = {**os.environ, "ANSIBLE_LIBRARY": str(ROOT / "playbooks/library"), "ANSIBLE_HOME": str(folder / "ansible")}
-    program = str(Path(sys.executable).with_name("ansible-playbook"))
-    done = subprocess.run(inside(network, program, *words), env=environment, capture_output=True, text=True, check=False)
-    result = re.search(r"^ok: \[login01\] => (\{.*\"observation\".*\})$", done.stdout, re.MULTILINE)
-    assert result, done.stdout + done.stderr
-    observation: dict[str, Any] = json.loads(result[1])["observation"]
-    return observation
+    program = (str(Path(sys.executable).with_name("ansible-playbook")), *words, str(ROOT / "playbooks/factory_cut.yml"))
+    done = subprocess.run(inside(network, *program), env=environment, capture_output=True, text=True, check=False)
+    rows = re.findall(r"^ok: \[(\w+)\] => (\{.*\"observation\".*\})$", done.stdout, re.MULTILINE)
+    assert sorted(host for host, _ in rows) == sorted(pythons), done.stdout + done.stderr
+    return [json.loads(dict(rows)[host])["observation"] for host in pythons]
