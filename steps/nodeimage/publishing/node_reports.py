@@ -64,8 +64,8 @@ def versions(
         fields["image"] = fields.pop("product")
         fields["whole"] = row.whole and bool(image_versions.scripts(tree, row.version))
         key, tools = (image.key, image.tools) if image else ("", {})
-        of_tests = {"origin": tested.origin, "tests": tested.results, "signed_until": tested.signed_until}
-        rows.append(ImageVersion(**fields, key=key, tools=tools, **of_tests))
+        until = tested.signed_until
+        rows.append(ImageVersion(**fields, key=key, origin=tested.origin, tools=tools, tests=tested.results, signed_until=until))
     return tuple(rows)
 
 
