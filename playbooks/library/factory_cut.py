@@ -102,15 +102,16 @@ class Cut:
 
     def __exit__(self, *_: object) -> None:
         """Remove the rules, then end the watching process."""
-        self.join(self.watchdog.pid)
+        self.join([self.watchdog.pid])
         self.watchdog.wait()
 
-    def join(self, watchdog: int) -> None:
-        """Remove the rules, then end the watching process, also that of an earlier run of this module."""
+    def join(self, watchdogs: list[int]) -> None:
+        """Remove the rules, then end the watching processes, which would end a later cut of the same addresses too."""
         for address in self.remaining():
             self._rule("del", address)
-        if is_watchdog(watchdog):  # its number may be another process's by then
-            os.killpg(watchdog, 9)
+        for process in watchdogs:
+            if is_watchdog(process, self.addresses):  # its number may be another process's by then
+                os.killpg(process, 9)
 
     def remaining(self) -> list[str]:
         """Return the addresses whose rules are there."""
@@ -130,13 +131,19 @@ class Cut:
             raise OSError("%s: %s" % (" ".join(words), done.stderr.strip() or "no reason given"))
 
 
-def is_watchdog(process: int) -> bool:
-    """Return True if a process is one that ends a cut."""
+def is_watchdog(process: int, addresses: list[str]) -> bool:
+    """Return True if a process is one that ends a cut from these addresses."""
     try:
         with open("/proc/%d/cmdline" % process, "rb") as stream:
-            return ("rule del pref %s" % PREFERENCE).encode() in stream.read()
+            words = stream.read().decode(errors="replace").rstrip("\0").split("\0")
     except OSError:
         return False
+    return "rule del pref %s" % PREFERENCE in " ".join(words[:3]) and words[-len(addresses) :] == addresses
+
+
+def leftover_watchdogs(addresses: list[str]) -> list[int]:
+    """Return the processes that end a cut from these addresses, as a trial leaves one that was ended by its time limit."""
+    return [int(name) for name in os.listdir("/proc") if name.isdigit() and is_watchdog(int(name), addresses)]
 
 
 def reached(addresses: list[str], ports: list[int]) -> list[str]:
@@ -378,7 +385,7 @@ def conclude(values: dict, ip: str, held: dict) -> dict | None:
         cut = Cut(ip, values["addresses"], 0)
         # asked again, because a cut that ended before the slowest host's trial proves nothing of that trial
         late = reached(values["addresses"], values["ports"]) if seen else []
-        cut.join(held.get("watchdog", 0))
+        cut.join([held["watchdog"]] if seen else leftover_watchdogs(values["addresses"]))
         if not seen:
             return None
         took = round(time.time() - held["began"], 1)

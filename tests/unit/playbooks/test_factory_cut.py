@@ -337,11 +337,11 @@ def test_a_host_stays_cut_off_until_it_is_joined(ip: Path) -> None:
     library = loaded("factory_cut")
     held = library.attempt(trial(), str(ip))
     assert rules(ip) == ["pref 9877 to 10.1.0.1 unreachable"]
-    assert library.is_watchdog(held["watchdog"]), "a host that nobody joins is not cut off for ever"
+    assert library.is_watchdog(held["watchdog"], ["10.1.0.1"]), "a host that nobody joins is not cut off for ever"
     joined = library.conclude(trial(), str(ip), held)
     assert (rules(ip), joined["reached"], joined["remaining"]) == ([], [], [])
     os.waitpid(held["watchdog"], 0)
-    assert not library.is_watchdog(os.getpid()), "only a process that ends a cut is ended"
+    assert not library.is_watchdog(os.getpid(), ["10.1.0.1"]), "only a process that ends a cut is ended"
 
 
 def test_a_cut_that_ended_before_the_slowest_trial_proves_nothing(ip: Path) -> None:
@@ -355,7 +355,9 @@ def test_a_cut_that_ended_before_the_slowest_trial_proves_nothing(ip: Path) -> N
 
 
 def test_a_host_without_a_trial_is_joined_and_has_no_observation(ip: Path) -> None:
-    ip.with_name("rules").write_text("pref 9877 to 10.1.0.1 unreachable")
-    assert loaded("factory_cut").conclude(trial(), str(ip), {}) is None
+    addresses = ["10.1.0.7", "10.1.0.8"]
+    left = loaded("factory_cut").attempt(trial(addresses=addresses), str(ip))["watchdog"]  # as of a trial that took too long
+    assert loaded("factory_cut").conclude(trial(addresses=addresses), str(ip), {}) is None
     assert rules(ip) == []
+    os.waitpid(left, 0)
     assert loaded("factory_cut").conclude(trial(addresses=[]), str(ip), {})["took"] == 0.0, "a look cuts nothing off"
