@@ -1,6 +1,7 @@
 """Specs of factories and their pipeline files: all errors at once, each with its place and what to write instead."""
 
 import json
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -98,6 +99,23 @@ def test_a_plan_is_pure_and_twenty_projects_fit_into_task_files() -> None:
     first, second = (compile_factory(spec, {}) for _ in range(2))
     assert first.digest == second.digest
     assert first.task_files == second.task_files
+
+
+@pytest.mark.parametrize(
+    ("pattern", "is_taken"),
+    [
+        ("clusterrolebindings/ada@example.org", True),
+        ("clusterroles/system:team+gpu=all rights", True),
+        ("images/cache/*", True),
+        ("clusterroles/a%2Fb", False),
+        ("clusterroles/[a-z]", False),
+        ("clusterroles/a\\nb", False),
+        ("clusterroles", False),
+    ],
+)
+def test_contents_that_the_site_restores_have_the_names_of_objects(pattern: str, is_taken: bool) -> None:
+    with nullcontext() if is_taken else pytest.raises(SpecErrors, match=r"rebuild\.restored"):
+        assert load_factory(TEXT + f'rebuild: {{restored: ["{pattern}"]}}\n').rebuild.restored == (pattern,)
 
 
 def projects_of(length: int, names: int) -> str:

@@ -48,7 +48,7 @@ _RELEASE, _RELEASE_SPACE = "meta.helm.sh/release-name", "meta.helm.sh/release-na
 _ACCOUNT = "kubernetes.io/service-account.name"
 _MESSAGE = 200
 NODE_MARKS = "labels and taints of nodes: those that somebody added by hand are lost"
-"""Sentence about what nobody compares: kubelets, drivers and plugins set labels too, and no field tells them from people's."""
+"""Sentence about what nobody compares: kubelets, drivers and network plugins set labels of nodes too, and no list has them all."""
 
 
 class _ServedResource(Struct, frozen=True):
