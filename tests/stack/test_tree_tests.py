@@ -14,7 +14,8 @@ from msgspec.structs import replace
 from steps.softwarestack import tree_parts
 from steps.softwarestack.builds import builder_cpu
 from steps.softwarestack.contract.output_patterns import OutputReference
-from steps.softwarestack.contract.stack_input import StackInput, StackLimits, StackTestCase
+from steps.softwarestack.contract.stack_input import LUA, StackInput, StackLimits, StackTestCase
+from steps.softwarestack.contract.stack_input import TCL as TCL_SYNTAX
 from steps.softwarestack.contract.stack_tests import StackTestOutcome, StackTestResult
 from steps.softwarestack.tree import elf_links, link_checks, lmod_modules, target_choice, tree_assembly
 from steps.softwarestack.tree.link_checks import TraceRules
@@ -170,8 +171,8 @@ def test_broken_modules_are_named_with_their_reason(tmp_path: Path, handmade: Ha
     assert results["syntax"].outcome is FAIL
 
 
-@pytest.mark.parametrize("has_own", [True, False], ids=["one_fits", "none_fits"])
-def test_code_of_a_cpu_target_that_this_machine_lacks_is_not_run(tmp_path: Path, has_own: bool) -> None:
+@pytest.mark.parametrize(("has_own", "syntax"), [(True, TCL_SYNTAX), (False, LUA)], ids=["one_fits", "none_fits"])
+def test_code_of_a_cpu_target_that_this_machine_lacks_is_not_run(tmp_path: Path, has_own: bool, syntax: str) -> None:
     own = builder_cpu.read().architecture
     other, another = ("a64fx", "aarch64") if own == "x86_64" else ("zen4", "x86_64")
     targets, source = (own if has_own else another, other), HandmadePackages()
@@ -179,7 +180,7 @@ def test_code_of_a_cpu_target_that_this_machine_lacks_is_not_run(tmp_path: Path,
         source.add(f"app_{target}", {"bin/app": f"#!/bin/sh\necho code of {target}\n"}, at="Core/app/1.0")
     members = (replace(package(f"app_{target}", module="Core/app/1.0"), target=target) for target in targets)
     cases = (StackTestCase(name=target, command=("app",), modules=("app",), target=target, expect=target) for target in targets)
-    made = replace(small_trees.stack(*members, tests=cases, reframe={"a.py": b""}), targets=targets)
+    made = replace(small_trees.stack(*members, tests=cases, reframe={"a.py": b""}), targets=targets, syntax=syntax)
     site = assemble(tmp_path, source, made)
     lacking = module_tests.lacking_targets(made, builder_cpu.read())
     assert set(lacking) == set(targets) - {own}
