@@ -153,10 +153,11 @@ def host_addresses(name: str) -> tuple[str, ...]:
 
 def _network(places: Iterable[str], resolve: Resolver, share: str) -> FactoryNetwork:
     """Return the network with these names, addresses and networks."""
-    names, networks = set(), {}
+    names: set[str] = set()
+    networks: set[Network] = set()
     for place in filter(None, places):
         try:
-            networks[ipaddress.ip_network(place, strict=False)] = None
+            networks.add(ipaddress.ip_network(place, strict=False))
         except ValueError:
             names.add(place.lower())
     return FactoryNetwork(names=frozenset(names), networks=tuple(networks), resolve=resolve, share=share)
