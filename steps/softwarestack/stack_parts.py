@@ -29,7 +29,7 @@ def gate_expectation(context: Context, build: StackBuildInput) -> dict[str, Any]
     elif build.wanted.part == TREE:
         modules = sum(bool(package.module) for package in stack.installed)
         expectation |= {"key": stack.key, "packages": len(stack.installed), "modules": modules}
-        expectation |= {"largest": stack.limits.tree_bytes}
+        expectation |= {"largest": stack.limits.tree_bytes, "view": stack.view is not None}
     elif build.wanted.part == TEST:
         expectation |= {
             "loads": load_names(stack),

@@ -12,7 +12,7 @@ PRODUCT: Final = "softwarestack"
 
 class TreeExpectation(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Expectation of the gate stack_tree/tree: the stack's digest, its key, and the numbers of installed packages and of those that
-    have a module. `largest` is the size budget in bytes; 0: any size.
+    have a module. `largest` is the size budget in bytes; 0: any size. `view`: the stack has a view.
     """
 
     stack: str
@@ -20,6 +20,7 @@ class TreeExpectation(Struct, frozen=True, kw_only=True, omit_defaults=True):
     packages: int
     modules: int = 0
     largest: int = 0
+    view: bool = False
 
 
 __all__ = ["PRODUCT", "TreeExpectation", "TreeObservation"]

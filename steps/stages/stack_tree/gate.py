@@ -62,6 +62,8 @@ def _findings(seen: TreeObservation, want: TreeExpectation) -> Iterator[Finding]
     yield from _problems(seen)
     yield from _size(seen, want)
     yield from _packages(seen, want)
+    if want.view and not seen.view_links:
+        yield unknown(FailureClass.RUNTIME, "the view of the stack has no link", "a link for each file of its packages", _AGAIN)
     yield from _content(seen)
 
 
