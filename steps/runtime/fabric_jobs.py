@@ -23,8 +23,8 @@ from steps.stages.shared import probe_checks
 from steps.stages.validation import gate_fabric, reader_nccl
 from steps.stages.validation.contract import LocaliseExpectation
 from steps.stages.validation.gate_fabric import FabricReading
+from steps.stages.validation.probe import LOG_LINES
 
-LOG_LINES = 20_000
 _KINDS = (
     f"/apis/batch/v1/namespaces/{CHECK_NAMESPACE}/jobs",
     f"/apis/kubeflow.org/v2beta1/namespaces/{CHECK_NAMESPACE}/mpijobs",

@@ -11,6 +11,7 @@ import msgspec
 import pytest
 
 from steps.contract.nccl import NcclLog, NcclRow
+from steps.runtime import fabric_jobs
 from steps.stages.validation import gate_collectives, reader_nccl, reader_nccl_programs
 from steps.stages.validation.contract import FunctionalExpectation, FunctionalObservation
 from tests.gates.case_files import FOLDER, read_case
@@ -109,6 +110,13 @@ def test_log_of_ten_thousand_nodes_fits_into_what_a_kubelet_keeps() -> None:
     hundred = len(shortened(join_lines(fabric(100)))) - len(shortened(join_lines(fabric(50))))
     later = len(shortened(join_lines(list(table_only(100))))) - len(shortened(join_lines(list(table_only(50)))))
     assert (hundred + 2 * later) * (10_000 // 50) < KEPT_BY_KUBELET
+
+
+def test_whole_logs_of_ten_thousand_nodes_are_read() -> None:
+    """A log without its first lines has fewer hosts than the run had, which is a failure of the fabric."""
+    fifty, hundred = (len(shortened(join_lines(fabric(nodes))).splitlines()) for nodes in (50, 100))
+    later, latest = (len(shortened(join_lines(table_only(nodes))).splitlines()) for nodes in (50, 100))
+    assert (hundred - fifty + 2 * (latest - later)) * (10_000 // 50) < fabric_jobs.LOG_LINES
 
 
 def table_only(nodes: int) -> list[str]:
