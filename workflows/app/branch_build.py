@@ -170,7 +170,7 @@ class Bounds:
                     kind,
                     "put it beside the spec, in Git",
                 )
-        if unknown_keys := sorted(set(from_git.secrets_of(plan, kind)) - set(self.secrets)):
+        if unknown_keys := sorted(set(from_git.secrets_of(plan)) - set(self.secrets)):
             keys = ", ".join(unknown_keys)
             raise OutOfBounds(f"the spec names {keys} of the cluster's Secrets, which the schedule may not use", kind)
         if self.approvers and from_git.approvers_of(plan) != self.approvers:

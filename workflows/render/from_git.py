@@ -53,14 +53,13 @@ def template_name(name: str, kind: str) -> str:
     return f"{kind}-{name}-{VERB}"
 
 
-def secrets_of(plan: Plan, kind: str) -> tuple[str, ...]:
-    """Return the sorted keys of Kubernetes Secrets that a plan's pods mount: `SECRET/KEY` for an image, else `ROLE=SECRET/KEY`.
+def secrets_of(plan: Plan) -> tuple[str, ...]:
+    """Return the sorted keys of Kubernetes Secrets that a plan's pods mount, each with its role: `ROLE=SECRET/KEY`.
 
-    The role is the name of the file in the secrets folder. It keeps a commit of a stack from sending the key that signs to a
-    registry as a password.
+    The role is the name of the file in the secrets folder. It keeps a commit from sending the key that signs to a registry as a
+    password, or from giving the key of the boot server to the commands of a recipe.
     """
-    files = [file for file in plan.secrets if file.secret]
-    return tuple(sorted({f"{'' if kind == IMAGE else f'{file.name}='}{file.secret}/{file.key}" for file in files}))
+    return tuple(sorted({f"{file.name}={file.secret}/{file.key}" for file in plan.secrets if file.secret}))
 
 
 def approvers_of(plan: Plan) -> tuple[str, ...]:
@@ -135,7 +134,7 @@ def _arguments(kind: str, plan: Plan, source: GitSource, settings: steps.Setting
     folder = ["--secrets", f"{paths.ROOT}/secrets"] if source.secrets else []
     images = ["--image", settings.image, "--builder-image", settings.builder]
     options = ["--branch", source.branch, "--name", plan.name, "--namespace", settings.namespace]
-    secrets = [word for key in secrets_of(plan, kind) for word in ("--may-use", key)]
+    secrets = [word for key in secrets_of(plan) for word in ("--may-use", key)]
     approvers = [word for approver in approvers_of(plan) for word in ("--approver", approver)]
     owner = ["--starter", "{{workflow.name}}"]
     limits = [*_published(kind, plan), *secrets, *approvers]

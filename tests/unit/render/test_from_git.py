@@ -52,7 +52,7 @@ def test_its_one_pod_reads_the_branch_and_names_the_images_of_the_installation(t
     assert template["container"]["args"] == [
         *("image", "from-git", "--branch", "stable", "--name", "lab-nodes", "--namespace", "images"),
         *("--image", "r.example.org/steps:1", "--builder-image", "r.example.org/builder:1"),
-        *("--secrets", "/bringup/secrets", "--may-use", "boot/key", "--starter", "{{workflow.name}}"),
+        *("--secrets", "/bringup/secrets", "--may-use", "publish_ssh_key=boot/key", "--starter", "{{workflow.name}}"),
         *("--", "https://git.example.org/site.git", "nodes/image.yaml"),
     ]
     assert template["container"]["image"] == "r.example.org/builder:1"
@@ -75,7 +75,7 @@ def test_what_the_installed_spec_says_of_secrets_and_approvals_is_what_holds(tmp
     words = template["container"]["args"]
     given = [(name, words[at + 1]) for at, name in enumerate(words) if name in ("--may-use", "--approver")]
     assert given == [
-        *(("--may-use", one) for one in ("boot/key", "chat/url", "compiler/file")),
+        *(("--may-use", one) for one in ("announce.image_publish=chat/url", "license=compiler/file", "publish_ssh_key=boot/key")),
         ("--approver", f"ada@example.org ssh-ed25519 AAAAC3{'y' * 60}"),
         ("--approver", f"grace@example.org ssh-ed25519 AAAAC3{'x' * 60}"),
     ]

@@ -90,7 +90,12 @@ def from_git(
         Path | None, typer.Option("--secrets", help="Folder of credentials, known_hosts and ca, as far as there are such files.")
     ] = None,
     use: Annotated[
-        list[str] | None, typer.Option("--may-use", metavar="SECRET/KEY", help="Key of a Secret that the spec may name; no others.")
+        list[str] | None,
+        typer.Option(
+            "--may-use",
+            metavar="ROLE=SECRET/KEY",
+            help="Key of a Secret that the spec may name in a role such as publish_ssh_key; no others.",
+        ),
     ] = None,
     approver: Annotated[
         list[str] | None, typer.Option("--approver", help="Who must be asked before it is published; default: as the spec says.")

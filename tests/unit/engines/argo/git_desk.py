@@ -71,7 +71,7 @@ class Desk:
 
     def run(self, *words: str, path: str = "nodes/image.yaml") -> subprocess.CompletedProcess[str]:
         """The command of the schedule's pod."""
-        return self.command("image", "from-git", self.url, path, "--name", NAME, "--may-use", "boot/key", *words)
+        return self.command("image", "from-git", self.url, path, "--name", NAME, "--may-use", "publish_ssh_key=boot/key", *words)
 
     def command(self, *words: str) -> subprocess.CompletedProcess[str]:
         """A command about this home cluster."""

@@ -33,10 +33,24 @@ def known(path: str) -> dict[str, Any]:
         (known("TOKEN"), "token, which does not lie in its folder of the repository"),
         (known("~/token"), "the spec names ~/token, which does not lie in"),
         (known("../../token"), "the spec names ../../token, which does not lie in"),
-        ({"secrets": {"license": {"secret": {"name": "boot", "key": "admin"}}}}, "names boot/admin of the cluster's Secrets"),
-        ({"secrets": {"license": {"secret": {"name": "other", "key": "key"}}}}, "names other/key of the cluster's Secrets"),
+        (
+            {"secrets": {"license": {"secret": {"name": "boot", "key": "admin"}}}},
+            "names license=boot/admin of the cluster's Secrets",
+        ),
+        ({"secrets": {"license": {"secret": {"name": "boot", "key": "key"}}}}, "names license=boot/key of the cluster's Secrets"),
+        ({"secrets": {"license": {"secret": {"name": "other", "key": "key"}}}}, "names license=other/key of the cluster's Secrets"),
     ],
-    ids=["file", "variable", "key", "known hosts", "known hosts at home", "known hosts above", "another key", "another secret"],
+    ids=[
+        "file",
+        "variable",
+        "key",
+        "known hosts",
+        "known hosts at home",
+        "known hosts above",
+        "another key",
+        "another role",
+        "another secret",
+    ],
 )
 def test_a_commit_makes_the_pod_hand_over_nothing(
     desk: Desk, more: dict[str, Any], sentence: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

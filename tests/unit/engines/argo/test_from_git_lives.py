@@ -62,7 +62,7 @@ def test_a_build_that_goes_on_is_ended_only_by_one_that_can_start(desk: Desk) ->
     assert desk.run().returncode == 0
     (good,) = desk.going()
     desk.commit(revision="2", secrets={"license": {"secret": {"name": "lost", "key": "key"}}})
-    bad = desk.run("--may-use", "lost/key")
+    bad = desk.run("--may-use", "publish_ssh_key=lost/key")
     assert (bad.returncode, "no Secret lost" in bad.stderr) == (64, True), bad.stderr
     (still,) = desk.going()
     assert (still.metadata.name, still.spec.shutdown) == (good.metadata.name, "")
@@ -114,7 +114,7 @@ def test_a_branch_that_moved_on_meanwhile_is_left_to_the_next_try(desk: Desk) ->
     wanted = Branch(repository=desk.url, branch="main", path="nodes/image.yaml", name=NAME)
     target = building.Target(home=Meanwhile(desk.lab.where))
     with pytest.raises(building.Moved) as caught:
-        building.build(output, IMAGE_BRANCH, wanted, Bounds(secrets=("boot/key",)), target)
+        building.build(output, IMAGE_BRANCH, wanted, Bounds(secrets=("publish_ssh_key=boot/key",)), target)
     assert caught.value.exit_code == 75
     (still,) = desk.going()
     assert (still.metadata.name, still.spec.shutdown) == (before.metadata.name, "")
