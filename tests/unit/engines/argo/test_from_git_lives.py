@@ -62,7 +62,7 @@ def test_a_build_that_goes_on_is_ended_only_by_one_that_can_start(desk: Desk) ->
     assert desk.run().returncode == 0
     (good,) = desk.going()
     desk.commit(revision="2", secrets={"license": {"secret": {"name": "lost", "key": "key"}}})
-    bad = desk.run("--may-use", "publish_ssh_key=lost/key")
+    bad = desk.run("--may-use", "license=lost/key")
     assert (bad.returncode, "no Secret lost" in bad.stderr) == (64, True), bad.stderr
     (still,) = desk.going()
     assert (still.metadata.name, still.spec.shutdown) == (good.metadata.name, "")
