@@ -128,8 +128,7 @@ class StageBench:
         # the API server's clock is this machine's and was not set back: objects that it makes must not be newer than pods to come
         state = msgspec.structs.replace(state, now=state.now + time.time() - snapshot.taken)
         call_control_api("PUT", self._cluster.url + "/state", self._cluster.token, msgspec.json.encode(state))
-        if faults:
-            set_faults(self._cluster, faults)
+        set_faults(self._cluster, faults)  # also none: a snapshot has the faults of its time
 
     def _left(self) -> list[Path]:
         """Return the files that stages left for later ones: secrets, and the record of delivered Git commits."""
