@@ -19,7 +19,7 @@ import urllib3
 from msgspec import Struct
 
 from steps import timeouts
-from steps.clients import bounded_answers, certificates, http_proxies, registry_login
+from steps.clients import bounded_answers, certificates, http_proxies, registry_login, request_retries
 from steps.contract.canonical import digest_bytes
 from steps.errors import NotUnderstood, Refused, Unreachable
 
@@ -434,15 +434,6 @@ def _again(call: Callable[[], Result], first: Unreachable, limits: RegistryLimit
     """Retry a call whose first try failed with `first`; return its result or raise its last error."""
     import tenacity
 
-    retrying = tenacity.Retrying(
-        retry=tenacity.retry_if_exception_type(Unreachable),
-        stop=tenacity.stop_all(tenacity.stop_after_attempt(limits.tries), tenacity.stop_after_delay(patience)),
-        wait=tenacity.wait_exponential(limits.backoff, max=timeouts.REGISTRY_BACKOFF_MAX),
-        reraise=True,
-    )
-    for attempt in retrying:
-        with attempt:
-            if attempt.retry_state.attempt_number == 1:
-                raise first
-            return call()
-    raise AssertionError("tenacity re-raises the last error")
+    stop = tenacity.stop_all(tenacity.stop_after_attempt(limits.tries), tenacity.stop_after_delay(patience))
+    wait = tenacity.wait_exponential(limits.backoff, max=timeouts.REGISTRY_BACKOFF_MAX)
+    return request_retries.after_failure(call, first, stop=stop, wait=wait)

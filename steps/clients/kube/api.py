@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Struct
 
 from steps import timeouts
-from steps.clients import bounded_answers
+from steps.clients import bounded_answers, request_retries
 from steps.clients.bounded_answers import ReadLimits
 from steps.clients.kube import kubeconfig
 from steps.errors import Refused, StepError, Unreachable
@@ -156,18 +156,8 @@ def _again(call: Callable[[], bytes], first: Unreachable, tries: int) -> bytes:
     """Retry a call whose first try failed with `first`; return its result or raise its last error."""
     import tenacity
 
-    retrying = tenacity.Retrying(
-        retry=tenacity.retry_if_exception_type(Unreachable),
-        stop=tenacity.stop_after_attempt(tries) | tenacity.stop_after_delay(timeouts.API_REQUEST),
-        wait=_wait,
-        reraise=True,
-    )
-    for attempt in retrying:
-        with attempt:
-            if attempt.retry_state.attempt_number == 1:
-                raise first
-            return call()
-    raise AssertionError("tenacity re-raises the last error")
+    stop = tenacity.stop_after_attempt(tries) | tenacity.stop_after_delay(timeouts.API_REQUEST)
+    return request_retries.after_failure(call, first, stop=stop, wait=_wait)
 
 
 def _wait(state: tenacity.RetryCallState) -> float:
