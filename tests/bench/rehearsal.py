@@ -50,14 +50,21 @@ class Memory(threading.Thread):
 
     def run(self) -> None:
         while not self._done.wait(SAMPLE_SECONDS):
-            parts: dict[str, float] = {}
-            for process in descendants(os.getpid()):
-                name, used = _used(process)
-                parts[name] = parts.get(name, 0.0) + used
+            processes = descendants(os.getpid())
+            for process in processes:
+                name = _name(process)
                 if name != "steps":  # a step ends before the next look
                     self.cpu[name] = max(_cpu(process), self.cpu.get(name, 0.0))
-            if sum(parts.values()) > self.peak:
-                self.peak, self.parts = sum(parts.values()), parts
+            # the PSS is at most this sum, and to read it takes a long time of the processes themselves
+            if sum(map(_resident, processes)) > self.peak:
+                self._weigh(processes)
+
+    def _weigh(self, processes: list[int]) -> None:
+        parts: dict[str, float] = {}
+        for process in processes:
+            parts[_name(process)] = parts.get(_name(process), 0.0) + _pss(process)
+        if sum(parts.values()) > self.peak:
+            self.peak, self.parts = sum(parts.values()), parts
 
     def stop(self) -> None:
         """End the watch."""
@@ -77,12 +84,20 @@ def descendants(root: int) -> list[int]:
     return found
 
 
-def _used(process: int) -> tuple[str, float]:
+def _name(process: int) -> str:
     words = _read(Path(f"/proc/{process}/cmdline")).split("\0")
     name = next((part for part in ("apiserver", "simulator") if any(word.endswith(f"rehearsal.{part}") for word in words)), "")
-    name = name or ("engine" if process == os.getpid() else "steps")
+    return name or ("engine" if process == os.getpid() else "steps")
+
+
+def _resident(process: int) -> float:
+    words = _read(Path(f"/proc/{process}/statm")).split()
+    return int(words[1]) * resource.getpagesize() / (1 << 20) if words else 0.0
+
+
+def _pss(process: int) -> float:
     rollup = _read(Path(f"/proc/{process}/smaps_rollup"))
-    return name, int(rollup.partition("\nPss:")[2].split()[0]) / 1024 if rollup else 0.0
+    return int(rollup.partition("\nPss:")[2].split()[0]) / 1024 if rollup else 0.0
 
 
 def _cpu(process: int) -> float:

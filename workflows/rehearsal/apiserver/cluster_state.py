@@ -1,22 +1,17 @@
 """The state of one emulated cluster: objects, served resources, container logs and the disturbance in force."""
 
 import asyncio
-import datetime
-import time
-from collections import deque
-from collections.abc import Iterable
-from dataclasses import dataclass
 
 import msgspec
 
 from workflows.rehearsal.apiserver import errors
+from workflows.rehearsal.apiserver.container_logs import PodLogs
 from workflows.rehearsal.apiserver.crd_registry import CrdRegistry
 from workflows.rehearsal.apiserver.lifecycle import Lifecycle, WriteOptions
 from workflows.rehearsal.apiserver.listing import ListSnapshots
 from workflows.rehearsal.apiserver.object_store import ObjectStore
 from workflows.rehearsal.apiserver.routing import RequestKind
-from workflows.rehearsal.apiserver.served_resources import ResourceTable, ServedResource
-from workflows.rehearsal.apiserver.watchlog import ObjectChange
+from workflows.rehearsal.apiserver.served_resources import ResourceTable
 
 _MESSAGES = {
     409: (
@@ -76,107 +71,6 @@ class ApiDisturbance(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
         fault.count -= 1
         reason, message = _MESSAGES[fault.status]
         raise errors.try_later(fault.status, reason, message, fault.retry_after_s)
-
-
-MAX_BYTES = 10 << 20
-"""Bytes of a container's log that are kept, as by a kubelet (`containerLogMaxSize`); older lines are dropped."""
-
-
-class LogLine(msgspec.Struct, frozen=True, gc=False):
-    """One line of a log with its newline, which only the last may lack. `time` is its arrival in seconds since the epoch."""
-
-    time: float
-    text: bytes
-
-
-class ContainerLog:
-    """The log of one container, and in `previous` its log from before the last restart.
-
-    `first` counts the lines dropped at the front; `changed` is set at each change, for requests that follow the log.
-    """
-
-    def __init__(self, lines: Iterable[LogLine] = (), previous: Iterable[LogLine] = ()) -> None:
-        self.lines: deque[LogLine] = deque(lines)
-        self.previous: list[LogLine] = list(previous)
-        self.first = 0
-        self.changed = asyncio.Event()
-        self._size = sum(len(line.text) for line in self.lines)
-
-    def append(self, text: bytes) -> None:
-        """Append bytes to the log and wake the requests that follow it. An unfinished last line is continued."""
-        now = time.time()
-        if self.lines and not self.lines[-1].text.endswith(b"\n"):
-            text = self.lines.pop().text + text
-            self._size = sum(len(line.text) for line in self.lines)
-        for line in text.splitlines(keepends=True):
-            self.lines.append(LogLine(now, line))
-            self._size += len(line)
-        while self._size > MAX_BYTES and len(self.lines) > 1:
-            self._size -= len(self.lines.popleft().text)
-            self.first += 1
-        self.wake()
-
-    def restart(self) -> None:
-        """Keep the present lines as the previous log, in place of an earlier one, and start an empty log."""
-        self.previous = list(self.lines)
-        self.first += len(self.lines)
-        self.lines.clear()
-        self._size = 0
-
-    def wake(self) -> None:
-        """Wake the requests that stream this log, so that they look for new lines."""
-        # those who wait hold the old event; a set one would wake later ones at once
-        self.changed.set()
-        self.changed = asyncio.Event()
-
-
-@dataclass(frozen=True)
-class LogWindow:
-    """The part of a log that a client asks for; None means no limit.
-
-    `tail` is a number of last lines, `since` a time in seconds since the epoch. With `timestamps` each line starts with its time.
-    """
-
-    tail: int | None = None
-    since: float | None = None
-    limit_bytes: int | None = None
-    timestamps: bool = False
-
-
-def window_text(lines: Iterable[LogLine], window: LogWindow) -> bytes:
-    """Return the bytes of the log lines that a client asks for."""
-    kept = [line for line in lines if window.since is None or line.time >= window.since]
-    if window.tail is not None:
-        kept = kept[max(0, len(kept) - window.tail) :]
-    text = b"".join(prefix_time(line) if window.timestamps else line.text for line in kept)
-    return text if window.limit_bytes is None else text[: window.limit_bytes]
-
-
-def prefix_time(line: LogLine) -> bytes:
-    """Return a log line as bytes with its arrival time (RFC 3339, UTC) and a space in front."""
-    time_text = datetime.datetime.fromtimestamp(line.time, datetime.UTC).strftime("%Y-%m-%dT%H:%M:%S.%f000Z")
-    return time_text.encode() + b" " + line.text
-
-
-class PodLogs:
-    """The logs of all containers in `logs`, by namespace and pod, then by container. The logs of a deleted pod are dropped."""
-
-    def __init__(self) -> None:
-        self.logs: dict[tuple[str, str], dict[str, ContainerLog]] = {}
-
-    def container_log(self, namespace: str, pod: str, container: str) -> ContainerLog:
-        """Return the log of one container of a pod; an empty one is created on first use."""
-        return self.logs.setdefault((namespace, pod), {}).setdefault(container, ContainerLog())
-
-    def on_change(self, resource: ServedResource, change: ObjectChange) -> None:
-        """Drop the logs of a deleted pod, and wake the requests that follow a changed one (a listener of the object store)."""
-        if resource.key != ("", "pods"):
-            return
-        key = (change.entry.namespace, change.entry.name)
-        for log in self.logs.get(key, {}).values():
-            log.wake()
-        if change.kind == "DELETED":
-            self.logs.pop(key, None)
 
 
 FIRST_NAMESPACES = ("default", "kube-node-lease", "kube-public", "kube-system")

@@ -4,13 +4,14 @@ import msgspec
 from aiohttp import web
 
 from workflows.rehearsal.apiserver import bodies, errors, pod_commands, write_batches
-from workflows.rehearsal.apiserver.cluster_state import ApiDisturbance, ClusterState, ContainerLog, LogLine
+from workflows.rehearsal.apiserver.cluster_state import ApiDisturbance, ClusterState
+from workflows.rehearsal.apiserver.container_logs import ContainerLog, LogPart
 from workflows.rehearsal.apiserver.handlers import json_response
 from workflows.rehearsal.apiserver.listing import TRUE_VALUES
 from workflows.rehearsal.apiserver.stored_object import StoredObject
 from workflows.rehearsal.apiserver.subresources import container_of
 
-SNAPSHOT_FORMAT = 1
+SNAPSHOT_FORMAT = 2
 
 
 async def handle(request: web.Request, state: ClusterState, steps: list[str]) -> web.Response:
@@ -86,8 +87,8 @@ class _Log(msgspec.Struct):
     namespace: str
     pod: str
     container: str
-    lines: list[LogLine]
-    previous: list[LogLine]
+    parts: list[LogPart]
+    previous: list[LogPart]
 
 
 class _StateSnapshot(msgspec.Struct):
@@ -101,7 +102,7 @@ def take_snapshot(state: ClusterState) -> bytes:
     """Return objects, revision and container logs of the cluster as MessagePack, for `restore_snapshot`."""
     tables = [_Table(group, plural, table.slice()) for (group, plural), table in state.store.tables() if len(table)]
     logs = [
-        _Log(namespace, pod, container, list(log.lines), log.previous)
+        _Log(namespace, pod, container, log.parts, log.previous)
         for (namespace, pod), containers in state.logs.logs.items()
         for container, log in containers.items()
     ]
@@ -124,4 +125,4 @@ def restore_snapshot(state: ClusterState, data: bytes) -> None:
     state.definitions.reload()
     state.logs.logs.clear()
     for row in snapshot.logs:
-        state.logs.logs.setdefault((row.namespace, row.pod), {})[row.container] = ContainerLog(row.lines, row.previous)
+        state.logs.logs.setdefault((row.namespace, row.pod), {})[row.container] = ContainerLog(row.parts, row.previous)

@@ -7,8 +7,9 @@ from typing import Any
 
 from aiohttp import web
 
-from workflows.rehearsal.apiserver import cluster_state, errors, object_metadata
-from workflows.rehearsal.apiserver.cluster_state import ClusterState, ContainerLog, LogWindow
+from workflows.rehearsal.apiserver import container_logs, errors, object_metadata
+from workflows.rehearsal.apiserver.cluster_state import ClusterState
+from workflows.rehearsal.apiserver.container_logs import ContainerLog, LogWindow
 from workflows.rehearsal.apiserver.lifecycle import Deletion, Lifecycle, WriteOptions
 from workflows.rehearsal.apiserver.listing import TRUE_VALUES
 from workflows.rehearsal.apiserver.object_store import ObjectStore
@@ -211,7 +212,7 @@ def _state(pod: Object, container: str) -> Object:
 def _check_started(pod: Object, container: str, log: ContainerLog) -> None:
     """Raise StatusError (400) if the container still waits to start and has no log, as a kubelet does."""
     waiting = _state(pod, container).get("waiting")
-    if waiting is not None and not log.lines and not log.previous:
+    if waiting is not None and not log.parts and not log.previous:
         why = waiting.get("reason", "ContainerCreating")
         raise errors.bad_request(f'container "{container}" in pod "{pod["metadata"]["name"]}" is waiting to start: {why}')
 
@@ -254,13 +255,13 @@ async def serve_log(request: web.Request, state: ClusterState, entry: StoredObje
     if query.get("previous") in TRUE_VALUES:
         if not log.previous:
             raise errors.bad_request(f'previous terminated container "{container}" in pod "{entry.name}" not found')
-        return web.Response(body=cluster_state.window_text(log.previous, window), content_type="text/plain")
+        return web.Response(body=container_logs.window_text(log.previous, window), content_type="text/plain")
     _check_started(pod, container, log)
-    if not pod["spec"].get("nodeName") and not log.lines:
+    if not pod["spec"].get("nodeName") and not log.parts:
         # a pod without a node: kube-apiserver answers an empty stream so
         return web.Response(status=204)
     if query.get("follow") not in TRUE_VALUES:
-        return web.Response(body=cluster_state.window_text(log.lines, window), content_type="text/plain")
+        return web.Response(body=container_logs.window_text(log.parts, window), content_type="text/plain")
     response = web.StreamResponse(headers={"Content-Type": "text/plain"})
     await response.prepare(request)
     await _follow(response, state, entry, container, log, window)
@@ -272,14 +273,15 @@ async def _follow(
     response: web.StreamResponse, state: ClusterState, entry: StoredObject, container: str, log: ContainerLog, window: LogWindow
 ) -> None:
     pods = state.resources.core("pods")
-    sent = log.first + len(log.lines)
-    await response.write(cluster_state.window_text(log.lines, window))
+    sent = log.first + container_logs.count(log.parts)
+    await response.write(container_logs.window_text(log.parts, window))
     while True:
         changed = log.changed  # before the lines are read: what comes while they are sent wakes the loop
         over = _over(state.store.table(pods.key).get(entry.namespace, entry.name), container)
-        for line in list(log.lines)[max(0, sent - log.first) :]:
-            await response.write(cluster_state.prefix_time(line) if window.timestamps else line.text)
-        sent = log.first + len(log.lines)
+        lines, dropped = list(container_logs.lines_of(log.parts, timestamps=window.timestamps)), log.first
+        for line in lines[max(0, sent - dropped) :]:
+            await response.write(line)
+        sent = dropped + len(lines)
         if over:
             return
         await changed.wait()

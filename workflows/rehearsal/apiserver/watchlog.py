@@ -13,7 +13,7 @@ from workflows.rehearsal.apiserver.selectors import Selection
 from workflows.rehearsal.apiserver.stored_object import StoredObject
 
 MAX_CHANGES = 20_000
-MAX_BYTES = 24 << 20
+MAX_BYTES = 8 << 20
 MAX_BACKLOG = 100_000
 """Number of events that may wait for a slow watcher; one more makes the server end its watch."""
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 import msgspec
@@ -397,6 +397,9 @@ SEQUENTIAL_WRITES = 2
 BATCH = 500
 """Most queued writes in one request to the emulated server. While it works on one batch, the answers of the last one are read."""
 
+AHEAD = 2
+"""Requests for each sending thread that are on their way while answers are read. Answers that wait to be read take memory."""
+
 Read = Callable[[ServerAnswer], Obj | None]
 Done = Callable[[Obj | None], None]
 
@@ -410,8 +413,8 @@ class _QueuedWrite(NamedTuple):
 class WriteQueue:
     """A queue of small writes that are sent together. Writes of one lane (one object) keep their order.
 
-    `read` turns an answer into an object; it runs in a worker thread and only uses the network. `done` gets its result in the
-    thread that calls `flush`.
+    `read` turns an answer into an object, and `done` gets it, both in the thread that calls `flush`. Other threads send the next
+    writes meanwhile.
     """
 
     def __init__(self, api: Api) -> None:
@@ -419,7 +422,9 @@ class WriteQueue:
         self._size = BATCH if api.emulated else 1
         self._few = 1 if api.emulated else SEQUENTIAL_WRITES
         # batches are sent by one thread, so that they keep their order
-        self._pool = ThreadPoolExecutor(1 if api.emulated else WRITE_WORKERS, thread_name_prefix="simulator-writes")
+        workers = 1 if api.emulated else WRITE_WORKERS
+        self._pool = ThreadPoolExecutor(workers, thread_name_prefix="simulator-writes")
+        self._ahead = AHEAD * workers
         self._lanes: dict[Hashable, list[_QueuedWrite]] = {}
 
     def add(self, lane: Hashable, write: Write, read: Read, done: Done) -> None:
@@ -433,10 +438,9 @@ class WriteQueue:
             lanes, self._lanes = list(self._lanes.values()), {}
             parcels = [lanes[start : start + self._size] for start in range(0, len(lanes), self._size)]
             queued = [[entry for lane in parcel for entry in lane] for parcel in parcels]
-            results = map(self._send, queued) if len(queued) <= self._few else self._pool.map(self._send, queued)
-            for parcel, objects in zip(queued, results, strict=True):
-                for entry, obj in zip(parcel, objects, strict=True):
-                    entry.done(obj)
+            for parcel, answers in zip(queued, self._answers(queued), strict=True):
+                for entry, answer in zip(parcel, answers, strict=True):
+                    entry.done(entry.read(answer))
             sent = True
         return sent
 
@@ -444,6 +448,22 @@ class WriteQueue:
         """Stop the worker threads after their present writes."""
         self._pool.shutdown()
 
-    def _send(self, parcel: list[_QueuedWrite]) -> list[Obj | None]:
-        answers = self._api.write_all([entry.write for entry in parcel])
-        return [entry.read(answer) for entry, answer in zip(parcel, answers, strict=True)]
+    def _answers(self, queued: list[list[_QueuedWrite]]) -> Iterator[list[ServerAnswer]]:
+        """Yield the answers to each parcel in order, while further parcels are sent."""
+        if len(queued) <= self._few:
+            yield from map(self._send, queued)
+            return
+        sending: deque[Future[list[ServerAnswer]]] = deque()
+        try:
+            for parcel in queued:
+                sending.append(self._pool.submit(self._send, parcel))
+                if len(sending) > self._ahead:
+                    yield sending.popleft().result()
+            while sending:
+                yield sending.popleft().result()
+        finally:
+            for parcel_sent in sending:
+                parcel_sent.cancel()
+
+    def _send(self, parcel: list[_QueuedWrite]) -> list[ServerAnswer]:
+        return self._api.write_all([entry.write for entry in parcel])

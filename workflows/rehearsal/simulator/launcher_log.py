@@ -24,7 +24,7 @@ def shorten(lines: Iterable[str]) -> Iterator[str]:
     held, machine, more = "", "", 0
     notes = _Notes()
     for line in lines:
-        if _RANK.search(line):
+        if _is_rank(line):
             name = _machine(line)
             if held and name == machine:
                 more += 1
@@ -52,7 +52,7 @@ def shorten_part(lines: Iterable[str], debug: Iterable[str] = (), hosts: int = 1
         yield from notes.of(line)
     notes.multiply(hosts)
     for line in lines:
-        if _RANK.search(line):
+        if _is_rank(line):
             ranks += 1
             machines.add(_machine(line))
             if ranks > 1:
@@ -90,6 +90,10 @@ class _Notes:
     def repeated(self) -> Iterator[str]:
         """Yield the first line of each kind that came again, with the number of the others."""
         yield from (_repeated(self._first[key], count - 1) for key, count in self._times.items() if count)
+
+
+def _is_rank(line: str) -> bool:
+    return "Rank " in line and _RANK.search(line) is not None
 
 
 def _repeated(line: str, more: int) -> str:
