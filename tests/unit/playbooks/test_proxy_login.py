@@ -58,7 +58,7 @@ def proxy(refuses: int = 407) -> Iterator[str]:
 
 
 OPENERS = (open_url, library.loaded("urls", "packed").open_url)
-"""What opens URLs for a module: Ansible's own, and its replacement in a packed module."""
+"""Functions that open URLs for a module: Ansible's own, and its replacement in a packed module."""
 
 
 def fetched(store: Path, opener: Any = open_url) -> list[str]:
