@@ -21,7 +21,7 @@ AUTHORITIES = (
 """Folders whose certificates Ansible trusts too, since a Python of the site's own may know none of the system's."""
 
 
-def open_url(url: str, timeout: float = 10) -> Any:
+def open_url(url: str, timeout: float = 10, authorities: Tuple[str, ...] = AUTHORITIES) -> Any:
     """Return the open response to a GET request, which went through the environment's proxies.
 
     A login is taken from the URL, else from ~/.netrc. Raises OSError, also for HTTP errors, and ValueError.
@@ -36,7 +36,7 @@ def open_url(url: str, timeout: float = 10) -> Any:
     else:
         _log_in(request, urlsplit(bare).hostname or "")
     if bare.lower().startswith("https:"):
-        handlers.append(urllib.request.HTTPSHandler(context=_context()))
+        handlers.append(urllib.request.HTTPSHandler(context=_context(authorities)))
     response = urllib.request.build_opener(*handlers).open(request, timeout=timeout)
     if response.headers.get("content-encoding", "").lower() == "gzip":
         response.fp = gzip.GzipFile(mode="rb", fileobj=response.fp)
@@ -63,10 +63,10 @@ def _log_in(request: urllib.request.Request, host: str) -> None:
             request.add_header("Authorization", "Basic " + base64.b64encode(pair.encode()).decode())
 
 
-def _context() -> ssl.SSLContext:
-    """Return a context that trusts the system's authorities and those in AUTHORITIES."""
+def _context(authorities: Tuple[str, ...]) -> ssl.SSLContext:
+    """Return a context that trusts the system's authorities and those in the folders."""
     context = ssl.create_default_context()
-    for folder in AUTHORITIES:
+    for folder in authorities:
         for name in sorted(os.listdir(folder)) if os.path.isdir(folder) else ():
             if name.endswith((".pem", ".cer", ".crt")):
                 with suppress(OSError):  # a file without a certificate

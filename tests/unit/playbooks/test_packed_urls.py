@@ -67,7 +67,7 @@ def test_a_login_comes_from_the_url_or_from_netrc(opener: Any, tmp_path: Path, m
             caught.value.close()
 
 
-def test_only_authorities_of_the_host_are_trusted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_authorities_of_the_host_are_trusted(tmp_path: Path) -> None:
     make = (
         "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 9 -subj /CN=site -keyout key -out own.crt"
     )
@@ -79,5 +79,5 @@ def test_only_authorities_of_the_host_are_trusted(tmp_path: Path, monkeypatch: p
         for opener in (open_url, PACKED.open_url):
             with pytest.raises(urllib.error.URLError, match="CERTIFICATE_VERIFY_FAILED"):
                 opener(f"https://{address}/plain", timeout=5)
-        monkeypatch.setattr(PACKED, "AUTHORITIES", (str(tmp_path), str(tmp_path / "none")))
-        assert PACKED.open_url(f"https://{address}/plain", timeout=5).status == 200
+        folders = (str(tmp_path), str(tmp_path / "none"))
+        assert PACKED.open_url(f"https://{address}/plain", timeout=5, authorities=folders).status == 200
