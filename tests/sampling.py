@@ -1,6 +1,7 @@
 """Samples of tests that repeat one code path: `tests/run` takes some of each group by a seed, and `tests/run --long` takes all.
 
 Whole functions are chosen among a group by the mark `sampled(group)`; rows of one parametrised function by `sampled_rows(count)`.
+Where only some rows of a function repeat each other, each of them has the mark `sampled_rows(count, family)`.
 The seed is the commit (`BRINGUP_SAMPLE` names another), so a commit is always tested alike, and commits together test everything.
 pytest itself takes every test that it is asked for.
 """
@@ -52,7 +53,7 @@ def deselect(config: pytest.Config, items: list[pytest.Item]) -> None:
         if (group := _group(item)) is not None:
             groups[group].add(_sampled_unit(item, group))
         if _row_count(item):
-            rows[_function(item)].add(item.nodeid)
+            rows[_family(item)].add(item.nodeid)
     if unknown := set(groups) - set(GROUPS):
         raise pytest.UsageError(f"tests/sampling.py has no group {', '.join(sorted(unknown))}")
     if not chosen_by:
@@ -62,13 +63,13 @@ def deselect(config: pytest.Config, items: list[pytest.Item]) -> None:
         return set(random.Random(f"{chosen_by} {name}").sample(sorted(names), min(count, len(names))))
 
     units = {group: sample(group, names, GROUPS[group]) for group, names in groups.items()}
-    counts = {_function(item): _row_count(item) for item in items}
-    chosen_rows = {function: sample(function, names, counts[function]) for function, names in rows.items()}
+    counts = {_family(item): _row_count(item) for item in items}
+    chosen_rows = {family: sample(family, names, counts[family]) for family, names in rows.items()}
 
     def is_chosen(item: pytest.Item) -> bool:
-        group, function = _group(item), _function(item)
+        group = _group(item)
         in_group = group is None or _sampled_unit(item, group) in units[group]
-        return in_group and item.nodeid in chosen_rows.get(function, {item.nodeid})
+        return in_group and item.nodeid in chosen_rows.get(_family(item), {item.nodeid})
 
     left_out = [item for item in items if not is_chosen(item)]
     config.hook.pytest_deselected(items=left_out)
@@ -87,9 +88,15 @@ def _sampled_unit(item: pytest.Item, group: str) -> str:
 
 
 def _row_count(item: pytest.Item) -> int:
-    """Return how many rows of a test's function run, 0 for all."""
+    """Return how many rows of a test's function or family run, 0 for all."""
     mark = item.get_closest_marker("sampled_rows")
     return 0 if mark is None else mark.args[0]
+
+
+def _family(item: pytest.Item) -> str:
+    """Return what a test's row is sampled among: the family that its mark names, else all rows of its function."""
+    mark = item.get_closest_marker("sampled_rows")
+    return _function(item) if mark is None or len(mark.args) == 1 else mark.args[1]
 
 
 def _function(item: pytest.Item) -> str:

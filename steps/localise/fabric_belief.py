@@ -52,23 +52,25 @@ class Beliefs:
         self.bad: frozenset[int] = frozenset()
         self.base = policy.noise or EXACT
         self.rates: dict[int, float] = {}
-        self.prior = self._priors()
-        self._numbers = {variable: number for number, variable in enumerate(self.prior)}
+        self._doubted = [*self.doubted]
+        self._pair_numbers = {pair: number for number, pair in enumerate(self._doubted, fabric.first_pair)}
+        # fabrics of 10,000 nodes have a million parts, so beliefs are lists by number
+        self._expected = self._priors()
         self._parts = self._variables()
-        self.odds = self._propagated()
+        self._levels = self._propagated()
         if policy.noise:
             self._estimate_noise()
         self.bad = frozenset(node for node in range(fabric.size) if self.is_bad((NODE, node)))
         if self.bad:
             self._expect_rails()
         if self.bad or policy.noise:
-            self.odds = self._propagated()
+            self._levels = self._propagated()
 
     def _variables(self) -> list[tuple[int, ...]]:
         """Return for each test the numbers of the parts that it uses, of the kinds that the policy looks for."""
         parts = [trial.parts if self._paths else trial.parts[:2] for trial in self.trials]
         if self._pairs and self.doubted:
-            pairs = {variable[1:]: number for variable, number in self._numbers.items() if variable[0] == PAIR}
+            pairs = self._pair_numbers
             for place, trial in enumerate(self.trials):
                 if trial.pair in pairs:
                     parts[place] = (*parts[place], pairs[trial.pair])
@@ -97,7 +99,8 @@ class Beliefs:
 
     def ratio(self, variable: Variable) -> float:
         """Return the log likelihood ratio of a variable: its log odds without the prior."""
-        return self.odds.get(variable, 0.0) - self.prior.get(variable, 0.0)
+        number = self.number_of(variable)
+        return self._levels[number] - self._expected[number] if number >= 0 else 0.0
 
     def rail_ratios(self, node: int) -> list[float]:
         """Return the log likelihood ratio of each rail of a node."""
@@ -113,7 +116,30 @@ class Beliefs:
 
     def node(self, node: int) -> float:
         """Return the log odds of a node being bad."""
-        return self.odds[NODE, node]
+        return self._levels[node]
+
+    def odds(self, variable: Variable, default: float = 0.0) -> float:
+        """Return the log odds of a variable; `default` if the tests do not weigh it."""
+        number = self.number_of(variable)
+        return self._levels[number] if number >= 0 else default
+
+    def prior(self, variable: Variable, default: float = 0.0) -> float:
+        """Return the log odds of a variable before any test; `default` if the tests do not weigh it."""
+        number = self.number_of(variable)
+        return self._expected[number] if number >= 0 else default
+
+    def paths_above(self, bound: float) -> list[tuple[int, int]]:
+        """Return the paths whose log odds are above a bound, sorted."""
+        first, last = self.fabric.first_path, self.fabric.first_pair
+        likely = [number for number, odds in enumerate(self._levels[first:last], first) if odds > bound]
+        return sorted(self.fabric.path_of_number(number) for number in likely)
+
+    @cached_property
+    def tested_paths(self) -> list[tuple[int, int]]:
+        """Return the paths that tests of two nodes used, sorted."""
+        last = self.fabric.first_pair
+        numbers = {parts[2] for parts in self._parts if len(parts) > 2 and parts[2] < last}
+        return sorted(self.fabric.path_of_number(number) for number in numbers)
 
     @property
     def rows(self) -> Iterator[tuple[Trial, tuple[int, ...]]]:
@@ -122,50 +148,65 @@ class Beliefs:
 
     def number_of(self, variable: Variable) -> int:
         """Return the number of a variable; -1 if the tests do not weigh it."""
-        return self._numbers.get(variable, -1)
+        kind, *ends = variable
+        if kind == PAIR:
+            return self._pair_numbers.get(variable[1:], -1)
+        if kind == NODE:
+            return ends[0]
+        if kind == RAIL:
+            return self.fabric.size + ends[0] * self.fabric.rails + ends[1]
+        return self.fabric.number_of_path(ends[0], ends[1]) if kind == PATH else -1
+
+    def variable_of(self, number: int) -> Variable:
+        """Return the variable of a number."""
+        fabric = self.fabric
+        if number < fabric.size:
+            return NODE, number
+        if number < fabric.first_path:
+            return RAIL, *divmod(number - fabric.size, fabric.rails)
+        if number < fabric.first_pair:
+            return PATH, *fabric.path_of_number(number)
+        return PAIR, *self._doubted[number - fabric.first_pair]
 
     @cached_property
     def named_variables(self) -> tuple[Variable, ...]:
         """Return the variables that the tests name."""
-        return tuple([variable for variable, odds in self.odds.items() if odds >= self.limits.named])
+        return tuple([self.variable_of(number) for number in sorted(self.named_numbers)])
 
     @cached_property
     def named_numbers(self) -> frozenset[int]:
         """Return the numbers of the variables that the tests name."""
-        return frozenset([self._numbers[variable] for variable in self.named_variables])
+        named = self.limits.named
+        return frozenset([number for number, odds in enumerate(self._levels) if odds >= named])
 
     def is_bad(self, variable: Variable) -> bool:
         """Return True if the tests name the variable."""
-        return self.odds.get(variable, -math.inf) >= self.limits.named
+        return self.odds(variable, -math.inf) >= self.limits.named
 
     def is_cleared(self, variable: Variable) -> bool:
         """Return True if the tests clear the variable."""
         return self.ratio(variable) <= self.limits.cleared
 
-    def _priors(self) -> dict[Variable, float]:
-        size, leaves, rails = self.fabric.size, len(self.fabric.leaf_names), self.fabric.rails
+    def _priors(self) -> list[float]:
+        size, rails = self.fabric.size, self.fabric.rails
         odds, share = propagation.log_odds, min(self.policy.expected / size, 0.25)
-        prior: dict[Variable, float] = dict.fromkeys([(NODE, node) for node in range(size)], odds(share))
-        if rails:
-            single = odds(RAIL_FAULTS / (size * rails))
-            prior |= {(RAIL, node, rail): single for node in range(size) for rail in range(rails)}
-        path = odds(min(PATH_FAULTS / max(leaves * (leaves - 1) / 2, 1), 0.1))
-        prior |= {(PATH, *ends): path for ends in self.fabric.paths}
+        single = odds(RAIL_FAULTS / max(size * rails, 1))
+        paths = self.fabric.first_pair - self.fabric.first_path
+        path = odds(min(PATH_FAULTS / max(paths, 1), 0.1))
         pair = odds(min(PAIR_FAULTS / max(size * (size - 1) / 2, 1), 0.1))
         tests = Counter([trial.pair for trial in self.trials if trial.kind == "pair"])
         repeated = odds(REPEATED_PAIRS)
-        return prior | {(PAIR, *nodes): repeated if tests[nodes] > 1 else pair for nodes in self.doubted}
+        pairs = [repeated if tests[nodes] > 1 else pair for nodes in self._doubted]
+        return [odds(share)] * size + [single] * (size * rails) + [path] * paths + pairs
 
-    def _propagated(self) -> dict[Variable, float]:
+    def _propagated(self) -> list[float]:
         if self.rates:
             ends = [(self.rates[trial.places[0]], self.rates[trial.places[-1]]) for trial in self.trials]
             noise = [first if first >= last else last for first, last in ends]
         else:
             noise = [self.base] * len(self.trials)
         failed = [trial.failed for trial in self.trials]
-        self._expected = [*self.prior.values()]
-        self._levels = propagation.propagate(self._expected, [*zip(self._parts, failed, noise, strict=True)])
-        return dict(zip(self.prior, self._levels, strict=True))
+        return propagation.propagate(self._expected, [*zip(self._parts, failed, noise, strict=True)])
 
     def _estimate_noise(self) -> None:
         """Estimate rates from results that the bad parts do not explain: of the history, then of each leaf in each round."""
@@ -189,7 +230,9 @@ class Beliefs:
     def _expect_rails(self) -> None:
         """Raise the prior of the rails of bad nodes, because a rail is a likely cause, and read their rail tests anew."""
         likely = propagation.log_odds(RAIL_FAULTS / max(self.fabric.rails, 1))
-        self.prior |= {(RAIL, node, rail): likely for node in self.bad for rail in range(self.fabric.rails)}
+        for node in self.bad:
+            first = self.fabric.size + node * self.fabric.rails
+            self._expected[first : first + self.fabric.rails] = [likely] * self.fabric.rails
         # all rails of a bad node fail together, which must not be laid on the one path or partner that they had
         self._parts = [
             parts[:2] if trial.kind == "rail" and not self.bad.isdisjoint(trial.nodes) else parts

@@ -12,7 +12,7 @@ from steps.localise.contract import FabricTest, Kind, Round
 from steps.localise.fabric_belief import NODE, PAIR, PATH, Variable
 from steps.localise.part_status import PartStatus
 from steps.localise.partners import Usage, matching, scatter
-from steps.localise.residual import SCALE, Hypothesis, Residual
+from steps.localise.residual import LEAST_SHARE, SCALE, Hypothesis, Residual
 from steps.localise.trials import members
 
 LIKELY = math.log(0.12 / 0.88)
@@ -150,7 +150,7 @@ class IdleRound:
     @cached_property
     def closed_paths(self) -> frozenset[tuple[int, ...]]:
         """Return the paths that are bad or suspect."""
-        return frozenset(part[1:] for part, odds in self.beliefs.odds.items() if part[0] == PATH and odds > -2)
+        return frozenset(self.beliefs.paths_above(-2))
 
     def _is_open(self, first: int, second: int) -> bool:
         """Return True if neither the path nor the pair of two nodes is suspect or being tested."""
@@ -171,9 +171,9 @@ class IdleRound:
                     self._add("pair", pair, "failed pairs alone")
                 if path:
                     self._exchange(path)
-        for variable in sorted(part for part in self.beliefs.odds if part[0] == PATH):
-            if self.limits.doubt < self.beliefs.odds[variable] and variable[1:] not in self.status.direct_paths:
-                self._exchange((variable[1], variable[2]))
+        for path in self.beliefs.paths_above(self.limits.doubt):
+            if path not in self.status.direct_paths:
+                self._exchange(path)
 
     def _is_doubted_edge(self, pair: tuple[int, ...], path: tuple[int, int] | None) -> bool:
         if path in self.status.direct_paths or pair in self.status.direct_pairs or (PAIR, *pair) in self.status.by_groups:
@@ -340,7 +340,7 @@ class _Weighed:
         self.leaves = rest.fabric.leaf_masks
         self.whole = rest.none + rest.total
         self.sets = sorted(rest.sets, key=lambda part: -part[1] * part[0].pairs)[:WEIGHTIEST]
-        least = self.whole * 1e-4
+        least = self.whole * LEAST_SHARE
         heavy = [(part, mass) for part, mass in zip(rest.hypotheses, rest.masses, strict=True) if mass > least]
         self.scales = [(part, mass) for part, mass in heavy if part.variable == SCALE]
         # a test fails if it touches both of these masks

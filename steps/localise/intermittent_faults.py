@@ -148,7 +148,7 @@ class IntermittentFaults:
                 continue
             noise = self._noise(self._without_named(trials))
             edge = _best([trial for trial in trials if trial.pair == pair], noise, (CERTAIN,))
-            if _best(trials, noise, SHARES) + self.prior > edge + self.beliefs.prior.get((PAIR, *pair), self.prior):
+            if _best(trials, noise, SHARES) + self.prior > edge + self.beliefs.prior((PAIR, *pair), self.prior):
                 return True
         return False
 

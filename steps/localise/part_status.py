@@ -78,7 +78,8 @@ class PartStatus:
     @cached_property
     def direct_paths(self) -> frozenset[tuple[int, ...]]:
         """Return the paths that tests of pairs name."""
-        return frozenset(part[1:] for part in self.beliefs.odds if self._is_path(part) and self.beliefs.is_bad(part))
+        named = (variable for variable in self.beliefs.named_variables if self._is_path(variable))
+        return frozenset(variable[1:] for variable in named)
 
     def _is_path(self, part: Variable) -> bool:
         """Return True for a path on which two different pairs of good nodes failed: a single one may be a fault of that pair."""
@@ -97,7 +98,7 @@ class PartStatus:
     @cached_property
     def direct_pairs(self) -> frozenset[tuple[int, ...]]:
         """Return the pairs that their own tests name, without those on a named path or with a named node."""
-        named = {part[1:] for part in self.beliefs.odds if part[0] == PAIR and self.beliefs.is_bad(part)}
+        named = {variable[1:] for variable in self.beliefs.named_variables if variable[0] == PAIR}
         own = {pair for pair in named if not self.aside & set(pair) and self.fabric.path(*pair) not in self.direct_paths}
         return frozenset(pair for pair in own if not self.intermittent.is_likelier(pair))
 

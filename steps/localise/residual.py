@@ -6,8 +6,8 @@ the pair are in it. Candidates are then tested directly, because a direct test n
 
 import itertools
 import math
-from collections.abc import Iterator, Sequence
-from functools import lru_cache
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache, lru_cache
 from typing import NamedTuple
 
 from msgspec import Struct
@@ -20,6 +20,8 @@ BEAM = 3000
 """Most sets of pairs kept while hypotheses are halved."""
 SURE = 0.9
 """Groups alone never make a hypothesis more probable than this: they assume that there is a single fault."""
+LEAST_SHARE = 1e-4
+"""Share of the weight of all hypotheses up to which a path without tests of its own is left out, but for the sum of weights."""
 SCALE: Variable = (9,)
 """Variable of a fault that depends on the number of nodes alone."""
 
@@ -73,6 +75,61 @@ class Hypothesis(Struct, frozen=True, kw_only=True):
         return self.odds + min(self.direct, 0.0)
 
 
+class PathLevels:
+    """Levels of all paths between leaves. A fabric of 10,000 nodes has a million, most without tests of their own.
+
+    Those differ by the groups that touch both of their leaves alone. Rows hold the paths of one leaf with each leaf before it.
+    """
+
+    def __init__(self, beliefs: Beliefs, known: Known, groups: Sequence[Trial], scores: Sequence[float]) -> None:
+        leaves = beliefs.fabric.leaf_masks if "path" in beliefs.policy.kinds else []
+        # bit sets of groups: which of them touch a leaf
+        self.touched = [sum([1 << place for place, trial in enumerate(groups) if trial.mask & leaf]) for leaf in leaves]
+        self.scores, self.prior = scores, beliefs.prior((PATH, 0, 1)) if len(leaves) > 1 else 0.0
+        self.odds = cache(self._odds)
+        self.tested: dict[tuple[int, int], Hypothesis] = {}
+        self._levels: dict[int, list[tuple[int, float]]] = {}
+        for first, second in beliefs.tested_paths if leaves else ():
+            if (first, second) not in known.paths:
+                part = self._hypothesis(first, second, beliefs.ratio((PATH, first, second)))
+                self.tested[first, second] = part
+                self._levels.setdefault(second, []).append((first, part.level))
+        for first, second in known.paths if leaves else ():
+            self._levels.setdefault(second, []).append((first, -math.inf))
+        self.highest = max([max(row, default=-math.inf) for row in self._rows(self.odds, lambda level: level)], default=-math.inf)
+
+    def _odds(self, bits: int) -> float:
+        """Return the log odds of a path that these groups touch."""
+        return self.prior + sum([self.scores[place] for place in members(bits)])
+
+    def _hypothesis(self, first: int, second: int, direct: float = 0.0) -> Hypothesis:
+        return Hypothesis(variable=(PATH, first, second), odds=self.odds(self.touched[first] & self.touched[second]), direct=direct)
+
+    def _rows(self, of_bits: Callable[[int], float], of_level: Callable[[float], float]) -> Iterator[list[float]]:
+        """Yield for each leaf a value of each of its paths, from the groups or from the level of a path that is tested or known."""
+        whole: dict[int, list[float]] = {}
+        for second, bits in enumerate(self.touched):
+            if bits not in whole:
+                whole[bits] = [of_bits(other & bits) for other in self.touched]
+            row = whole[bits][:second]
+            for first, level in self._levels.get(second, ()):
+                row[first] = of_level(level)
+            yield row
+
+    def masses(self, shift: float) -> Iterator[list[float]]:
+        """Yield the weights of the paths of each leaf, in the units of `Residual`; those of known paths are zero."""
+        return self._rows(cache(lambda bits: math.exp(self.odds(bits) - shift)), lambda level: math.exp(level - shift))
+
+    def chosen(self, shift: float, least: float) -> list[Hypothesis]:
+        """Return the paths with tests of their own, and those of more weight than `least`, by their higher leaf first."""
+        paths = set(self.tested)
+        if math.exp(self.highest - shift) > least:
+            rows = enumerate(self.masses(shift))
+            paths |= {(first, second) for second, row in rows for first, mass in enumerate(row) if mass > least}
+        order = sorted(paths, key=lambda path: (path[1], path[0]))
+        return [self.tested.get(path) or self._hypothesis(*path) for path in order]
+
+
 class Residual:
     """Probabilities of one more fault among the nodes that are not set aside, given the groups that no known part explains."""
 
@@ -83,15 +140,20 @@ class Residual:
         self.scores = [round(beliefs.weight(trial) * 4) / 4 for trial in self.groups]
         self.covers = self._covers()
         self.blocks = self._blocks() if "pair" in beliefs.policy.kinds else []
-        self.others = [*self._nodes(), *self._paths(), *self._scales()]
-        self.hypotheses = [*self._single_pairs(), *self.others]
+        pairs, nodes, scales = [*self._single_pairs()], [*self._nodes()], [*self._scales()]
+        paths = PathLevels(beliefs, known, self.groups, self.scores)
+        levels = [[part.level for part in parts] for parts in (pairs, nodes, scales)]
         # weights are relative to the heaviest, because exponentials of long histories overflow
-        levels = [part.odds + part.direct if part.direct < 0 else part.odds for part in self.hypotheses]
-        self.shift = max([0.0, *[block.score for block in self.blocks], *levels])
+        self.shift = max([0.0, paths.highest, *[block.score for block in self.blocks], *itertools.chain(*levels)])
         self.none = math.exp(-self.shift)
         self.sets = [(block, math.exp(block.score - self.shift)) for block in self.blocks if block.pairs > 1]
-        self.masses = [math.exp(level - self.shift) for level in levels]
-        self.total = sum([mass * block.pairs for block, mass in self.sets]) + sum(self.masses)
+        of_pairs, of_nodes, of_scales = [[math.exp(level - self.shift) for level in row] for row in levels]
+        masses = itertools.chain(of_pairs, of_nodes, itertools.chain.from_iterable(paths.masses(self.shift)), of_scales)
+        self.total = sum([mass * block.pairs for block, mass in self.sets]) + sum(masses)
+        chosen = paths.chosen(self.shift, (self.none + self.total) * LEAST_SHARE)
+        self.others = [*nodes, *chosen, *scales]
+        self.hypotheses = [*pairs, *self.others]
+        self.masses = [*of_pairs, *of_nodes, *[self.mass(part) for part in chosen], *of_scales]
 
     @property
     def remaining(self) -> float:
@@ -170,20 +232,7 @@ class Residual:
         for node, field in enumerate(fields):
             if not self.known.aside >> node & 1:
                 variable = (NODE, node)
-                yield Hypothesis(variable=variable, odds=beliefs.prior[variable] + field, direct=beliefs.ratio(variable))
-
-    def _paths(self) -> Iterator[Hypothesis]:
-        beliefs, leaves = self.beliefs, self.fabric.leaf_masks
-        if "path" not in beliefs.policy.kinds:
-            return
-        # bit sets of groups: which of them touch a leaf
-        touched = [sum(1 << place for place, trial in enumerate(self.groups) if trial.mask & leaf) for leaf in leaves]
-        for second in range(len(leaves)):
-            for first in range(second):
-                variable = (PATH, first, second)
-                if (first, second) not in self.known.paths:
-                    field = sum([self.scores[place] for place in members(touched[first] & touched[second])])
-                    yield Hypothesis(variable=variable, odds=beliefs.prior[variable] + field, direct=beliefs.ratio(variable))
+                yield Hypothesis(variable=variable, odds=beliefs.prior(variable) + field, direct=beliefs.ratio(variable))
 
     def _scales(self) -> Iterator[Hypothesis]:
         if "scale" not in self.beliefs.policy.kinds or self.known.at_least:

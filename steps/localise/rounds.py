@@ -1,6 +1,7 @@
 """The two functions of a localisation: the next round of tests, and the verdict. Both depend on the history alone."""
 
 from collections.abc import Iterator
+from functools import cached_property
 
 from steps.localise.contract import FabricMap, FaultDiagnosis, History, Policy, Round, Suspect
 from steps.localise.exact_rounds import LARGEST, ExactLocalisation
@@ -22,11 +23,7 @@ def next_round(history: History) -> Round:
 
     HistoryError is raised for a history that contradicts itself.
     """
-    if history.policy.mode == "serial":
-        return _limited(serial_round(history), history)
-    if _is_small(history):
-        return _limited(ExactLocalisation(history).plan(), history)
-    return _planned(PartStatus(history), history)
+    return HistoryStudy(history).planned
 
 
 def verdict(history: History) -> FaultDiagnosis:
@@ -34,15 +31,51 @@ def verdict(history: History) -> FaultDiagnosis:
 
     HistoryError is raised for a history that contradicts itself.
     """
-    if history.policy.mode == "serial":
-        return serial_verdict(history)
-    if _is_small(history):
-        exact = ExactLocalisation(history)
-        return exact.verdict(unfinished(_limited(exact.plan(), history)))
-    status = PartStatus(history)
-    planned = _planned(status, history)
+    return HistoryStudy(history).verdict
+
+
+class HistoryStudy:
+    """The next round and the verdict of one history, which share the work of weighing its tests: seconds in a large fabric.
+
+    HistoryError is raised for a history that contradicts itself.
+    """
+
+    def __init__(self, history: History) -> None:
+        self.history = history
+
+    @cached_property
+    def planned(self) -> Round:
+        """Return the tests to run next, as `next_round` does."""
+        if self.history.policy.mode == "serial":
+            planned = serial_round(self.history)
+        elif _is_small(self.history):
+            planned = self._exact.plan()
+        else:
+            planned = IdleRound(self._status).plan()
+        return _limited(planned, self.history)
+
+    @cached_property
+    def verdict(self) -> FaultDiagnosis:
+        """Return the diagnosis, as `verdict` does."""
+        if self.history.policy.mode == "serial":
+            return serial_verdict(self.history)
+        if _is_small(self.history):
+            return self._exact.verdict(unfinished(self.planned))
+        return _diagnosis(self._status, self.planned, self.history)
+
+    @cached_property
+    def _status(self) -> PartStatus:
+        return PartStatus(self.history)
+
+    @cached_property
+    def _exact(self) -> ExactLocalisation:
+        return ExactLocalisation(self.history)
+
+
+def _diagnosis(status: PartStatus, planned: Round, history: History) -> FaultDiagnosis:
     suspects = tuple(_suspects(status))
-    undecided = sorted(status.hopeless | set(uncleared(status)))
+    unclear = status.hopeless.union(uncleared(status))
+    undecided = sorted(unclear)
     named = {node for suspect in suspects if suspect.kind in ("node", "rail") for node in suspect.nodes}
     names = status.fabric.names
     rest = status.residual.remaining if status.trials else 1.0
@@ -53,7 +86,7 @@ def verdict(history: History) -> FaultDiagnosis:
         reason = "a fault is left that no further test tells from others"
     return FaultDiagnosis(
         suspects=suspects,
-        cleared=tuple(name for node, name in enumerate(names) if name not in named and node not in undecided),
+        cleared=tuple(name for node, name in enumerate(names) if name not in named and node not in unclear),
         undecided=tuple(names[node] for node in undecided),
         rounds=len(history.rounds),
         tests=sum(len(part.tests) for part in history.rounds),
@@ -89,10 +122,6 @@ def _is_small(history: History) -> bool:
     return 2 <= len(history.map.nodes) <= LARGEST
 
 
-def _planned(status: PartStatus, history: History) -> Round:
-    return _limited(IdleRound(status).plan(), history)
-
-
 def _limited(planned: Round, history: History) -> Round:
     """Return the planned round, or an empty one if the policy's limits are reached."""
     policy, tests = history.policy, sum(len(part.tests) for part in history.rounds)
@@ -126,7 +155,7 @@ def _suspects(status: PartStatus) -> Iterator[Suspect]:
 def _suspect(status: PartStatus, variable: Variable) -> Suspect:
     kind, *parts = variable
     names, leaves = status.fabric.names, status.fabric.leaf_names
-    odds = status.by_groups.get(variable, status.beliefs.odds.get(variable, 0.0))
+    odds = status.by_groups.get(variable, status.beliefs.odds(variable))
     if kind == NODE:
         odds = max(odds, status.intermittent.named.get(parts[0], odds))
     error, evidence = round(1 - probability(odds), 12), status.evidence(variable)

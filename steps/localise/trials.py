@@ -1,6 +1,8 @@
 """Trials of a history: its outcomes joined to their tests, by index of node and leaf, after the history was checked."""
 
+import functools
 import math
+import operator
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
@@ -44,7 +46,7 @@ class Trial(NamedTuple):
 class IndexedFabric:
     """A checked fabric map by index: leaf of each node, bit mask of each leaf, and the index of each name.
 
-    Parts are numbered: first the nodes, then the rails of each node, then the paths in the order of `paths`.
+    Parts are numbered: first the nodes, then the rails of each node, then the paths, by their higher leaf and then by their lower.
     """
 
     def __init__(self, layout: FabricMap) -> None:
@@ -58,7 +60,6 @@ class IndexedFabric:
         self.leaf_masks = [0] * len(self.leaf_names)
         for node, leaf in enumerate(self.leaf):
             self.leaf_masks[leaf] |= 1 << node
-        self.paths = [(first, second) for second in range(len(self.leaf_masks)) for first in range(second)]
         self.first_path = len(self.names) * (1 + self.rails)
 
     @property
@@ -70,6 +71,22 @@ class IndexedFabric:
     def everyone(self) -> int:
         """Return the mask of all nodes."""
         return (1 << self.size) - 1
+
+    @property
+    def first_pair(self) -> int:
+        """Return the number after that of the last path, from which pairs of nodes may be numbered."""
+        leaves = len(self.leaf_masks)
+        return self.first_path + leaves * (leaves - 1) // 2
+
+    def number_of_path(self, low: int, high: int) -> int:
+        """Return the number of the path between two leaves."""
+        return self.first_path + high * (high - 1) // 2 + low
+
+    def path_of_number(self, number: int) -> tuple[int, int]:
+        """Return the leaves of a path by its number, lower first."""
+        place = number - self.first_path
+        high = (1 + math.isqrt(1 + 8 * place)) // 2
+        return place - high * (high - 1) // 2, high
 
     def path(self, first: int, second: int) -> tuple[int, int] | None:
         """Return the leaves between which two nodes exchange data, lower first; None within one leaf."""
@@ -85,7 +102,7 @@ class IndexedFabric:
         if low == high:
             return first, second
         low, high = (low, high) if low < high else (high, low)
-        return first, second, self.first_path + high * (high - 1) // 2 + low
+        return first, second, self.number_of_path(low, high)
 
 
 def members(mask: int) -> list[int]:
@@ -209,6 +226,8 @@ def _check_outcome(outcome: Outcome) -> None:
 def _tests(part: Round, fabric: IndexedFabric) -> dict[str, tuple[FabricTest, tuple[int, ...], int]]:
     """Return the tests of a round by id, with the indices and the mask of their nodes."""
     tests: dict[str, tuple[FabricTest, tuple[int, ...], int]] = {}
+    # tests of all rails of two nodes share the mask, which takes a kilobyte in a large fabric
+    masks: dict[tuple[int, ...], int] = {}
     for test in part.tests:
         try:
             nodes = tuple([fabric.index[name] for name in test.nodes])
@@ -216,9 +235,9 @@ def _tests(part: Round, fabric: IndexedFabric) -> dict[str, tuple[FabricTest, tu
             raise HistoryError(
                 f"test {test.id[:40]!r} names node {str(error.args[0])[:60]!r}, which is not in the fabric"
             ) from None
-        mask = 0
-        for node in nodes:
-            mask |= 1 << node
+        if nodes not in masks:
+            masks[nodes] = functools.reduce(operator.or_, [1 << node for node in nodes], 0)
+        mask = masks[nodes]
         least = LEAST_NODES.get(test.kind, 0)
         right = len(nodes) >= least and (test.kind == "group" or len(nodes) == least)
         if not least or not right or mask.bit_count() != len(nodes):

@@ -14,6 +14,7 @@ from steps.contract.verdict import FailureClass, Status, Verdict, passed
 from steps.errors import BadTask, StepError
 from steps.localise import rounds
 from steps.localise.contract import FabricMap, History, Policy, Round
+from steps.localise.rounds import HistoryStudy
 from steps.runtime import gating, localisation, target
 from steps.runtime.context import Context
 from steps.runtime.fabric_jobs import FabricJobs, FabricTemplates, group_template
@@ -84,8 +85,8 @@ def run(context: Context) -> ExitCode:
     jobs.prepare()
     try:
         keep = functools.partial(_keep, context, jobs=jobs)
-        history = localisation.drive(begun.history, jobs, keep, lambda: clock.now() >= deadline)
-        seen = _observation(history, jobs)
+        study = localisation.drive(begun.history, jobs, keep, lambda: clock.now() >= deadline)
+        seen = _observation(study, jobs)
         return _ended(context, gate.decide(seen, want), seen)
     finally:
         _clean(context, jobs)
@@ -142,8 +143,9 @@ def _keep(context: Context, history: History, jobs: FabricJobs) -> None:
     context.store.replace(history_key(context.environment.run, context.task.stage, context.task.name), canonical(state))
 
 
-def _observation(history: History, jobs: FabricJobs) -> LocaliseObservation:
-    diagnosis = rounds.verdict(history) if history.rounds else None
+def _observation(study: HistoryStudy, jobs: FabricJobs) -> LocaliseObservation:
+    history = study.history
+    diagnosis = study.verdict if history.rounds else None
     shown = {test for suspect in diagnosis.suspects for test in suspect.evidence} if diagnosis else set()
     figures = {
         outcome.test: outcome.figure

@@ -87,7 +87,7 @@ def main() -> None:
         "--fault", action="append", default=[], choices=[fault.name for fault in fault_registry.faults()], metavar="NAME"
     )
     given = parser.parse_args()
-    figures = Figures("fault cases on a real API server, 16 nodes")
+    figures = Figures("fault cases on a real API server, 8 nodes")
     if able(figures, "a case from its snapshot"):
         measure(figures, chosen(given.fault, given.all))
     figures.exit()

@@ -5,6 +5,7 @@ The things left out are every field and every row, at any depth; a text, time or
 """
 
 import copy
+import functools
 from collections.abc import Iterator
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -56,12 +57,14 @@ def called(row: Any, place: int) -> str:
 
 
 def without(seen: Any, steps: Steps, kind: type) -> Any | None:
-    """The observation without one thing; None where nobody can make such an observation."""
+    """The observation without one thing; None where nobody can make such an observation.
+
+    Only what lies on the way is copied: whole copies for each thing took half the time of all gate cases.
+    """
     for empty in (False, True):
-        changed = copy.deepcopy(seen)
-        place = changed
+        changed = place = copy.copy(seen)
         for step in steps[:-1]:
-            place = place[step]
+            place[step] = place = copy.copy(place[step])
         gone = place.pop(steps[-1])
         if empty and not isinstance(gone, EMPTIED):
             return None
@@ -74,23 +77,25 @@ def without(seen: Any, steps: Steps, kind: type) -> Any | None:
     return None
 
 
-def gaps(path: Path) -> Iterator[tuple[str, tuple[str, ...]]]:
+@functools.cache
+def gaps(path: Path) -> tuple[tuple[str, tuple[str, ...]], ...]:
     """The gate of a case, and the ways to what can be left out of its observation without another verdict than pass."""
     case = read_case(path)
     gate = gating.find(case["gate"])
     want: Any = msgspec.convert(case["want"], gate.expectation)
     seen = msgspec.json.decode(msgspec.json.encode(msgspec.convert(case["seen"], gate.observation)))
-    for steps, labels in everything(seen):
-        less = without(seen, steps, gate.observation)
-        if less is not None and gate.decide(less, want).is_pass:
-            yield gate.id, labels
+    return tuple(
+        (gate.id, labels)
+        for steps, labels in everything(seen)
+        if (less := without(seen, steps, gate.observation)) is not None and gate.decide(less, want).is_pass
+    )
 
 
 def allows(pattern: str, gate: str, labels: tuple[str, ...]) -> bool:
     gates, _, way = pattern.partition(": ")
     parts = way.split(SEPARATOR)
     matches = (fnmatchcase(label, part) for label, part in zip(labels, parts, strict=False))
-    return fnmatchcase(gate, gates) and len(parts) == len(labels) and all(matches)
+    return len(parts) == len(labels) and fnmatchcase(gate, gates) and all(matches)
 
 
 def allowed(stem: str) -> list[str]:
@@ -105,7 +110,7 @@ def test_a_missing_observation_is_no_pass(path: Path) -> None:
 
 
 def test_every_allowed_gap_is_one() -> None:
-    found = [(path.stem, list(gaps(path))) for path in FILES]
+    found = [(path.stem, gaps(path)) for path in FILES]
     unused = [
         pattern
         for gap in GAPS

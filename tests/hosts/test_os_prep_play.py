@@ -102,7 +102,7 @@ def differences(lab: Lab, host: Host, folder: Path) -> list[str]:
 
 
 def test_drift_is_seen_and_repaired(up: Any, tmp_path: Path) -> None:
-    lab = up(3)
+    lab = up(3, prepared=True)
     playing.play(request(lab))
     lab.hosts[2].run("sysctl", "-w", "vm.overcommit_memory=0")
     lab.hosts[2].run("sh", "-c", "echo tampered > /etc/security/limits.d/90-bringup.conf")
@@ -126,8 +126,8 @@ def test_drift_is_seen_and_repaired(up: Any, tmp_path: Path) -> None:
 
 
 def test_a_host_behind_a_jump_host(up: Any) -> None:
-    lab = up(3)
-    jump, hidden, _ = lab.hosts
+    lab = up(2, prepared=True)
+    jump, hidden = lab.hosts
     hidden.run("ip", "route", "add", "blackhole", "10.77.255.254/32")
 
     through = reached(lab, hidden, jump=Jump(address=jump.address, key_path=str(lab.key)))
@@ -206,7 +206,7 @@ def test_systemd_hosts_have_their_services_set(up: Any) -> None:
 
 
 def test_a_node_that_asks_for_a_reboot_gets_one_if_allowed(up: Any) -> None:
-    lab = up(3, Init.SYSTEMD)
+    lab = up(3, Init.SYSTEMD, prepared=True)
     lab.hosts[1].run("touch", "/run/reboot-required")
     booted = [host.boot_id() for host in lab.hosts]
     served = variables(time_servers=["192.0.2.123"])

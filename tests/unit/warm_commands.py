@@ -11,6 +11,7 @@ import importlib
 import json
 import locale
 import os
+import pkgutil
 import signal
 import socket
 import subprocess
@@ -22,24 +23,9 @@ from pathlib import Path
 
 COMMAND = Path(sys.executable).with_name("bringup")
 LARGEST = 100_000
-EARLY = (
-    "workflows.cli.main",
-    "hera.workflows",
-    "jinja2",
-    "rich.console",
-    "rich.table",
-    "steps.report.html",
-    "urllib3",
-    "workflows.app.runs.argo_runs",
-    "workflows.engines.argo.follower",
-    "workflows.engines.argo.installer",
-    "workflows.engines.argo.submission",
-    "workflows.engines.launch",
-    "workflows.rehearsal.rehearsal_run",
-    "workflows.render.bundle",
-    "yaml",
-)
-"""Modules that commands import only when they are called: imported once before commands are forked."""
+EARLY = ("hera.workflows", "jinja2", "rich.console", "rich.live", "rich.table", "urllib3", "yaml")
+PACKAGES = ("steps", "workflows")
+"""All modules of these are imported before commands are forked: most commands import a hundred of them when they are called."""
 PLAYBOOK_EARLY = (
     "ansible.cli.playbook",
     "ansible.executor.module_common",
@@ -117,6 +103,8 @@ def serve(connection: socket.socket, program: str) -> None:
     early, module = PROGRAMS[program]
     for name in early:
         importlib.import_module(name)
+    if program == "bringup":
+        _prepare()
     gc.freeze()  # a collection in a child would copy every page that it looks at
     while True:
         data, descriptors, _, _ = socket.recv_fds(connection, LARGEST, 2)
@@ -129,6 +117,20 @@ def serve(connection: socket.socket, program: str) -> None:
         for descriptor in descriptors:
             os.close(descriptor)
         connection.send(str(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])).encode())
+
+
+def _prepare() -> None:
+    """Import all of bringup, and have it keep what each command would read or build anew: its commands, catalog and schemas."""
+    for package in PACKAGES:
+        for entry in pkgutil.walk_packages(importlib.import_module(package).__path__, f"{package}."):
+            if not entry.name.endswith("__main__"):
+                importlib.import_module(entry.name)
+    main, bringup = importlib.import_module("workflows.cli.main"), importlib.import_module("workflows.bringup")
+    main.command_tree()
+    for name in ("h200-16", "single-node"):
+        spec = importlib.import_module("workflows.spec").load(importlib.import_module("workflows.examples").path(name))
+        plan = importlib.import_module("workflows.plan.compiler").compile_plan(spec)
+        importlib.import_module("workflows.render.bundle").render(plan, bringup.build)
 
 
 def _command(module: str, words: list[str], environment: dict[str, str], folder: str, descriptors: list[int]) -> int:

@@ -1,13 +1,16 @@
 """The command line `bringup`: find the command, and turn every error into one sentence, a hint and an exit code."""
 
 import errno
+import functools
 import os
 import sys
 import traceback
+from collections.abc import Callable
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import typer
+import typer.main
 
 from steps import __version__
 from steps.contract.exit import ExitCode
@@ -88,6 +91,15 @@ def application() -> typer.Typer:
     return app
 
 
+@functools.cache
+def command_tree() -> Callable[..., Any]:
+    """Return the application as one parsed tree of commands, which can run any number of command lines.
+
+    Building it from the signatures of all commands takes longer than most commands take.
+    """
+    return typer.main.get_command(application())
+
+
 def _version(wanted: bool) -> None:
     if wanted:
         print(f"bringup {__version__}")
@@ -115,7 +127,7 @@ def run(arguments: list[str]) -> int:
     """Run one command line and return its exit code."""
     try:
         # in standalone mode typer would print errors itself and end the process
-        code = int(application()(args=arguments, standalone_mode=False, prog_name="bringup") or 0)
+        code = int(command_tree()(args=arguments, standalone_mode=False, prog_name="bringup") or 0)
     except _UsageError as problem:
         return _misused(problem, arguments)
     except UsageError as problem:
@@ -161,7 +173,7 @@ def _misused(problem: typer.BadParameter, arguments: list[str]) -> int:
 
 def _command_path(arguments: list[str]) -> str:
     """Return the command that a command line names, without arguments, such as `bringup image build`."""
-    command, path = typer.main.get_command(application()), ["bringup"]
+    command, path = command_tree(), ["bringup"]
     for word in arguments:
         commands = getattr(command, "commands", {})
         if word in commands:

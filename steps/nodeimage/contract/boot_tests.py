@@ -114,10 +114,9 @@ class MachineBoot(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class BootedMachine(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Test machine to be started by QEMU: its name, firmware, MAC address, memory and processors."""
+    """Test machine to be started by QEMU: its name, firmware, MAC address and memory."""
 
     name: str
     firmware: Firmware
     mac: str
     memory_mib: int = 3072
-    processors: int = 2

@@ -23,11 +23,15 @@ from steps.stages.image_boot.contract import Booted
 
 SLOWER = 20.0
 """Factor on the time limits of tests in a test boot, where QEMU emulates every instruction."""
-ARGUMENTS = ("console=ttyS0", "panic=1", "mitigations=off", "nowatchdog", "rcupdate.rcu_cpu_stall_suppress=1", "no_timer_check")
+ARGUMENTS = (
+    *("console=ttyS0", "panic=1", "nowatchdog", "rcupdate.rcu_cpu_stall_suppress=1", "no_timer_check", "tsc=reliable"),
+    *("mitigations=off", "init_on_alloc=0", "kfence.sample_interval=0", "nokaslr"),
+)
 """Kernel arguments of every test boot: text on the serial line, end of the machine on a panic, and no watchdog alarms.
 
 An emulated machine stands still for seconds on a busy host. If the first ticks of its timer come late, its kernel would panic with
-`IO-APIC + timer doesn't work!`.
+`IO-APIC + timer doesn't work!`, and would give up its clock. The last four spare work that protects a kernel from attackers, and
+that an emulated processor takes long for (docs.kernel.org/admin-guide/kernel-parameters.html).
 """
 
 Say = Callable[[str], None]

@@ -67,7 +67,7 @@ def test_kernel_of_another_version(store: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("memory", [128, pytest.param(192, marks=pytest.mark.long)])
-def test_memory_too_small(store: Path, memory: int) -> None:
+def test_memory_too_small(store: Path, tmp_path: Path, memory: int) -> None:
     """For the initrd already, and for the root."""
-    _, verdict = judged(store, memory=memory)
+    _, verdict = judged(quick_image.whole(store, tmp_path), memory=memory)
     names_the_cause(verdict, "bios1", "its memory is full", FailureClass.RUNTIME)

@@ -1,6 +1,7 @@
 """Stores of images with the layers of shipped recipes, built once a test session."""
 
 import dataclasses
+import fcntl
 import functools
 import gzip
 import hashlib
@@ -36,15 +37,17 @@ def resolved(name: str) -> recipe_resolution.Resolved:
 
 @functools.cache
 def store(base: Path, name: str) -> tuple[Path, Recipe]:
-    """A store below `base` with the built layers of a shipped recipe, and its resolved recipe."""
-    recipe, images, shared = resolved(name).recipe, base / "images", common(base)
+    """A store below `base` with the built layers of a shipped recipe, and its recipe with the newest packages.
+
+    Sites of other tests lock the newest packages too, so a layer that they have in common is built once in a test run.
+    """
+    images, shared = base / "images", common(base)
+    recipe = relocked(name, shared)
     images.mkdir(exist_ok=True)
     for kept in SHARED:
         if not (images / kept).exists():
             (images / kept).symlink_to(shared / kept)
-    if package_archive.fill(images, recipe, quiet).missing:
-        recipe = relocked(name, base)
-        assert package_archive.fill(images, recipe, quiet).missing == ()
+    assert package_archive.fill(images, recipe, quiet).missing == ()
     build(images, recipe)
     return images, recipe
 
@@ -62,10 +65,13 @@ def tree(images: Path, recipe: Recipe, layer: str) -> Path:
     return layer_cache.shelf(images) / build_keys.layers(recipe)[layer] / layer_cache.TREE
 
 
-def relocked(name: str, base: Path) -> Recipe:
-    """The recipe with what its repositories have today: the mirror has dropped a version of the shipped lock."""
-    asked = dataclasses.replace(recipe_resolution.recipe_request(name, ROOT), lock=str(base / f"{name}.lock.json"))
-    lock_creation.write(lock_creation.create_lock(asked), Path(asked.lock))
+def relocked(name: str, folder: Path) -> Recipe:
+    """The recipe with what its repositories have today; its lock lies in the folder that all processes share, and is made once."""
+    asked = dataclasses.replace(recipe_resolution.recipe_request(name, ROOT), lock=str(folder / f"{name}.lock.json"))
+    with (folder / f"{name}.lock").open("w") as turn:
+        fcntl.flock(turn, fcntl.LOCK_EX)
+        if not Path(asked.lock).exists():
+            lock_creation.write(lock_creation.create_lock(asked), Path(asked.lock))
     return recipe_resolution.resolve(asked).recipe
 
 

@@ -11,6 +11,14 @@ as root.
 until a server votes in etcd), `unready` (seconds for which its supervisor answers 503 at readyz and its own etcd reports that it is
 not healthy).
 """
+# ruff: noqa: E402 - plays ask hundreds of times for the version, and the other imports take four fifths of such a call
+
+import sys
+
+VERSION = "@VERSION@"
+if sys.argv[1:2] == ["--version"]:
+    print(f"rke2 version {VERSION} (stand-in)")
+    sys.exit()
 
 import base64
 import contextlib
@@ -25,14 +33,12 @@ import shutil
 import socket
 import ssl
 import subprocess
-import sys
 import tarfile
 import threading
 import time
 import urllib.request
 from pathlib import Path
 
-VERSION = "@VERSION@"
 CONFIG = Path("/etc/rancher/rke2/config.yaml")
 DATA = Path("/var/lib/rancher/rke2")
 ETCD = DATA / "server/db/etcd"
@@ -410,9 +416,7 @@ def faults() -> dict:
 def main() -> None:
     """Run one command of the program, as its arguments say."""
     word = sys.argv[1]
-    if word == "--version":
-        print(f"rke2 version {VERSION} (stand-in)")
-    elif word == "secrets-encrypt":
+    if word == "secrets-encrypt":
         secrets_encrypt(sys.argv[2])
     elif word == "etcd-snapshot":
         save_etcd(DATA / f"server/db/snapshots/{sys.argv[sys.argv.index('--name') + 1]}-{setting('node-name')}-1")

@@ -59,8 +59,8 @@ def localise(cluster: MpiCluster, measure: Measure) -> tuple[FaultDiagnosis, str
     """Run rounds until the localisation is finished; return the diagnosis, and the rounds as text for a failing test."""
     runner = MpiRounds(cluster, measure)
     layout = FabricMap(nodes=tuple(host.name for host in cluster.hosts), leaves=cluster.leaves)
-    history = localisation.drive(rounds.begin(layout, Policy(kinds=KINDS)), runner, lambda _: None, lambda: False)
-    return rounds.verdict(history), "\n".join([*_lines(history), *runner.problems])
+    study = localisation.drive(rounds.begin(layout, Policy(kinds=KINDS)), runner, lambda _: None, lambda: False)
+    return study.verdict, "\n".join([*_lines(study.history), *runner.problems])
 
 
 def _lines(history: History) -> list[str]:

@@ -1,12 +1,14 @@
 """The house rules that no linter keeps: sizes, names, one basename a stage, README per folder."""
 
 import ast
+import functools
 import itertools
 import re
 import statistics
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -27,8 +29,8 @@ RIDDLE = re.compile(
 """Beginnings after which a docstring cannot be understood alone."""
 
 
-def _functions(tree: ast.AST) -> Iterator[tuple[str, int]]:
-    for node in ast.walk(tree):
+def _functions(nodes: Iterable[ast.AST]) -> Iterator[tuple[str, int]]:
+    for node in nodes:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             body = node.body[1:] if ast.get_docstring(node) else node.body
             yield node.name, (body[-1].end_lineno or 0) - body[0].lineno + 1 if body else 0
@@ -45,32 +47,33 @@ def test_packages_come_from_this_tree() -> None:
 
 def test_modules_are_short_and_say_what_they_are() -> None:
     long = [f"{_relative(path)}: {count} lines" for path in CODE if (count := len(path.read_text().splitlines())) > LONGEST_MODULE]
-    silent = [_relative(path) for path in CODE if not ast.get_docstring(ast.parse(path.read_text()))]
+    silent = [_relative(path) for path in CODE if not _facts(path).is_documented]
     assert not long
     assert not silent
 
 
-def _docstrings(tree: ast.AST) -> Iterator[tuple[int, str]]:
+def _docstrings(nodes: Iterable[ast.AST]) -> Iterator[tuple[int, str]]:
     """Yield line and text of each docstring: of modules, classes, functions, and constants or fields that a string follows."""
-    for owner in ast.walk(tree):
+    for owner in nodes:
         for node in getattr(owner, "body", ()) if isinstance(getattr(owner, "body", ()), list) else ():
             if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
                 yield node.lineno, node.value.value.strip()
 
 
+def _riddles(nodes: Iterable[ast.AST]) -> Iterator[tuple[int, str]]:
+    return ((line, text) for line, text in _docstrings(nodes) if RIDDLE.match(text))
+
+
 def test_docstrings_stand_alone() -> None:
     """The first word names a thing or an action: nobody has to read the code, or the docstring above, to know what is meant."""
-    riddles = [
-        f"{_relative(path)}:{line}: {text[:60]}"
-        for path in (*CODE, *TESTS)
-        for line, text in _docstrings(ast.parse(path.read_text()))
-        if RIDDLE.match(text)
-    ]
+    rows = {path: _facts(path).riddles for path in CODE}
+    rows |= {path: tuple(_riddles(ast.walk(ast.parse(path.read_text())))) for path in TESTS}
+    riddles = [f"{_relative(path)}:{line}: {text[:60]}" for path in rows for line, text in rows[path]]
     assert riddles == []
 
 
 def test_functions_are_short() -> None:
-    sizes = [(f"{_relative(path)}:{name}", size) for path in CODE for name, size in _functions(ast.parse(path.read_text()))]
+    sizes = [(f"{_relative(path)}:{name}", size) for path in CODE for name, size in _facts(path).functions]
     assert not [f"{name}: {size} lines" for name, size in sizes if size > LONGEST_FUNCTION]
     assert statistics.median(size for _, size in sizes) <= MEDIAN_FUNCTION
 
@@ -141,12 +144,7 @@ def test_a_class_name_means_one_thing() -> None:
     def may_repeat(name: str, place: str) -> bool:
         return any(re.fullmatch(files, place) and re.fullmatch(names, name) for files, (names, _) in REPEATED_CLASSES.items())
 
-    classes = (
-        (node.name, _relative(path))
-        for path in CODE
-        for node in ast.parse(path.read_text()).body
-        if isinstance(node, ast.ClassDef) and not may_repeat(node.name, _relative(path))
-    )
+    classes = ((name, _relative(path)) for path in CODE for name in _facts(path).classes if not may_repeat(name, _relative(path)))
     assert not _named_twice(classes, "class")
 
 
@@ -168,9 +166,9 @@ SERIALISED_FIELDS = {
 """Fields that keep such a name, because lock files, records and JSON output that exist have it."""
 
 
-def _bound_names(tree: ast.AST) -> Iterator[tuple[int, str]]:
+def _bound_names(nodes: Iterable[ast.AST]) -> Iterator[tuple[int, str]]:
     """Yield line and name of each assignment, parameter, caught exception and captured pattern."""
-    for node in ast.walk(tree):
+    for node in nodes:
         match node:
             case (
                 ast.arg(arg=name)
@@ -186,8 +184,8 @@ def test_variables_say_what_they_hold() -> None:
     hiding = [
         f"{_relative(path)}:{line}: rename {name} after what it holds"
         for path in CODE
-        for line, name in _bound_names(ast.parse(path.read_text()))
-        if name in HIDING_NAMES and (_relative(path), name) not in SERIALISED_FIELDS
+        for line, name in _facts(path).hiding_names
+        if (_relative(path), name) not in SERIALISED_FIELDS
     ]
     assert hiding == []
 
@@ -235,8 +233,8 @@ def test_each_room_has_a_readme() -> None:
     assert not lacking
 
 
-def _imports(path: Path) -> Iterator[str]:
-    for node in ast.walk(ast.parse(path.read_text())):
+def _imports(nodes: Iterable[ast.AST]) -> Iterator[str]:
+    for node in nodes:
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
@@ -259,7 +257,7 @@ def test_gates_judge_probes_read_and_roles_stand_alone(modules: tuple[str, str],
     folder, beginning = modules
     paths = [path for path in sorted((ROOT / folder).rglob("*.py")) if path.name.startswith(beginning)]
     assert paths
-    assert [f"{_relative(path)}: {name}" for path in paths for name in _imports(path) if re.match(barred, name)] == []
+    assert [f"{_relative(path)}: {name}" for path in paths for name in _facts(path).imports if re.match(barred, name)] == []
 
 
 def test_layers_hold() -> None:
@@ -309,14 +307,45 @@ def test_few_modules_start_programs() -> None:
 
 def test_child_interpreters_start_isolated() -> None:
     """Import nothing from the current folder or beside data: `-P`, `-I`, or PYTHONSAFEPATH in the environment of steps."""
-    loose = []
-    for path in CODE:
-        for node in ast.walk(ast.parse(path.read_text())):
-            if not isinstance(node, ast.List | ast.Tuple):
-                continue
-            for here, after in itertools.zip_longest(node.elts, node.elts[1:]):
-                is_interpreter = isinstance(here, ast.Attribute) and ast.unparse(here) == "sys.executable"
-                flag = after.value if isinstance(after, ast.Constant) else None
-                if is_interpreter and not (isinstance(flag, str) and _ISOLATED.fullmatch(flag)):
-                    loose.append(f"{_relative(path)}:{here.lineno}")
-    assert loose == []
+    assert [f"{_relative(path)}:{line}" for path in CODE for line in _facts(path).loose_interpreters] == []
+
+
+def _loose_interpreters(nodes: Iterable[ast.AST]) -> Iterator[int]:
+    """Yield the line of each `sys.executable` in a list whose next item is no option that isolates the interpreter."""
+    for node in nodes:
+        if not isinstance(node, ast.List | ast.Tuple):
+            continue
+        for here, after in itertools.zip_longest(node.elts, node.elts[1:]):
+            is_interpreter = isinstance(here, ast.Attribute) and ast.unparse(here) == "sys.executable"
+            flag = after.value if isinstance(after, ast.Constant) else None
+            if is_interpreter and not (isinstance(flag, str) and _ISOLATED.fullmatch(flag)):
+                yield here.lineno
+
+
+@dataclass(frozen=True)
+class Facts:
+    """Everything that these rules ask of one file: trees of all files would not fit into memory, and parsing takes seconds."""
+
+    is_documented: bool
+    riddles: tuple[tuple[int, str], ...]
+    functions: tuple[tuple[str, int], ...]
+    classes: tuple[str, ...]
+    hiding_names: tuple[tuple[int, str], ...]
+    imports: tuple[str, ...]
+    loose_interpreters: tuple[int, ...]
+
+
+@functools.cache
+def _facts(path: Path) -> Facts:
+    """Parse a file once for all tests of this module."""
+    tree = ast.parse(path.read_text())
+    nodes = list(ast.walk(tree))
+    return Facts(
+        is_documented=bool(ast.get_docstring(tree)),
+        riddles=tuple(_riddles(nodes)),
+        functions=tuple(_functions(nodes)),
+        classes=tuple(node.name for node in tree.body if isinstance(node, ast.ClassDef)),
+        hiding_names=tuple((line, name) for line, name in _bound_names(nodes) if name in HIDING_NAMES),
+        imports=tuple(_imports(nodes)),
+        loose_interpreters=tuple(_loose_interpreters(nodes)),
+    )

@@ -15,6 +15,9 @@ def test_rows(row): ...
 
 @pytest.mark.parametrize("row", range(3))
 def test_all(row): ...
+
+@pytest.mark.parametrize("row", [8, *(pytest.param(row, marks=pytest.mark.sampled_rows(1, "few")) for row in range(4))])
+def test_family(row): ...
 """ + "".join(f"\n@pytest.mark.sampled('kills')\ndef test_kill_{name}(): ...\n" for name in "abc")
 
 
@@ -45,11 +48,13 @@ def test_a_seed_takes_some_rows_and_some_of_a_group_and_all_that_is_not_sampled(
     items: list[pytest.Item], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     names = chosen(items, "1", monkeypatch)
-    assert [sum(name.startswith(part) for name in names) for part in ("test_rows", "test_all", "test_kill")] == [2, 3, 1]
+    taken = {part: sum(name.startswith(part) for name in names) for part in ("test_rows", "test_all", "test_family", "test_kill")}
+    assert taken == {"test_rows": 2, "test_all": 3, "test_family": 2, "test_kill": 1}
+    assert "test_family[8]" in names
     assert names == chosen(items, "1", monkeypatch)
 
 
 def test_seeds_together_take_everything_as_no_seed_does(items: list[pytest.Item], monkeypatch: pytest.MonkeyPatch) -> None:
     every = chosen(items, "", monkeypatch)
-    assert len(every) == 5 + 3 + 3
+    assert len(every) == 5 + 3 + 5 + 3
     assert set(every) == {name for seed in range(30) for name in chosen(items, str(seed), monkeypatch)}

@@ -7,9 +7,9 @@ from typing import Any
 LIBRARY = Path(__file__).parents[3] / "playbooks" / "library"
 
 
-def loaded(name: str) -> Any:
-    """The module of this name, anew."""
-    found = importlib.util.spec_from_file_location(name, LIBRARY / f"{name}.py")
+def loaded(name: str, folder: str = "library") -> Any:
+    """The module of this name in a folder of `playbooks`, anew."""
+    found = importlib.util.spec_from_file_location(name, LIBRARY.with_name(folder) / f"{name}.py")
     assert found is not None
     assert found.loader is not None
     module = importlib.util.module_from_spec(found)

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 
 import pytest
 from ansible.module_utils import proxy_login
@@ -20,6 +21,7 @@ from steps.clients.ansible import module_packing
 from steps.clients.ansible.failures import failure_reason
 from steps.clients.redact import Redactor
 from steps.contract.host_play import FailureKind
+from tests.unit.playbooks import library
 from tests.unit.served import served
 
 PLAYBOOKS = Path(__file__).parents[3] / "playbooks"
@@ -55,28 +57,36 @@ def proxy(refuses: int = 407) -> Iterator[str]:
         yield f"http://127.0.0.1:{server.server_address[1]}"
 
 
-def fetched(store: Path) -> list[str]:
-    one = release_files.HostRelease("v1.35.7+rke2r1", "x86_64", "http://files.example.org/rke2", "", "", open_url, str(store))
+OPENERS = (open_url, library.loaded("urls", "packed").open_url)
+"""Functions that open URLs for a module: Ansible's own, and its replacement in a packed module."""
+
+
+def fetched(store: Path, opener: Any = open_url) -> list[str]:
+    one = release_files.HostRelease("v1.35.7+rke2r1", "x86_64", "http://files.example.org/rke2", "", "", opener, str(store))
     found: list[str] = one.fetch([], check_mode=False)
     return found
 
 
-def test_a_release_comes_through_a_proxy_that_wants_a_login(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("opener", OPENERS, ids=("unpacked", "packed"))
+def test_a_release_comes_through_a_proxy_that_wants_a_login(opener: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with proxy() as url:
         monkeypatch.setenv("http_proxy", url)
         proxy_login.log_in(LOGIN)
-        assert fetched(tmp_path) == ["rke2.linux-amd64.tar.gz"]
+        assert fetched(tmp_path, opener) == ["rke2.linux-amd64.tar.gz"]
         proxy_login.log_in(LOGIN)
         assert os.environ["http_proxy"].count("@") == 1, "a second time changes nothing"
 
 
+@pytest.mark.parametrize("opener", OPENERS, ids=("unpacked", "packed"))
 @pytest.mark.parametrize("login", [{}, {"proxy_user": "", "proxy_password": ""}, {**LOGIN, "proxy_password": "canary-2"}])
-def test_no_login_or_a_wrong_one_is_told(login: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_login_or_a_wrong_one_is_told(
+    login: dict[str, str], opener: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with proxy() as url:
         monkeypatch.setenv("http_proxy", url)
         proxy_login.log_in(login)
         with pytest.raises(release_files.InvalidRelease) as caught:
-            fetched(tmp_path)
+            fetched(tmp_path, opener)
     assert failure_reason(str(caught.value)) is FailureKind.PROXY
     assert "canary" not in str(caught.value)
 

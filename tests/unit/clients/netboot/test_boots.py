@@ -23,7 +23,7 @@ from steps.nodeimage.contract.image_manifest import INITRD, KERNEL, ROOT, ImageF
 from steps.nodeimage.contract.image_tests import BuiltinCheck, ImageTest, Where
 from steps.nodeimage.contract.resolved_recipe import PackageRepository, Recipe, ResolvedLayer
 from steps.nodeimage.garbage_collection import Collected, Roots
-from steps.nodeimage.netboot import machine_boots, parent_death
+from steps.nodeimage.netboot import machine_boots, parent_death, qemu_machine
 from steps.stages.image_boot.contract import Booted
 
 QEMU = shutil.which("qemu-system-x86_64")
@@ -269,3 +269,8 @@ def test_machines_die_with_us(images: Path, private: Path, tmp_path: Path, monke
 def test_nothing_starts_for_a_parent_that_is_gone() -> None:
     done = subprocess.run([sys.executable, parent_death.__file__, "1", "echo", "started"], capture_output=True, check=True)
     assert done.stdout == b""
+
+
+@pytest.mark.parametrize(("cores", "processors"), [(1, 1), (2, 1), (3, 1), (4, 2), (64, 2)])
+def test_a_second_processor_needs_a_core_in_each_of_two_machines(cores: int, processors: int) -> None:
+    assert qemu_machine.processors(cores) == processors

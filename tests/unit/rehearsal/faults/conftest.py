@@ -1,9 +1,9 @@
-"""Sweeps of all faults, one file of tests for each part of the stages, so that two workers share them.
+"""Sweeps of the faults whose tests run, one file of tests for each part of the stages, so that two workers share them.
 
-The first stages cost 140 seconds of CPU, the last ones 300: 2 for each fault, and for each healthy stage that only one spec has.
+Each fault costs about one second of CPU, and so does each healthy stage on the way of a spec.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -32,11 +32,24 @@ class Swept:
 DELAY_SCALE = 0.25
 """Share of the usual delays with which sweeps run: gates look fewer times. Rehearsals of healthy seeds keep the whole delays."""
 Sweeps = Callable[[str, tuple[str, ...]], Swept]
+CATCHING = "test_the_named_gate_catches_it"
+"""The tests that show one fault each. Their parameter `name` is its name."""
 
 
 @pytest.fixture(scope="session")
-def swept(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sweeps]:
-    """The sweep of all faults with these needs in these stages. Each is run once, in clusters for all sweeps of these stages."""
+def chosen(request: pytest.FixtureRequest) -> tuple[fault_registry.Fault, ...]:
+    """The faults whose tests run; all if none of them does, as when only a test of Roles was asked for."""
+    tests = [item for item in request.session.items if isinstance(item, pytest.Function) and item.originalname == CATCHING]
+    names = {str(item.callspec.params["name"]) for item in tests}
+    return tuple(fault for fault in fault_registry.faults() if not names or fault.name in names)
+
+
+@pytest.fixture(scope="session")
+def swept(tmp_path_factory: pytest.TempPathFactory, chosen: tuple[fault_registry.Fault, ...]) -> Iterator[Sweeps]:
+    """The sweep of the chosen faults with these needs in these stages.
+
+    Each is run once, in clusters for all sweeps of these stages.
+    """
     done: dict[tuple[str, tuple[str, ...]], Swept] = {}
     clusters: dict[tuple[str, ...], FaultSweeps] = {}
 
@@ -46,7 +59,7 @@ def swept(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sweeps]:
                 clusters.popitem()[1].close()
             clusters[stages] = FaultSweeps(tmp_path_factory.mktemp("sweep"), RehearsalOptions(delay_scale=DELAY_SCALE))
         if (needs, stages) not in done:
-            done[needs, stages] = _sweep(clusters[stages], needs, stages)
+            done[needs, stages] = _sweep(clusters[stages], needs, stages, chosen)
         return done[needs, stages]
 
     yield run
@@ -54,13 +67,27 @@ def swept(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sweeps]:
         idle.close()
 
 
-def _sweep(sweeps: FaultSweeps, needs: str, stages: tuple[str, ...]) -> Swept:
-    wanted = [fault for fault in fault_registry.faults() if fault.stage in stages and needed(fault) == needs]
-    until = max((fault.stage for fault in wanted), key=RUNNING_ORDER.index)
-    results = list(sweeps.sweep(spec_for(needs), [fault.name for fault in wanted], until))
+def _sweep(sweeps: FaultSweeps, needs: str, stages: tuple[str, ...], chosen: Sequence[fault_registry.Fault]) -> Swept:
+    wanted = [fault for fault in chosen if fault.stage in stages and needed(fault) == needs]
+    judged = [stage for stage in stages if stage_needs(stage) == needs]
+    until = max((*(fault.stage for fault in wanted), *judged), key=RUNNING_ORDER.index)
+    names = [fault.name for fault in wanted] or ["none"]
+    results = list(sweeps.sweep(spec_for(needs), names, until, ends_healthy=until in judged))
     asked = frozenset[RequestKind]().union(*(result.asked for result in results))
     rendered = render(compile_plan(spec_for(needs)), bringup.build).target_rbac
     return Swept({result.fault or f"healthy {result.stage}": result for result in results}, asking.refused(asked, rendered))
+
+
+@pytest.fixture(scope="session")
+def refused_in(swept: Sweeps, chosen: tuple[fault_registry.Fault, ...]) -> Callable[[tuple[str, ...]], dict[str, list[str]]]:
+    """A function that returns what the sweeps of some stages asked in vain, by the needs of the chosen faults."""
+
+    def find(stages: tuple[str, ...]) -> dict[str, list[str]]:
+        return {
+            needs: swept(needs, stages).refused for needs in sorted({needed(fault) for fault in chosen if fault.stage in stages})
+        }
+
+    return find
 
 
 @pytest.fixture(scope="session")

@@ -1,4 +1,4 @@
-"""The specs that show all faults: the example, and what a fault needs beside it."""
+"""The specs that show all faults: the example with a smaller fleet, and what a fault needs beside it."""
 
 import functools
 
@@ -7,6 +7,13 @@ from workflows.plan.compiler import compile_plan
 from workflows.rehearsal.faults.fault_registry import Fault
 from workflows.spec import ClusterSpec, load
 
+SMALLER = {
+    "ranges: gpu[001-016]": "ranges: gpu[001-008]",
+    "rack{block:4}": "rack{block:2}",
+    "leaf{block:8}": "leaf{block:4}",
+    "su{block:16}": "su{block:8}",
+}
+"""Half of the example's fleet, which keeps its two leaves: no fault needs more than 8 nodes, and each node costs CPU time."""
 BESIDE = {
     "sharing.mode=time_slicing": "sharing: {mode: time_slicing, replicas: 4}\n",
     "sharing.mode=mig": "sharing: {mode: mig, profile: 1g.18gb}\n",
@@ -24,21 +31,16 @@ NO_SLURM = {
 NO_FLOOR = {"  nccl: {inter_node_floor_gb_s: 350}\n": ""}
 LESS = {"sharing.mode=time_slicing": NO_SLURM, "sharing.mode=mig": NO_SLURM | NO_FLOOR, "sharing.mode=dra": NO_SLURM}
 """Lines of the example that cannot stand beside what a fault needs: Slurm takes whole GPUs, and NCCL joins no MIG instances."""
-QUOTA = "quota: kueue, queues: [{name: research, namespace: team-a, gpus: 128}]"
+QUOTA = "quota: kueue, queues: [{name: research, namespace: team-a, gpus: 64}]"
 WITHIN = {
     "scheduler.quota=kueue": {"scheduler: {gang: volcano}": f"scheduler: {{gang: volcano, {QUOTA}}}"},
     "scheduler.gang=none": {"scheduler: {gang: volcano}": f"scheduler: {{{QUOTA}}}"},
-    "os.selinux=enforcing": {
-        'os: {distribution: ubuntu, version: "24.04"}': 'os: {distribution: rocky, version: "9.6", selinux: enforcing}'
-    },
-    "fabric.mtu=9000": {"  rate_gbit: 400": "  rate_gbit: 400\n  interfaces: [ibs1]\n  mtu: 9000"},
-    "accelerator.driver=host": {"  driver: operator": '  driver: host\n  driver_version: "580.126.20"'},
     "slurm.kind=none": NO_SLURM,
     "hosts.*.sharing.mode=time_slicing": {
-        "    ranges: gpu[001-016]\n": "    ranges: gpu[001-014]\n",
+        "    ranges: gpu[001-008]\n": "    ranges: gpu[001-006]\n",
         "\nssh:\n": """  sliced:
     role: agent
-    ranges: gpu[015-016]
+    ranges: gpu[007-008]
     gpu: true
     addresses: {pattern: "10.10.1.{1}"}
     sharing: {mode: time_slicing, replicas: 4}
@@ -63,9 +65,11 @@ ssh:
         "  login: {replicas: 1}\n": "  login: {replicas: 1, test_user: alice}\n",
     },
     "fabric.mode=macvlan": {
+        'os: {distribution: ubuntu, version: "24.04"}': 'os: {distribution: rocky, version: "9.6", selinux: enforcing}',
+        "  driver: operator": '  driver: host\n  driver_version: "580.126.20"',
         "  kind: infiniband": "  kind: roce",
         "  mode: rdma_shared": "  mode: macvlan",
-        "  rate_gbit: 400": "  rate_gbit: 400\n  interfaces: [ens1]\n  mtu: 4200\n  ip_pool: {subnet: 192.168.0.0/16}",
+        "  rate_gbit: 400": "  rate_gbit: 400\n  interfaces: [ens1]\n  mtu: 9000\n  ip_pool: {subnet: 192.168.0.0/16}",
     },
 }
 """Needs within a section that the example has: lines of the example, and the lines that take their place."""
@@ -75,13 +79,13 @@ ssh:
 def spec_for(needs: str) -> ClusterSpec:
     """The example with what is needed; an unknown need fails here, where its spec is missing."""
     text = examples.path("h200-16").read_text()
-    for line, changed in (WITHIN.get(needs) or LESS.get(needs, {})).items():
+    for line, changed in (SMALLER | (WITHIN.get(needs) or LESS.get(needs, {}))).items():
         assert line in text
         text = text.replace(line, changed)
     return load(text + BESIDE[needs] if needs and needs not in WITHIN else text)
 
 
-FURNISHED = ("", "slurm.accounting.port=3306", "slurm.kind=sunk")
+FURNISHED = ("", "slurm.accounting.port=3306", "slurm.kind=sunk", "fabric.mode=macvlan")
 """Specs that have what several faults need, so that one sweep serves them."""
 
 

@@ -1,19 +1,17 @@
 """Every fault of the last stages is caught by the gate it names, from a snapshot before its stage; healthy stages pass."""
 
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 
 from tests.unit.rehearsal.fault_sweep import FaultResult
-from tests.unit.rehearsal.faults.specs import needed
-from workflows.rehearsal.faults import fault_registry
+from tests.unit.rehearsal.faults.samples import fault_rows
 from workflows.stages import RUNNING_ORDER
 
 STAGES = RUNNING_ORDER[5:]
 
 
-@pytest.mark.parametrize("name", [fault.name for fault in fault_registry.faults() if fault.stage in STAGES])
+@pytest.mark.parametrize("name", fault_rows(STAGES))
 def test_the_named_gate_catches_it(name: str, catch_of: Callable[[str, tuple[str, ...]], FaultResult]) -> None:
     catch = catch_of(name, STAGES)
     assert not catch.problem, catch.problem
@@ -26,7 +24,10 @@ def test_no_false_alarm_between_the_faults(stage: str, catch_of: Callable[[str, 
     assert not catch.problem, catch.problem
 
 
-@pytest.mark.parametrize("needs", sorted({needed(fault) for fault in fault_registry.faults() if fault.stage in STAGES}))
-def test_failing_gates_and_diagnosis_ask_for_nothing_that_their_roles_deny(needs: str, swept: Callable[..., Any]) -> None:
+def test_failing_gates_and_diagnosis_ask_for_nothing_that_their_roles_deny(
+    refused_in: Callable[[tuple[str, ...]], dict[str, list[str]]],
+) -> None:
     """Covers requests that healthy runs never make; `tests/cluster` checks the same Roles with a real authorizer."""
-    assert not swept(needs, STAGES).refused
+    refused = refused_in(STAGES)
+    assert refused
+    assert not any(refused.values()), refused
