@@ -21,6 +21,9 @@ from workflows.rehearsal.simulator.world import Changes, SimulatorRole, World, l
 REST_BEFORE_JUMP = 120.0
 """Virtual seconds without a change before time may jump, so that gates see a healthy cluster several times before."""
 
+LEAST_REST = 30.0
+"""Least rest where delays are scaled down: after a shorter one, some gates had not yet seen twice what they wait for."""
+
 MAX_PASSES = 200
 """Passes over all roles without rest after which settling fails: two roles then seem to undo each other's writes."""
 
@@ -59,14 +62,16 @@ class Simulator:
     def advance(self, seconds: float, deadline: float | None = None) -> float:
         """Let at least `seconds` of virtual time pass while roles react, and return the new time in seconds since the epoch.
 
-        If the cluster has been at rest for `REST_BEFORE_JUMP` and a `deadline` is given, time jumps further, to the next event or
-        the deadline, whichever is first. So a caller who waits for something that is stuck needs few calls. In a fleet whose
-        events share few instants (see `HOSTS_PER_QUANTUM`) time always jumps to the next of them: before it nothing can be seen.
+        If the cluster has been at rest for `REST_BEFORE_JUMP` (less where delays are scaled down) and a `deadline` is given, time
+        jumps further, to the next event or the deadline, whichever is first. So a caller who waits for something that is stuck
+        needs few calls. In a fleet whose events share few instants (see `HOSTS_PER_QUANTUM`) time always jumps to the next of
+        them: before it nothing can be seen.
         """
         self.settle()
         clock = self.world.clock
         target = clock.now + max(0.0, seconds)
-        if deadline is not None and self._may_jump and clock.now - self._moved >= REST_BEFORE_JUMP:
+        rest = max(LEAST_REST, REST_BEFORE_JUMP * min(1.0, self.world.delay_scale))
+        if deadline is not None and self._may_jump and clock.now - self._moved >= rest:
             target = max(target, min(deadline, clock.next_due() or deadline))
         elif deadline is not None and self._may_jump and clock.quantum > 1:
             target = max(target, min(deadline, clock.now + clock.quantum, clock.next_due() or target))
