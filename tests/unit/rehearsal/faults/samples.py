@@ -1,6 +1,6 @@
 """The tests of faults as rows of a parametrised function, and the families of which each run takes a sample.
 
-A family holds the faults of one gate that judges one report: of a play, of a check's pods, or of a script of Slurm. Its faults take
+A family holds the faults of one gate that judges one report: of a play, or of the pods of a check. Its faults take
 one path: the simulator writes another value into one row of the report, one probe reads it, and one gate names the row. Cases of
 these gates as data (`tests/gates`) are never sampled. Faults of all other gates always run.
 """
@@ -19,8 +19,6 @@ SAMPLED = {
     "network_operator/functional": 4,
     "gang/oversize": 3,
     "gang/functional": 3,
-    "slurm/functional": 2,
-    "slurm/scheduling": 6,
     "validation/intra": 2,
     "validation/dcgm": 2,
     "validation/functional": 6,
