@@ -39,7 +39,8 @@ CATCHING = "test_the_named_gate_catches_it"
 @pytest.fixture(scope="session")
 def chosen(request: pytest.FixtureRequest) -> tuple[fault_registry.Fault, ...]:
     """The faults whose tests run; all if none of them does, as when only a test of Roles was asked for."""
-    tests = [item for item in request.session.items if isinstance(item, pytest.Function) and item.originalname == CATCHING]
+    mine = [item for item in request.session.items if item.path.parent == Path(__file__).parent]
+    tests = [item for item in mine if isinstance(item, pytest.Function) and item.originalname == CATCHING]
     names = {str(item.callspec.params["name"]) for item in tests}
     return tuple(fault for fault in fault_registry.faults() if not names or fault.name in names)
 
