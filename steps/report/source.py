@@ -10,11 +10,31 @@ from steps.contract import evidence, fleet, log_keys, quarantine, revision, run_
 from steps.contract.canonical import digest_bytes
 from steps.contract.revision import SpecSource
 from steps.contract.run_records import OPEN, STAGE, Cancelled
+from steps.contract.task import Verb
 from steps.errors import BadTask
+
+UNREAD = frozenset({"pods", "members", "nodes"})
+"""Parts of a probe's observation that no report reads. Those of 10,000 nodes would take a gigabyte as objects."""
+VERSION_FACTS = ("version", "kept", "restored")
+"""Facts of a host that reports read: its release of RKE2, the one that it keeps for a rollback, and a restored snapshot of etcd."""
+
+
+class _PlayedHost(Struct, frozen=True):
+    """A host in a play's observation, whose facts are not decoded yet: each has thousands of bytes."""
+
+    node: str = ""
+    changed: Any = False
+    facts: dict[str, msgspec.Raw] | None = None
+
+
+class _UndecodedRecord(evidence.Evidence, frozen=True, kw_only=True):
+    """A record whose observation is not decoded yet."""
+
+    observation: msgspec.Raw = msgspec.Raw(b"null")
 
 
 class Record(Struct, frozen=True):
-    """A record as stored: its key below `runs/RUN/`, the digest of its bytes, and its content."""
+    """A record as stored: its key below `runs/RUN/`, the digest of its bytes, and its content, with what reports read of it."""
 
     key: str
     sha256: str
@@ -80,9 +100,30 @@ def _read(store: Store, name: str) -> StoredRun:
 
 def _decoded(key: str, data: bytes) -> evidence.Evidence:
     try:
-        return evidence.decode(data)
+        record = msgspec.json.decode(data, type=_UndecodedRecord)
+        values = {name: getattr(record, name) for name in record.__struct_fields__}
+        return evidence.Evidence(**values | {"observation": _read_parts(record)})
     except (msgspec.MsgspecError, RecursionError) as error:
         raise BadTask(f"{key} is no record of a task: {error}", hint=f"bringup verify {key.split('/')[1]}") from error
+
+
+def _read_parts(record: _UndecodedRecord) -> Any:
+    """Return the parts of a record's observation that reports read."""
+    try:
+        parts = msgspec.json.decode(record.observation, type=dict[str, msgspec.Raw])
+        if record.verb == Verb.PLAY:
+            rows = msgspec.json.decode(parts.pop("nodes", b"[]"), type=tuple[_PlayedHost, ...])
+            return {key: msgspec.json.decode(part) for key, part in parts.items()} | {"nodes": [_row(host) for host in rows]}
+    except msgspec.ValidationError:  # another version's, or no object at all
+        return msgspec.json.decode(record.observation)
+    unread = UNREAD if record.verb in (Verb.WAIT, Verb.JOB) else ()
+    return {key: msgspec.json.decode(part) for key, part in parts.items() if key not in unread}
+
+
+def _row(host: _PlayedHost) -> dict[str, Any]:
+    facts = host.facts or {}
+    versions = {name: msgspec.json.decode(facts[name]) for name in VERSION_FACTS if name in facts}
+    return {"node": host.node, "changed": host.changed, "facts": versions}
 
 
 def _missing(store: Store, name: str) -> BadTask:
