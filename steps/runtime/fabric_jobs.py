@@ -6,13 +6,14 @@ whose earlier attempt was killed.
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import msgspec
 from msgspec import Struct
 
 from steps import timeouts
-from steps.clients.kube.api import ApiError
+from steps.clients.kube.api import CONNECTIONS, ApiError
 from steps.contract.checks import CHECK_LABEL, CHECK_NAMESPACE, POD_GROUP, CheckPod
 from steps.contract.host_ranges import fold
 from steps.errors import Temporary
@@ -130,10 +131,9 @@ class FabricJobs:
         return _PlannedJob(f"{self._templates.check}-{self._count}", tests, collective)
 
     def _run_wave(self, wave: Sequence[_PlannedJob]) -> list[FabricReading]:
-        for job in wave:
-            template = self._group if job.collective else self._templates.pair
-            others = check_manifests.other_nodes(self._context.kube, job.nodes)
-            self._context.kube.create(check_manifests.fill(template, _markers(job), others))
+        with ThreadPoolExecutor(CONNECTIONS, thread_name_prefix="fabric-jobs") as creators:
+            for _ in creators.map(self._create, wave):  # raises the first error, and begins no further job then
+                pass
         pods = self._ended_pods(wave)
         by_job: dict[str, list[CheckPod]] = {}
         for pod in pods:
@@ -143,6 +143,11 @@ class FabricJobs:
         self._context.say(f"{len(readings)} tests on {sum(len(job.nodes) for job in wave)} nodes: {len(bad)} below the floor")
         self.clean()
         return readings
+
+    def _create(self, job: _PlannedJob) -> None:
+        template = self._group if job.collective else self._templates.pair
+        others = check_manifests.other_nodes(self._context.kube, job.nodes)
+        self._context.kube.create(check_manifests.fill(template, _markers(job), others))
 
     def _ended_pods(self, wave: Sequence[_PlannedJob]) -> tuple[CheckPod, ...]:
         """Return the pods of all jobs once those that report have ended, or the time of a round is up."""

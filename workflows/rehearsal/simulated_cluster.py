@@ -32,6 +32,10 @@ CALL_SECONDS = 120.0
 """Timeout in seconds of a call to the simulator. Restoring 1,000 nodes takes one; two minutes mean that a process hangs."""
 
 
+MEMORY = {"MALLOC_ARENA_MAX": "1", "MALLOC_MMAP_THRESHOLD_": str(1 << 20), "MALLOC_TRIM_THRESHOLD_": str(4 << 20)}
+"""Settings of glibc's allocator (mallopt(3)). By default threads have heaps of their own, in which freed lists of 50 MB stay."""
+
+
 class ProcessDidNotStart(RuntimeError):
     """Raised if a process of the simulated cluster ended or did not serve in time; the message holds the end of its log."""
 
@@ -169,7 +173,9 @@ def _process(name: str, arguments: Sequence[str], ready: Path, folder: Path) -> 
     command = [sys.executable, "-P", "-m", f"workflows.rehearsal.{name}", *arguments]
     with log.open("wb") as output:
         # its own session: Ctrl-C goes to the engine, which still needs the cluster to cancel cleanly
-        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True)
+        process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True, env=os.environ | MEMORY
+        )
         try:
             _await(name, process, ready, log)
             yield

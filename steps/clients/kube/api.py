@@ -27,6 +27,8 @@ _RETRIED = {429, 500, 502, 503, 504}
 _MOST_ERROR = 1 << 20
 _MESSAGE = 2000
 """Letters of a server's message that an error shows."""
+CONNECTIONS = 4
+"""Connections that a client keeps open, for as many requests at a time."""
 
 
 class _ApiStatus(Struct, frozen=True, kw_only=True):
@@ -69,7 +71,12 @@ class Http:
             headers["Authorization"] = f"Bearer {access.token}"
         timeout = urllib3.Timeout(connect=timeouts.API_CONNECT, read=timeouts.API_READ)
         self._pool = urllib3.PoolManager(
-            4, headers=headers, timeout=timeout, retries=False, ssl_context=kubeconfig.tls_context(access)
+            4,
+            headers=headers,
+            timeout=timeout,
+            retries=False,
+            maxsize=CONNECTIONS,
+            ssl_context=kubeconfig.tls_context(access),
         )
         self._pool.pool_classes_by_scheme = bounded_answers.pool_classes(limits.answer_seconds)
 
