@@ -12,7 +12,7 @@ import http.client
 import ssl
 import time
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode, urlsplit
@@ -35,7 +35,22 @@ _DECODE = msgspec.json.Decoder(dict[str, Any])
 _DECODE_ANY = msgspec.json.Decoder(Any)
 _PARTS = msgspec.json.Decoder(dict[str, msgspec.Raw])
 SHARED_FROM, SHARED_TO = 40, 16_384
-"""Bytes of encoded parts of specs that decoded objects share. Smaller ones are numbers and names, larger ones are schemas."""
+"""Bytes of encoded parts that decoded objects share. Smaller ones are numbers and names, larger ones are schemas."""
+
+
+class _Every:
+    """A container of all names."""
+
+    def __contains__(self, name: object) -> bool:
+        return True
+
+
+SHARED: Mapping[str, Container[str]] = {
+    "spec": _Every(),
+    "status": frozenset({"conditions", "capacity", "allocatable", "daemonEndpoints"}),
+    "metadata": frozenset({"ownerReferences"}),
+}
+"""Parts that objects share, by section. In the others most objects differ, and looking for an equal one would cost more."""
 _BUSY = frozenset({429, 503, 504})
 NO_ENDPOINT = frozenset({403, 404, 405})
 """Statuses with which a real API server refuses a path that only the emulated one has."""
@@ -348,26 +363,26 @@ def _own(write: Write, answer: _BatchedAnswer) -> ServerAnswer:
 
 
 def decode_object(raw: msgspec.Raw | bytes) -> Obj:
-    """Return the object in encoded JSON as a dict, which must not be changed: objects share equal parts of their specs.
+    """Return the object in encoded JSON as a dict, which must not be changed: objects share equal parts.
 
     Pods of one Job or DaemonSet differ in few fields, and a pod of its own takes 15 KB: a fleet of 10,000 nodes has 40,000.
     """
-    obj = {key: part if key == "spec" else _DECODE_ANY.decode(part) for key, part in _PARTS.decode(raw).items()}
-    spec = obj.get("spec")
-    if isinstance(spec, msgspec.Raw):
-        obj["spec"] = _spec(spec)
-    return obj
+    return {key: _section(part, SHARED.get(key)) for key, part in _PARTS.decode(raw).items()}
 
 
-def _spec(raw: msgspec.Raw) -> Any:
+def _section(raw: msgspec.Raw, shared: Container[str] | None) -> Any:
+    """Return a decoded section of an object, of which other objects may have the `shared` parts too."""
+    if shared is None:
+        return _DECODE_ANY.decode(raw)
     try:
         parts = _PARTS.decode(raw)
     except msgspec.ValidationError:
         return _DECODE_ANY.decode(raw)  # a custom resource whose spec is no object
-    return {
-        key: _shared(bytes(part)) if SHARED_FROM <= len(part) <= SHARED_TO else _DECODE_ANY.decode(part)
-        for key, part in parts.items()
-    }
+    return {key: _shared(bytes(part)) if _is_shared(key, part, shared) else _DECODE_ANY.decode(part) for key, part in parts.items()}
+
+
+def _is_shared(key: str, part: msgspec.Raw, shared: Container[str]) -> bool:
+    return SHARED_FROM <= len(part) <= SHARED_TO and key in shared
 
 
 @functools.lru_cache(maxsize=4096)

@@ -435,10 +435,8 @@ class WriteQueue:
         """Send all writes, also those that `done` queues meanwhile; return True if anything was sent."""
         sent = False
         while self._lanes:
-            lanes, self._lanes = list(self._lanes.values()), {}
-            parcels = [lanes[start : start + self._size] for start in range(0, len(lanes), self._size)]
-            queued = [[entry for lane in parcel for entry in lane] for parcel in parcels]
-            for parcel, answers in zip(queued, self._answers(queued), strict=True):
+            lanes, self._lanes = deque(self._lanes.values()), {}
+            for parcel, answers in self._answered(lanes):
                 for entry, answer in zip(parcel, answers, strict=True):
                     entry.done(entry.read(answer))
             sent = True
@@ -448,22 +446,27 @@ class WriteQueue:
         """Stop the worker threads after their present writes."""
         self._pool.shutdown()
 
-    def _answers(self, queued: list[list[_QueuedWrite]]) -> Iterator[list[ServerAnswer]]:
-        """Yield the answers to each parcel in order, while further parcels are sent."""
-        if len(queued) <= self._few:
-            yield from map(self._send, queued)
+    def _answered(self, lanes: deque[list[_QueuedWrite]]) -> Iterator[tuple[list[_QueuedWrite], list[ServerAnswer]]]:
+        """Take the lanes in parcels, and yield each with its answers in order, while further ones are sent."""
+        if len(lanes) <= self._few * self._size:
+            while lanes:
+                parcel = self._parcel(lanes)
+                yield parcel, self._send(parcel)
             return
-        sending: deque[Future[list[ServerAnswer]]] = deque()
+        sending: deque[tuple[list[_QueuedWrite], Future[list[ServerAnswer]]]] = deque()
         try:
-            for parcel in queued:
-                sending.append(self._pool.submit(self._send, parcel))
-                if len(sending) > self._ahead:
-                    yield sending.popleft().result()
-            while sending:
-                yield sending.popleft().result()
+            while lanes or sending:
+                while lanes and len(sending) <= self._ahead:
+                    parcel = self._parcel(lanes)
+                    sending.append((parcel, self._pool.submit(self._send, parcel)))
+                parcel, answers = sending.popleft()
+                yield parcel, answers.result()
         finally:
-            for parcel_sent in sending:
-                parcel_sent.cancel()
+            for _, answers in sending:
+                answers.cancel()
+
+    def _parcel(self, lanes: deque[list[_QueuedWrite]]) -> list[_QueuedWrite]:
+        return [entry for _ in range(min(self._size, len(lanes))) for entry in lanes.popleft()]
 
     def _send(self, parcel: list[_QueuedWrite]) -> list[ServerAnswer]:
         return self._api.write_all([entry.write for entry in parcel])
