@@ -1,6 +1,7 @@
 """Handlers for the HTTP methods on Kubernetes resources: each request becomes one change of the cluster state and one answer."""
 
 import re
+from collections.abc import AsyncIterator
 from typing import Any
 
 import msgspec
@@ -56,14 +57,24 @@ _CREATED_BY_PUT = frozenset(
 _QUOTED, _UNPRINTABLE = re.compile(r'([\\"])'), re.compile(r"[^ -~]")
 
 
+PIECE = 1 << 20
+"""Bytes of a large answer that are sent at a time: a list of 10,000 pods has 70 MB, of which each layer below would hold a copy."""
+
+
 def json_response(body: bytes | Any, status: int = 200, warnings: list[str] | None = None) -> web.Response:
     """Return an HTTP answer with a JSON body and one `Warning` header for each warning; `bytes` are taken as encoded JSON."""
     data = body if isinstance(body, bytes) else msgspec.json.encode(body)
-    response = web.Response(body=data, status=status, content_type="application/json")
+    response = web.Response(body=data if len(data) <= PIECE else _pieces(data), status=status, content_type="application/json")
     for text in warnings or ():
         escaped = _UNPRINTABLE.sub("?", _QUOTED.sub(r"\\\1", text))
         response.headers.add("Warning", f'299 - "{escaped}"')
     return response
+
+
+async def _pieces(data: bytes) -> AsyncIterator[bytes]:
+    """Yield the pieces of a body."""
+    for start in range(0, len(data), PIECE):
+        yield data[start : start + PIECE]
 
 
 class ResourceHandlers:

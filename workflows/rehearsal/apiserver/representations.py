@@ -240,8 +240,14 @@ class Presenter:
             items = [msgspec.json.encode(_partial(self.live(entry))) for entry in entries]
         else:
             items = [self._item(entry) for entry in entries]
-        head = b'{"kind":"%b","apiVersion":"%b","metadata":%b,"items":['
-        return head % (kind.encode(), version.encode(), msgspec.json.encode(metadata)) + b",".join(items) + b"]}"
+        form = b'{"kind":"%b","apiVersion":"%b","metadata":%b,"items":['
+        head = form % (kind.encode(), version.encode(), msgspec.json.encode(metadata))
+        if not items:
+            return head + b"]}"
+        # a list may have 70 MB: it is put together in one step
+        items[0] = head + items[0]
+        items[-1] += b"]}"
+        return b",".join(items)
 
 
 def _partial(obj: Object) -> Object:
