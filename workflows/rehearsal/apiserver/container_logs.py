@@ -7,6 +7,7 @@ pods that write 200 lines each would need 600 MB.
 import asyncio
 import datetime
 import time
+from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
@@ -72,13 +73,15 @@ class ContainerLog:
 
     def _drop_oldest(self) -> None:
         """Drop the oldest lines above `MAX_BYTES`, but never the last line."""
-        rows = [(part.time, line) for part in self.parts for line in part.lines]
-        dropped = 0
-        while self._size > MAX_BYTES and dropped < len(rows) - 1:
-            self._size -= len(rows[dropped][1])
-            dropped += 1
-        self.first += dropped
-        self.parts = [LogPart(at, line) for at, line in rows[dropped:]]
+        while self._size > MAX_BYTES:
+            oldest = self.parts.pop(0)
+            lines = deque(oldest.lines)
+            while self._size > MAX_BYTES and len(lines) > (0 if self.parts else 1):
+                self._size -= len(lines.popleft())
+                self.first += 1
+            if lines:
+                self.parts.insert(0, LogPart(oldest.time, b"".join(lines)))
+                return
 
     def restart(self) -> None:
         """Keep the present lines as the previous log, in place of an earlier one, and start an empty log."""
