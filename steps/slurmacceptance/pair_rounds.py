@@ -114,15 +114,17 @@ def localise(context: Context, scope: ScopeArguments, place: JobPlace, nodes: Se
     history = _stored(context, key, layout, policy)
     runner = SlurmRounds(place, program, scope.floor)
     runner.figures += _figures(history)
-    while (planned := rounds.next_round(history)).tests:
+    study = rounds.HistoryStudy(history)
+    while (planned := study.planned).tests:
         outcomes = tuple(runner.run(planned.tests))
         history = msgspec.structs.replace(history, rounds=(*history.rounds, _with(planned, outcomes)))
+        study = rounds.HistoryStudy(history)
         context.store.replace(key, msgspec.json.encode(history))
         bad = [outcome for outcome in outcomes if outcome.result != "pass"]
         context.say(f"round {planned.number}, {planned.purpose}: {len(outcomes) - len(bad)} of {len(outcomes)} tests passed")
         if all(outcome.result == "unknown" for outcome in outcomes):
             break  # nothing can be measured: more of the same would only take time
-    return _observed(history, runner, program)
+    return _observed(study, runner, program)
 
 
 def _stored(context: Context, key: str, layout: FabricMap, policy: Policy) -> History:
@@ -154,8 +156,8 @@ def _with(planned: Round, outcomes: tuple[Outcome, ...]) -> Round:
     return msgspec.structs.replace(planned, outcomes=outcomes)
 
 
-def _observed(history: History, runner: SlurmRounds, program: BandwidthProgram) -> BandwidthObservation:
-    verdict = rounds.verdict(history)
+def _observed(study: rounds.HistoryStudy, runner: SlurmRounds, program: BandwidthProgram) -> BandwidthObservation:
+    verdict = study.verdict
     parts = tuple(
         BadPart(
             kind=suspect.kind,
