@@ -12,7 +12,7 @@ import http.client
 import ssl
 import time
 from collections import deque
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode, urlsplit
@@ -68,6 +68,10 @@ class SimulatorApiError(Exception):
         super().__init__(message)
         self.status = status
         self.reason = reason
+
+
+class ListExpired(SimulatorApiError):
+    """Raised between two pages of a list if the snapshot behind them expired: the caller starts again."""
 
 
 class Write(Struct, frozen=True):
@@ -232,22 +236,32 @@ class Api:
 
         `namespace` (empty: all) and the label selector `labels` narrow the list.
         """
+        while True:
+            try:
+                return tuple(raw for page in self.pages(kind, namespace, labels) for raw in page)
+            except ListExpired:
+                continue
+            except SimulatorApiError as error:
+                if error.status == 404:
+                    return None
+                raise
+
+    def pages(self, kind: ObjectKind, namespace: str = "", labels: str = "") -> Iterator[tuple[msgspec.Raw, ...]]:
+        """Yield the objects that `list` returns in pages, so that a caller need not hold all of them: 40,000 pods have 250 MB.
+
+        Raises ListExpired if the server forgot the rest of the list meanwhile, SimulatorApiError if it refuses the request.
+        """
         query = {"limit": str(PAGE)} | ({"labelSelector": labels} if labels else {})
-        items: list[msgspec.Raw] = []
         while True:
             try:
                 page = _PAGES.decode(self.send("GET", kind.path(namespace), query=query))
             except SimulatorApiError as error:
-                if error.status == 410 and "continue" in query:  # the snapshot behind the pages expired: start again
-                    items.clear()
-                    del query["continue"]
-                    continue
-                if error.status == 404:
-                    return None
+                if error.status == 410 and "continue" in query:
+                    raise ListExpired(str(error), error.status, error.reason) from error
                 raise
-            items.extend(page.items or ())
+            yield page.items or ()
             if not page.metadata.continue_:
-                return tuple(items)
+                return
             query["continue"] = page.metadata.continue_
 
     def revision(self) -> str:

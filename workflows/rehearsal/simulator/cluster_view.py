@@ -10,7 +10,15 @@ from typing import Any, NamedTuple
 import msgspec
 
 from workflows.rehearsal.simulator import api_client
-from workflows.rehearsal.simulator.api_client import Api, ObjectHead, ServerAnswer, SimulatorApiError, Write, decode_object
+from workflows.rehearsal.simulator.api_client import (
+    Api,
+    ListExpired,
+    ObjectHead,
+    ServerAnswer,
+    SimulatorApiError,
+    Write,
+    decode_object,
+)
 from workflows.rehearsal.simulator.api_kinds import CRDS, LEASES, PODS, Obj, ObjectKind, Ref, owner_uid, ref
 
 _HEADS = msgspec.json.Decoder(ObjectHead)
@@ -322,10 +330,30 @@ class ClusterView:
             self._keep(kind, stored)
 
     def _relist(self, kind: ObjectKind) -> bool:
+        changed = False
+        while True:
+            seen: set[Ref] = set()
+            try:
+                for page in self.api.pages(kind) if self.served(kind) else ():
+                    changed |= self._take_page(kind, page, seen)
+            except ListExpired:
+                continue
+            except SimulatorApiError as error:
+                if error.status != 404:
+                    raise
+                seen.clear()
+            break
+        for at in self._objects[kind].keys() - seen:
+            self._drop(kind, at)
+            changed = True
+        if kind == CRDS:
+            self._served = {at.name for at in self._objects[kind]}
+        return changed
+
+    def _take_page(self, kind: ObjectKind, page: Iterable[msgspec.Raw], seen: set[Ref]) -> bool:
+        """Put the objects of a page of a list into the cache and into `seen`. Return True if another client changed one."""
         cached, changed = self._objects[kind], False
-        raws = (self.api.list(kind) if self.served(kind) else None) or ()
-        seen: set[Ref] = set()
-        for raw in raws:
+        for raw in page:
             meta = _HEADS.decode(raw).metadata
             at = Ref(meta.namespace, meta.name)
             seen.add(at)
@@ -334,11 +362,6 @@ class ClusterView:
                 cached[at] = decode_object(raw)
                 self._dirty[kind].add(at)
                 changed |= before != ""  # empty: a pod that this client bound itself
-        for at in cached.keys() - seen:
-            self._drop(kind, at)
-            changed = True
-        if kind == CRDS:
-            self._served = {at.name for at in cached}
         return changed
 
     def _keep(self, kind: ObjectKind, stored: Obj) -> None:
