@@ -14,7 +14,7 @@ import time
 from collections import deque
 from collections.abc import Container, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 from urllib.parse import urlencode, urlsplit
 
 import msgspec
@@ -161,7 +161,7 @@ class Api:
         self._batches = self.emulated
 
     @classmethod
-    def from_kubeconfig(cls, path: Path) -> Api:
+    def from_kubeconfig(cls, path: Path) -> Self:
         """Return a client for the server and user of a kubeconfig file."""
         return cls(kubeconfig.load(path))
 
