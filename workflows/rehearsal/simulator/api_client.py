@@ -281,12 +281,12 @@ class Api:
             return None
 
     def create(self, kind: ObjectKind, obj: Obj) -> Obj:
-        """Create an object and return it. Raises SimulatorApiError with status 409 if the name is taken."""
+        """Create an object and return it; it must not be changed. Raises SimulatorApiError with status 409 if the name is taken."""
         return self.created(kind, self.write(creation(kind, obj)))
 
     def created(self, kind: ObjectKind, answer: ServerAnswer) -> Obj:
         """Return the object that a write of `creation` created. Raises SimulatorApiError with status 409 if the name is taken."""
-        created: Obj = _DECODE.decode(answer.checked())
+        created = decode_object(answer.checked())
         if kind == CRDS:
             self._await_served(created["spec"])
         return created
@@ -307,7 +307,7 @@ class Api:
         """Replace an object, or its sub-resource `sub` (`finalize`), and return the stored object."""
         meta = obj["metadata"]
         body = {"apiVersion": kind.api_version, "kind": kind.kind} | obj
-        return _DECODE.decode(self.send("PUT", kind.path(meta.get("namespace", ""), meta["name"], sub), body))
+        return decode_object(self.send("PUT", kind.path(meta.get("namespace", ""), meta["name"], sub), body))
 
     def delete(self, kind: ObjectKind, at: Ref) -> bool:
         """Delete an object without grace period; return False if it was missing. Dependents are left to the garbage collector."""
