@@ -8,7 +8,7 @@ from typing import Any
 
 from steps.contract.node_taints import from_text
 from steps.stages.rke2.contract import parse_version
-from workflows.rehearsal.simulator import rke2_charts
+from workflows.rehearsal.simulator import network_plugins
 from workflows.rehearsal.simulator.api_kinds import DAEMON_SETS, LEASES, NODES, Obj, Ref, has_condition
 from workflows.rehearsal.simulator.virtual_clock import stamp
 from workflows.rehearsal.simulator.world import Changes, World
@@ -46,7 +46,7 @@ class Nodes:
 
     def reconcile(self, world: World, changed: Changes) -> None:
         """Schedule the registration of machines on which RKE2 runs; update conditions, taints and lease of changed nodes."""
-        networks = {(namespace, name) for namespace, name, _ in rke2_charts.CNI.values()}
+        networks = {(namespace, name) for namespace, name, _ in network_plugins.CNI.values()}
         arrived = {at for at in changed.refs(DAEMON_SETS) if at in networks} - self._networks
         self._networks |= arrived
         names = list(world.hosts) if changed.everything or arrived else [at.name for at in changed.refs(NODES)]
@@ -119,7 +119,7 @@ def is_ready(node: Obj) -> bool:
 
 
 def _network(world: World, state: dict[str, Any]) -> bool:
-    namespace, name = rke2_charts.network_daemon_set(state["cni"])
+    namespace, name = network_plugins.network_daemon_set(state["cni"])
     return world.find(DAEMON_SETS, name, namespace) is not None
 
 

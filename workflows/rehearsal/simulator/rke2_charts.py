@@ -8,18 +8,10 @@ from collections.abc import Iterable, Iterator
 from steps.stages.rke2.contract import parse_version
 from workflows.rehearsal.simulator.api_kinds import NAMESPACES, RUNTIME_CLASSES, Obj
 from workflows.rehearsal.simulator.chart_installers import ChartRelease, chart
+from workflows.rehearsal.simulator.network_plugins import CNI
 from workflows.rehearsal.simulator.world import World
 
 SYSTEM = "kube-system"
-CNI = {
-    "canal": (SYSTEM, "rke2-canal", "canal"),
-    "cilium": (SYSTEM, "cilium", "cilium"),
-    "calico": ("calico-system", "calico-node", "calico-node"),
-    "flannel": (SYSTEM, "kube-flannel-ds", "flannel"),
-    "multus": (SYSTEM, "rke2-multus", "rke2-multus"),
-}
-"""Namespace, name and label `k8s-app` of each network plugin's DaemonSet, by plugin."""
-
 OTHERS = ("rke2-coredns", "rke2-metrics-server", "rke2-runtimeclasses")
 SERVERS = tuple({"key": f"node-role.kubernetes.io/{role}", "operator": "Exists"} for role in ("control-plane", "etcd"))
 """Tolerations of CoreDNS in RKE2's chart."""
@@ -40,13 +32,6 @@ def packaged_charts(cni: Iterable[str], ingress: str) -> Iterator[Obj]:
         bootstrap = name not in ("rke2-metrics-server", *controller)
         spec = {"chartContent": "c2ltdWxhdGVk", "bootstrap": bootstrap, "backOffLimit": 20, "targetNamespace": SYSTEM}
         yield {"metadata": {"name": name, "namespace": SYSTEM}, "spec": spec}
-
-
-def network_daemon_set(cni: Iterable[str]) -> tuple[str, str]:
-    """Return namespace and name of the DaemonSet of the main network plugin, without which no node becomes Ready."""
-    plugin = next((name for name in cni if name != "multus"), "canal")
-    namespace, name, _ = CNI[plugin]
-    return namespace, name
 
 
 def _network_plugin(plugin: str, world: World, release: ChartRelease) -> None:

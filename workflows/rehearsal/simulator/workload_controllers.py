@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterator
 
-from workflows.rehearsal.simulator import rke2_charts, simulated_pods
+from workflows.rehearsal.simulator import network_plugins, simulated_pods
 from workflows.rehearsal.simulator.api_kinds import (
     DAEMON_SETS,
     DEPLOYMENTS,
@@ -117,7 +117,7 @@ def _conditions(world: World, workload: Obj, up: bool) -> list[Obj]:
 
 
 REVISION = "controller-revision-hash"
-NETWORK_PLUGINS = frozenset(Ref(namespace, name) for namespace, name, _ in rke2_charts.CNI.values())
+NETWORK_PLUGINS = frozenset(Ref(namespace, name) for namespace, name, _ in network_plugins.CNI.values())
 """The DaemonSets of all network plugins."""
 
 
