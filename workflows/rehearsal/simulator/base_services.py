@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 
 from workflows.rehearsal.simulator import simulated_pods
-from workflows.rehearsal.simulator.api_kinds import (
+from workflows.rehearsal.simulator.api.api_kinds import (
     CLAIMS,
     PODS,
     SECRETS,

@@ -12,8 +12,8 @@ from typing import Any
 import msgspec
 import yaml
 
-from workflows.rehearsal.simulator.api_client import SimulatorApiError, decode_object
-from workflows.rehearsal.simulator.api_kinds import (
+from workflows.rehearsal.simulator.api.api_client import SimulatorApiError, decode_object
+from workflows.rehearsal.simulator.api.api_kinds import (
     CRDS,
     DAEMON_SETS,
     DEPLOYMENTS,

@@ -9,7 +9,7 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from workflows.rehearsal.simulator.api_kinds import CLAIM_TEMPLATES, RESOURCE_SLICES, Obj
+from workflows.rehearsal.simulator.api.api_kinds import CLAIM_TEMPLATES, RESOURCE_SLICES, Obj
 from workflows.rehearsal.simulator.world import World
 
 DEVICES = "devices of claims"

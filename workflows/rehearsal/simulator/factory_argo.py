@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 import yaml
 
 from workflows.rehearsal.simulator import simulated_pods
-from workflows.rehearsal.simulator.api_kinds import CONFIG_MAPS, DEPLOYMENTS, PODS, Obj, Ref, custom, ref
+from workflows.rehearsal.simulator.api.api_kinds import CONFIG_MAPS, DEPLOYMENTS, PODS, Obj, Ref, custom, ref
 from workflows.rehearsal.simulator.chart_installers import ChartRelease, chart, workload_spec
 from workflows.rehearsal.simulator.operators import has_ready_pod
 from workflows.rehearsal.simulator.simulated_pods import Behaviour, Exit, blocked_by, check

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from workflows.rehearsal.simulator.api_kinds import NAMESPACES, labels_of, ref
+from workflows.rehearsal.simulator.api.api_kinds import NAMESPACES, labels_of, ref
 from workflows.rehearsal.simulator.factory_argo import TEMPLATES
 from workflows.rehearsal.simulator.factory_projects import PROJECT
 from workflows.rehearsal.simulator.world import Changes, World

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from workflows.rehearsal.simulator.api_kinds import NAMESPACES, Obj, ObjectKind, Ref, labels_of, ref
+from workflows.rehearsal.simulator.api.api_kinds import NAMESPACES, Obj, ObjectKind, Ref, labels_of, ref
 from workflows.rehearsal.simulator.world import Changes, World
 
 QUOTAS = ObjectKind("", "v1", "resourcequotas", "ResourceQuota")

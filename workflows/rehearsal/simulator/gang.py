@@ -18,7 +18,7 @@ from workflows.rehearsal.simulator import (
     simulated_pods,
     virtual_clock,
 )
-from workflows.rehearsal.simulator.api_kinds import DEPLOYMENTS, NAMESPACES, NODES, PODS, Obj, ObjectKind, labels_of
+from workflows.rehearsal.simulator.api.api_kinds import DEPLOYMENTS, NAMESPACES, NODES, PODS, Obj, ObjectKind, labels_of
 from workflows.rehearsal.simulator.gang_kai import Kai
 from workflows.rehearsal.simulator.gang_kueue import Kueue
 from workflows.rehearsal.simulator.gang_volcano import Volcano

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from workflows.rehearsal.simulator import gang_placement
-from workflows.rehearsal.simulator.api_kinds import (
+from workflows.rehearsal.simulator.api.api_kinds import (
     DEPLOYMENTS,
     JOBS,
     NODES,

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Set
 
 from steps.contract.node_taints import tolerates
 from workflows.rehearsal.simulator import simulated_pods
-from workflows.rehearsal.simulator.api_kinds import (
+from workflows.rehearsal.simulator.api.api_kinds import (
     DEPLOYMENTS,
     JOBS,
     Obj,

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from workflows.rehearsal.simulator import simulated_pods
-from workflows.rehearsal.simulator.api_kinds import NODES, PODS, Obj
+from workflows.rehearsal.simulator.api.api_kinds import NODES, PODS, Obj
 from workflows.rehearsal.simulator.scheduler import Candidates, Occupancy, requests
 from workflows.rehearsal.simulator.world import World
 

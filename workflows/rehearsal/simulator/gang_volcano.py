@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from workflows.rehearsal.simulator import gang_placement, simulated_pods
-from workflows.rehearsal.simulator.api_kinds import DEPLOYMENTS, NODES, PODS, Obj, Ref, annotations_of, custom, ref
+from workflows.rehearsal.simulator.api.api_kinds import DEPLOYMENTS, NODES, PODS, Obj, Ref, annotations_of, custom, ref
 from workflows.rehearsal.simulator.chart_installers import ChartRelease, chart
 from workflows.rehearsal.simulator.operators import has_ready_pod
 from workflows.rehearsal.simulator.scheduler import quantity, requests

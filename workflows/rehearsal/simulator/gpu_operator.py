@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 
-from workflows.rehearsal.simulator.api_kinds import (
+from workflows.rehearsal.simulator.api.api_kinds import (
     CONFIG_MAPS,
     DAEMON_SETS,
     DEPLOYMENTS,

@@ -8,7 +8,7 @@ from typing import Any
 import yaml
 from msgspec import Struct
 
-from workflows.rehearsal.simulator.api_kinds import Obj, labels_of
+from workflows.rehearsal.simulator.api.api_kinds import Obj, labels_of
 from workflows.spec.accelerators import PRODUCTS
 
 GPU, SHARED = "nvidia.com/gpu", "nvidia.com/gpu.shared"

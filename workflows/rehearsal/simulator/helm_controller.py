@@ -9,7 +9,7 @@ import functools
 
 from steps.contract.canonical import digest
 from workflows.rehearsal.simulator import chart_installers
-from workflows.rehearsal.simulator.api_kinds import (
+from workflows.rehearsal.simulator.api.api_kinds import (
     HELM_CHART_CONFIGS,
     HELM_CHARTS,
     JOBS,

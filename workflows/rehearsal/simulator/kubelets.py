@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from workflows.rehearsal.simulator import simulated_pods, virtual_clock
-from workflows.rehearsal.simulator.api_kinds import NODES, PODS, Obj, Ref, has_condition, ref
+from workflows.rehearsal.simulator.api.api_kinds import NODES, PODS, Obj, Ref, has_condition, ref
 from workflows.rehearsal.simulator.simulated_pods import BlockedStart, Exit, LongRunning, NeverStarted, ProgramError, behaviour
 from workflows.rehearsal.simulator.world import Changes, World
 

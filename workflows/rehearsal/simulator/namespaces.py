@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import functools
 
-from workflows.rehearsal.simulator.api_client import SimulatorApiError
-from workflows.rehearsal.simulator.api_kinds import (  # fmt: skip
+from workflows.rehearsal.simulator.api.api_client import SimulatorApiError
+from workflows.rehearsal.simulator.api.api_kinds import (  # fmt: skip
     CLAIMS,
     CONFIG_MAPS,
     LEASES,

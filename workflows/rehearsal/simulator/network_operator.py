@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from workflows.rehearsal.simulator import simulated_pods
-from workflows.rehearsal.simulator.api_kinds import (
+from workflows.rehearsal.simulator.api.api_kinds import (
     DAEMON_SETS,
     DEPLOYMENTS,
     NAMESPACES,

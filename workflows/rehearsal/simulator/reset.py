@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from steps.contract.host_play import PlayRequest
-from workflows.rehearsal.simulator.api_kinds import NODES
+from workflows.rehearsal.simulator.api.api_kinds import NODES
 from workflows.rehearsal.simulator.gpu_operator_nodes import driver_of_operator
 from workflows.rehearsal.simulator.playbook_runs import TaskOutcome, TaskStatus, play, unreachable
 from workflows.rehearsal.simulator.world import World

@@ -10,7 +10,7 @@ from typing import Any
 
 from steps.contract.node_taints import tolerates
 from workflows.rehearsal.simulator import device_claims, simulated_pods
-from workflows.rehearsal.simulator.api_kinds import (
+from workflows.rehearsal.simulator.api.api_kinds import (
     CLAIM_TEMPLATES,
     NODES,
     PODS,

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from workflows.rehearsal.simulator import gpu_shares, simulated_pods, virtual_clock
-from workflows.rehearsal.simulator.api_kinds import (
+from workflows.rehearsal.simulator.api.api_kinds import (
     CONFIG_MAPS,
     DAEMON_SETS,
     DEVICE_CLASSES,

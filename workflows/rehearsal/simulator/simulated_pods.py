@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Struct
 
 from workflows.rehearsal.faults.fault_registry import find_fault
-from workflows.rehearsal.simulator.api_kinds import Obj, ObjectKind, has_condition, labels_of
+from workflows.rehearsal.simulator.api.api_kinds import Obj, ObjectKind, has_condition, labels_of
 from workflows.rehearsal.simulator.world import World
 
 ALPHABET = "bcdfghjklmnpqrstvwxz2456789"

@@ -9,7 +9,7 @@ import yaml
 
 from steps.contract import host_ranges
 from workflows.rehearsal.simulator import simulated_pods, slurm_drains, slurm_job_check, slurm_qos, slurm_srun_check, slurm_sunk
-from workflows.rehearsal.simulator.api_kinds import (
+from workflows.rehearsal.simulator.api.api_kinds import (
     CONFIG_MAPS,
     DEPLOYMENTS,
     NODES,

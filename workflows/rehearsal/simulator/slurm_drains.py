@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from workflows.rehearsal.simulator import simulated_pods
-from workflows.rehearsal.simulator.api_kinds import NODES, PODS, Obj
+from workflows.rehearsal.simulator.api.api_kinds import NODES, PODS, Obj
 from workflows.rehearsal.simulator.container_commands import container_command
-from workflows.rehearsal.simulator.played_commands import PlayedOutput
+from workflows.rehearsal.simulator.machines.played_commands import PlayedOutput
 from workflows.rehearsal.simulator.world import World
 
 DRAIN = "slurm_drain"

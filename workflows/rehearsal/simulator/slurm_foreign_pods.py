@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from workflows.rehearsal.simulator.api_kinds import PODS
+from workflows.rehearsal.simulator.api.api_kinds import PODS
 from workflows.rehearsal.simulator.world import World
 
 

@@ -5,7 +5,7 @@ It is a chart of its own, which no stage installs: it is there under its fault a
 
 from __future__ import annotations
 
-from workflows.rehearsal.simulator.api_kinds import NODES
+from workflows.rehearsal.simulator.api.api_kinds import NODES
 from workflows.rehearsal.simulator.world import World
 
 CHECKS = ("XidErrors", "SmiEcc", "SmiDisconnected", "ProcZombie", "DcgmiNvlinkStatus", "DcgmiDiag")

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from workflows.rehearsal.simulator import gang_placement
-from workflows.rehearsal.simulator.api_kinds import DEPLOYMENTS, NODES, PODS, Obj, annotations_of
+from workflows.rehearsal.simulator.api.api_kinds import DEPLOYMENTS, NODES, PODS, Obj, annotations_of
 from workflows.rehearsal.simulator.chart_installers import ChartRelease, workload_spec
 from workflows.rehearsal.simulator.operators import has_ready_pod
 from workflows.rehearsal.simulator.scheduler import admits

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from workflows.rehearsal.simulator.api_kinds import STATEFUL_SETS, Obj, annotations_of
+from workflows.rehearsal.simulator.api.api_kinds import STATEFUL_SETS, Obj, annotations_of
 from workflows.rehearsal.simulator.container_commands import container_command
-from workflows.rehearsal.simulator.played_commands import PlayedOutput
+from workflows.rehearsal.simulator.machines.played_commands import PlayedOutput
 from workflows.rehearsal.simulator.world import World
 
 KNOWN = "simulated/qos"

@@ -13,7 +13,7 @@ from workflows.rehearsal.simulator import (
     validation_node_programs,
     validation_workload_programs,
 )
-from workflows.rehearsal.simulator.api_kinds import (
+from workflows.rehearsal.simulator.api.api_kinds import (
     CRDS,
     DEPLOYMENTS,
     JOBS,

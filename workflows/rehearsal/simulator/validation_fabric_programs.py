@@ -13,7 +13,7 @@ from workflows.rehearsal.simulator import (
     validation_failures,
     validation_launcher_programs,
 )
-from workflows.rehearsal.simulator.api_kinds import PODS, Obj
+from workflows.rehearsal.simulator.api.api_kinds import PODS, Obj
 from workflows.rehearsal.simulator.fabric_communicators import adapters, simulated_fabric
 from workflows.rehearsal.simulator.simulated_pods import Behaviour, Exit, LongRunning, check, environment, keep_log
 from workflows.rehearsal.simulator.validation_nccl_output import (

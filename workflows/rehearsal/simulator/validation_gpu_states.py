@@ -13,9 +13,9 @@ from collections.abc import Iterator, Sequence
 from msgspec import Struct
 
 from workflows.rehearsal.simulator import fabric_links
-from workflows.rehearsal.simulator.api_kinds import NODES, labels_of
+from workflows.rehearsal.simulator.api.api_kinds import NODES, labels_of
 from workflows.rehearsal.simulator.gpu_operator_nodes import DRIVER, OLDER_VBIOS
-from workflows.rehearsal.simulator.simulated_fleet import HardwareProfile
+from workflows.rehearsal.simulator.machines.simulated_fleet import HardwareProfile
 from workflows.rehearsal.simulator.world import World
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from msgspec import Struct
 
 from workflows.rehearsal.simulator import validation_failures
-from workflows.rehearsal.simulator.simulated_fleet import HardwareProfile
+from workflows.rehearsal.simulator.machines.simulated_fleet import HardwareProfile
 from workflows.rehearsal.simulator.world import World
 
 INTRA = {

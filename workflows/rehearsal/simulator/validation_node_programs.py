@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import msgspec
 
 from workflows.rehearsal.simulator import fabric_links, validation_failures, validation_gpu_states
-from workflows.rehearsal.simulator.api_kinds import Obj
+from workflows.rehearsal.simulator.api.api_kinds import Obj
 from workflows.rehearsal.simulator.simulated_pods import Behaviour, Exit, check, environment, pack
 from workflows.rehearsal.simulator.validation_nccl_output import (
     RUN_SECONDS,

@@ -6,7 +6,7 @@ import functools
 from collections.abc import Iterator
 
 from workflows.rehearsal.simulator import network_plugins, simulated_pods
-from workflows.rehearsal.simulator.api_kinds import (
+from workflows.rehearsal.simulator.api.api_kinds import (
     DAEMON_SETS,
     DEPLOYMENTS,
     NODES,

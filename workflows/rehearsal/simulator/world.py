@@ -13,11 +13,11 @@ from typing import Any, Protocol
 from steps.contract.fleet import Host
 from workflows.rehearsal.faults import fault_registry
 from workflows.rehearsal.faults.fault_registry import STAGES
-from workflows.rehearsal.simulator.api_client import Api
-from workflows.rehearsal.simulator.api_kinds import EVENTS, NODES, Obj, ObjectKind, Ref, annotations_of, ref
-from workflows.rehearsal.simulator.cluster_view import ClusterView
-from workflows.rehearsal.simulator.kubelet_port import KubeletPort
-from workflows.rehearsal.simulator.simulated_fleet import HardwareProfile, SimulatedFleet
+from workflows.rehearsal.simulator.api.api_client import Api
+from workflows.rehearsal.simulator.api.api_kinds import EVENTS, NODES, Obj, ObjectKind, Ref, annotations_of, ref
+from workflows.rehearsal.simulator.api.cluster_view import ClusterView
+from workflows.rehearsal.simulator.machines.kubelet_port import KubeletPort
+from workflows.rehearsal.simulator.machines.simulated_fleet import HardwareProfile, SimulatedFleet
 from workflows.rehearsal.simulator.virtual_clock import VirtualClock, stamp
 
 SAMPLE_ABOVE = 300

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from tests.unit.rehearsal.simulator.harness import Make, User, conditions
-from workflows.rehearsal.simulator.api_client import decode_object
-from workflows.rehearsal.simulator.api_kinds import (
+from workflows.rehearsal.simulator.api.api_client import decode_object
+from workflows.rehearsal.simulator.api.api_kinds import (
     DEPLOYMENTS,
     HELM_CHART_CONFIGS,
     HELM_CHARTS,

@@ -9,7 +9,7 @@ import pytest
 from steps.contract.node_taints import tolerates
 from tests.unit.rehearsal.simulator.harness import Make, User, conditions
 from workflows.rehearsal.simulator import virtual_clock
-from workflows.rehearsal.simulator.api_kinds import NODES, PODS, Obj, Ref
+from workflows.rehearsal.simulator.api.api_kinds import NODES, PODS, Obj, Ref
 from workflows.rehearsal.simulator.scheduler import admits, matches_expressions, quantity, requests
 
 

@@ -19,10 +19,10 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 from msgspec import Struct
 
-from workflows.rehearsal.simulator import kubelet_exec
-from workflows.rehearsal.simulator.api_client import Api, SimulatorApiError
-from workflows.rehearsal.simulator.api_kinds import NODES, Obj, Ref
-from workflows.rehearsal.simulator.played_commands import CommandRequest, PlayedOutput
+from workflows.rehearsal.simulator.api.api_client import Api, SimulatorApiError
+from workflows.rehearsal.simulator.api.api_kinds import NODES, Obj, Ref
+from workflows.rehearsal.simulator.machines import kubelet_exec
+from workflows.rehearsal.simulator.machines.played_commands import CommandRequest, PlayedOutput
 
 LogLookup = Callable[[str], bytes | None]
 """A function that returns the log of the container `NAMESPACE/POD/CONTAINER`, or None if it has none."""

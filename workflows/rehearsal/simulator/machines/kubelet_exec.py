@@ -16,7 +16,7 @@ from http.server import BaseHTTPRequestHandler
 import msgspec
 
 from workflows.rehearsal.apiserver import command_status
-from workflows.rehearsal.simulator.played_commands import PlayedOutput
+from workflows.rehearsal.simulator.machines.played_commands import PlayedOutput
 
 PROTOCOL = "v4.channel.k8s.io"
 _STDOUT, _STDERR, _ERROR = b"\x01", b"\x02", b"\x03"

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from workflows.rehearsal.simulator import api_client
-from workflows.rehearsal.simulator.api_client import (
+from workflows.rehearsal.simulator.api import api_client
+from workflows.rehearsal.simulator.api.api_client import (
     Api,
     ListExpired,
     ObjectHead,
@@ -19,7 +19,7 @@ from workflows.rehearsal.simulator.api_client import (
     Write,
     decode_object,
 )
-from workflows.rehearsal.simulator.api_kinds import CRDS, LEASES, PODS, Obj, ObjectKind, Ref, owner_uid, ref
+from workflows.rehearsal.simulator.api.api_kinds import CRDS, LEASES, PODS, Obj, ObjectKind, Ref, owner_uid, ref
 
 _HEADS = msgspec.json.Decoder(ObjectHead)
 _NONE: dict[Ref, Obj] = {}

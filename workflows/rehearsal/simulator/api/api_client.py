@@ -22,7 +22,7 @@ import urllib3
 from msgspec import Struct
 
 from steps.clients.kube import kubeconfig
-from workflows.rehearsal.simulator.api_kinds import CRDS, Obj, ObjectKind, Ref
+from workflows.rehearsal.simulator.api.api_kinds import CRDS, Obj, ObjectKind, Ref
 
 AGENT = "bringup-simulator"
 """User-Agent and field manager of the simulator, so that its writes can be told from those of a step."""
