@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 
-from workflows.rehearsal.simulator import simulated_pods
 from workflows.rehearsal.simulator.api.api_kinds import (
     CLAIMS,
     PODS,
@@ -20,9 +19,10 @@ from workflows.rehearsal.simulator.api.api_kinds import (
     has_condition,
     ref,
 )
-from workflows.rehearsal.simulator.chart_installers import ChartError, ChartRelease, chart
-from workflows.rehearsal.simulator.operators import has_ready_pod
-from workflows.rehearsal.simulator.simulated_pods import Behaviour, Exit, blocked_by, check
+from workflows.rehearsal.simulator.charts.chart_installers import ChartError, ChartRelease, chart
+from workflows.rehearsal.simulator.charts.operators import has_ready_pod
+from workflows.rehearsal.simulator.controllers import simulated_pods
+from workflows.rehearsal.simulator.controllers.simulated_pods import Behaviour, Exit, blocked_by, check
 from workflows.rehearsal.simulator.world import Changes, World
 
 ADMISSION = "admissionregistration.k8s.io"

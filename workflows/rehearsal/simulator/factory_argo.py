@@ -13,11 +13,11 @@ from collections.abc import Iterator, Mapping
 
 import yaml
 
-from workflows.rehearsal.simulator import simulated_pods
 from workflows.rehearsal.simulator.api.api_kinds import CONFIG_MAPS, DEPLOYMENTS, PODS, Obj, Ref, custom, ref
-from workflows.rehearsal.simulator.chart_installers import ChartRelease, chart, workload_spec
-from workflows.rehearsal.simulator.operators import has_ready_pod
-from workflows.rehearsal.simulator.simulated_pods import Behaviour, Exit, blocked_by, check
+from workflows.rehearsal.simulator.charts.chart_installers import ChartRelease, chart, workload_spec
+from workflows.rehearsal.simulator.charts.operators import has_ready_pod
+from workflows.rehearsal.simulator.controllers import simulated_pods
+from workflows.rehearsal.simulator.controllers.simulated_pods import Behaviour, Exit, blocked_by, check
 from workflows.rehearsal.simulator.world import Changes, World
 
 GROUP = "argoproj.io"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 
 from workflows.rehearsal.simulator.api.api_kinds import DEPLOYMENTS, Obj, annotations_of, labels_of
-from workflows.rehearsal.simulator.simulated_pods import Behaviour, BlockedStart, Exit, blocked_by, check
+from workflows.rehearsal.simulator.controllers.simulated_pods import Behaviour, BlockedStart, Exit, blocked_by, check
 from workflows.rehearsal.simulator.world import World
 
 SPACE, NAME = "registry", "registry"

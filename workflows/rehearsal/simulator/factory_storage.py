@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from workflows.rehearsal.simulator.api.api_kinds import CLAIMS, VOLUMES, Obj, annotations_of, labels_of, ref
+from workflows.rehearsal.simulator.controllers.simulated_pods import Behaviour, Exit, check
 from workflows.rehearsal.simulator.factory_registry import INDEX, OWNER
-from workflows.rehearsal.simulator.simulated_pods import Behaviour, Exit, check
 from workflows.rehearsal.simulator.world import Changes, World
 
 

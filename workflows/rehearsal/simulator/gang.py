@@ -8,22 +8,14 @@ from __future__ import annotations
 import zlib
 from typing import Any
 
-from workflows.rehearsal.simulator import (
-    gang_kai,
-    gang_kueue,
-    gang_volcano,
-    gpu_operator_nodes,
-    gpu_shares,
-    sharing,
-    simulated_pods,
-    virtual_clock,
-)
+from workflows.rehearsal.simulator import gang_kai, gang_kueue, gang_volcano, gpu_operator_nodes, gpu_shares, sharing, virtual_clock
 from workflows.rehearsal.simulator.api.api_kinds import DEPLOYMENTS, NAMESPACES, NODES, PODS, Obj, ObjectKind, labels_of
+from workflows.rehearsal.simulator.controllers import simulated_pods
+from workflows.rehearsal.simulator.controllers.scheduler import quantity, requests
+from workflows.rehearsal.simulator.controllers.simulated_pods import Behaviour, BlockedStart, Exit, LongRunning, NeverStarted, check
 from workflows.rehearsal.simulator.gang_kai import Kai
 from workflows.rehearsal.simulator.gang_kueue import Kueue
 from workflows.rehearsal.simulator.gang_volcano import Volcano
-from workflows.rehearsal.simulator.scheduler import quantity, requests
-from workflows.rehearsal.simulator.simulated_pods import Behaviour, BlockedStart, Exit, LongRunning, NeverStarted, check
 from workflows.rehearsal.simulator.world import SAMPLE_ABOVE, Changes, World
 
 KERNEL_SECONDS = 12.0

@@ -20,9 +20,9 @@ from workflows.rehearsal.simulator.api.api_kinds import (
     labels_of,
     owner_uid,
 )
-from workflows.rehearsal.simulator.chart_installers import ChartRelease, chart
-from workflows.rehearsal.simulator.operators import ensure_deployment, has_ready_pod
-from workflows.rehearsal.simulator.scheduler import requests
+from workflows.rehearsal.simulator.charts.chart_installers import ChartRelease, chart
+from workflows.rehearsal.simulator.charts.operators import ensure_deployment, has_ready_pod
+from workflows.rehearsal.simulator.controllers.scheduler import requests
 from workflows.rehearsal.simulator.world import Changes, World
 
 GROUPS = custom("scheduling.run.ai", "PodGroup")

@@ -6,7 +6,6 @@ import copy
 from collections.abc import Iterator, Mapping, Set
 
 from steps.contract.node_taints import tolerates
-from workflows.rehearsal.simulator import simulated_pods
 from workflows.rehearsal.simulator.api.api_kinds import (
     DEPLOYMENTS,
     JOBS,
@@ -17,9 +16,10 @@ from workflows.rehearsal.simulator.api.api_kinds import (
     has_condition,
     labels_of,
 )
-from workflows.rehearsal.simulator.chart_installers import ChartRelease, chart
-from workflows.rehearsal.simulator.operators import has_ready_pod
-from workflows.rehearsal.simulator.scheduler import admits, node_terms, quantity, requests
+from workflows.rehearsal.simulator.charts.chart_installers import ChartRelease, chart
+from workflows.rehearsal.simulator.charts.operators import has_ready_pod
+from workflows.rehearsal.simulator.controllers import simulated_pods
+from workflows.rehearsal.simulator.controllers.scheduler import admits, node_terms, quantity, requests
 from workflows.rehearsal.simulator.world import Changes, World
 
 CLUSTER_QUEUES = custom("kueue.x-k8s.io", "ClusterQueue")

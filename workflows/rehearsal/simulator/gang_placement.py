@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from workflows.rehearsal.simulator import simulated_pods
 from workflows.rehearsal.simulator.api.api_kinds import NODES, PODS, Obj
-from workflows.rehearsal.simulator.scheduler import Candidates, Occupancy, requests
+from workflows.rehearsal.simulator.controllers import simulated_pods
+from workflows.rehearsal.simulator.controllers.scheduler import Candidates, Occupancy, requests
 from workflows.rehearsal.simulator.world import World
 
 Placement = dict[str, str]

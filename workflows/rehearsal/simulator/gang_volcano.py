@@ -8,12 +8,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from workflows.rehearsal.simulator import gang_placement, simulated_pods
+from workflows.rehearsal.simulator import gang_placement
 from workflows.rehearsal.simulator.api.api_kinds import DEPLOYMENTS, NODES, PODS, Obj, Ref, annotations_of, custom, ref
-from workflows.rehearsal.simulator.chart_installers import ChartRelease, chart
-from workflows.rehearsal.simulator.operators import has_ready_pod
-from workflows.rehearsal.simulator.scheduler import quantity, requests
-from workflows.rehearsal.simulator.simulated_pods import blocked_by
+from workflows.rehearsal.simulator.charts.chart_installers import ChartRelease, chart
+from workflows.rehearsal.simulator.charts.operators import has_ready_pod
+from workflows.rehearsal.simulator.controllers import simulated_pods
+from workflows.rehearsal.simulator.controllers.scheduler import quantity, requests
+from workflows.rehearsal.simulator.controllers.simulated_pods import blocked_by
 from workflows.rehearsal.simulator.world import Changes, World
 
 JOBS = custom("batch.volcano.sh", "Job")

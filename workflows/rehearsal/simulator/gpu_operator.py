@@ -20,7 +20,16 @@ from workflows.rehearsal.simulator.api.api_kinds import (
     custom,
     labels_of,
 )
-from workflows.rehearsal.simulator.chart_installers import CONTROL_PLANE, ChartError, ChartRelease, chart
+from workflows.rehearsal.simulator.charts.chart_installers import CONTROL_PLANE, ChartError, ChartRelease, chart
+from workflows.rehearsal.simulator.charts.operators import (
+    USUAL,
+    ensure_daemon_set,
+    fleet_nodes,
+    has_ready_pod,
+    play_other,
+    serves_every_node,
+)
+from workflows.rehearsal.simulator.controllers.scheduler import admits
 from workflows.rehearsal.simulator.gpu_operator_nodes import (
     CLUSTER_POLICIES,
     FEATURE,
@@ -32,15 +41,6 @@ from workflows.rehearsal.simulator.gpu_operator_nodes import (
     driver_version,
     tolerations,
 )
-from workflows.rehearsal.simulator.operators import (
-    USUAL,
-    ensure_daemon_set,
-    fleet_nodes,
-    has_ready_pod,
-    play_other,
-    serves_every_node,
-)
-from workflows.rehearsal.simulator.scheduler import admits
 from workflows.rehearsal.simulator.world import Changes, World
 
 RULES = custom("nfd.k8s-sigs.io", "NodeFeatureRule")

@@ -10,9 +10,9 @@ from collections.abc import Mapping
 
 from workflows.rehearsal.simulator import gpu_shares
 from workflows.rehearsal.simulator.api.api_kinds import DAEMON_SETS, NODES, RESOURCE_SLICES, Obj, annotations_of, custom, labels_of
-from workflows.rehearsal.simulator.operators import USUAL, fleet_nodes
-from workflows.rehearsal.simulator.scheduler import admits
-from workflows.rehearsal.simulator.simulated_pods import (
+from workflows.rehearsal.simulator.charts.operators import USUAL, fleet_nodes
+from workflows.rehearsal.simulator.controllers.scheduler import admits
+from workflows.rehearsal.simulator.controllers.simulated_pods import (
     Behaviour,
     BlockedStart,
     Exit,

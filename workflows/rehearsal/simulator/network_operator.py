@@ -12,7 +12,6 @@ from typing import Any
 
 import msgspec
 
-from workflows.rehearsal.simulator import simulated_pods
 from workflows.rehearsal.simulator.api.api_kinds import (
     DAEMON_SETS,
     DEPLOYMENTS,
@@ -26,9 +25,8 @@ from workflows.rehearsal.simulator.api.api_kinds import (
     custom,
     labels_of,
 )
-from workflows.rehearsal.simulator.chart_installers import CONTROL_PLANE, ChartRelease, chart
-from workflows.rehearsal.simulator.gpu_operator import RULES, install_nfd
-from workflows.rehearsal.simulator.operators import (
+from workflows.rehearsal.simulator.charts.chart_installers import CONTROL_PLANE, ChartRelease, chart
+from workflows.rehearsal.simulator.charts.operators import (
     USUAL,
     ensure_daemon_set,
     fleet_nodes,
@@ -36,8 +34,18 @@ from workflows.rehearsal.simulator.operators import (
     play_other,
     serves_every_node,
 )
-from workflows.rehearsal.simulator.scheduler import admits
-from workflows.rehearsal.simulator.simulated_pods import Behaviour, BlockedStart, Exit, LongRunning, blocked_by, check, pod_program
+from workflows.rehearsal.simulator.controllers import simulated_pods
+from workflows.rehearsal.simulator.controllers.scheduler import admits
+from workflows.rehearsal.simulator.controllers.simulated_pods import (
+    Behaviour,
+    BlockedStart,
+    Exit,
+    LongRunning,
+    blocked_by,
+    check,
+    pod_program,
+)
+from workflows.rehearsal.simulator.gpu_operator import RULES, install_nfd
 from workflows.rehearsal.simulator.world import Changes, World
 
 POLICIES = custom("mellanox.com", "NicClusterPolicy")

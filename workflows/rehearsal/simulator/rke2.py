@@ -8,9 +8,17 @@ from collections.abc import Iterable
 
 from workflows.rehearsal.simulator import rke2_charts
 from workflows.rehearsal.simulator.api.api_kinds import CRDS, DAEMON_SETS, HELM_CHARTS, NODES, PODS, Obj, definitions
-from workflows.rehearsal.simulator.node_objects import Nodes
-from workflows.rehearsal.simulator.scheduler import admits
-from workflows.rehearsal.simulator.simulated_pods import Behaviour, Exit, LongRunning, blocked_by, check, environment, pod_program
+from workflows.rehearsal.simulator.controllers.node_objects import Nodes
+from workflows.rehearsal.simulator.controllers.scheduler import admits
+from workflows.rehearsal.simulator.controllers.simulated_pods import (
+    Behaviour,
+    Exit,
+    LongRunning,
+    blocked_by,
+    check,
+    environment,
+    pod_program,
+)
 from workflows.rehearsal.simulator.world import Changes, World
 
 STATIC = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "cloud-controller-manager")

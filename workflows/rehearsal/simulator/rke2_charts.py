@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator
 
 from steps.stages.rke2.contract import parse_version
 from workflows.rehearsal.simulator.api.api_kinds import NAMESPACES, RUNTIME_CLASSES, Obj
-from workflows.rehearsal.simulator.chart_installers import ChartRelease, chart
-from workflows.rehearsal.simulator.network_plugins import CNI
+from workflows.rehearsal.simulator.charts.chart_installers import ChartRelease, chart
+from workflows.rehearsal.simulator.controllers.network_plugins import CNI
 from workflows.rehearsal.simulator.world import World
 
 SYSTEM = "kube-system"

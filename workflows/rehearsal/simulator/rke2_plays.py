@@ -12,8 +12,9 @@ import msgspec
 
 from steps.contract.host_play import PlayHost, PlayRequest
 from steps.contract.run_records import PLAYBOOK, LeaseSpec, ServerIdentity, ServerState
-from workflows.rehearsal.simulator import node_objects, rke2_charts
+from workflows.rehearsal.simulator import rke2_charts
 from workflows.rehearsal.simulator.api.api_kinds import LEASES, NAMESPACES, NODES, Obj
+from workflows.rehearsal.simulator.controllers import node_objects
 from workflows.rehearsal.simulator.playbook_runs import TaskOutcome, TaskStatus, failed, play, unreachable
 from workflows.rehearsal.simulator.world import World
 

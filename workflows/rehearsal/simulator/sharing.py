@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from workflows.rehearsal.simulator import gpu_shares, simulated_pods, virtual_clock
+from workflows.rehearsal.simulator import gpu_shares, virtual_clock
 from workflows.rehearsal.simulator.api.api_kinds import (
     CONFIG_MAPS,
     DAEMON_SETS,
@@ -20,12 +20,13 @@ from workflows.rehearsal.simulator.api.api_kinds import (
     labels_of,
     ref,
 )
-from workflows.rehearsal.simulator.chart_installers import ChartRelease, chart
+from workflows.rehearsal.simulator.charts.chart_installers import ChartRelease, chart
+from workflows.rehearsal.simulator.charts.operators import fleet_nodes
+from workflows.rehearsal.simulator.controllers import simulated_pods
+from workflows.rehearsal.simulator.controllers.scheduler import admits, container_requests
+from workflows.rehearsal.simulator.controllers.simulated_pods import Behaviour, Exit, check, environment
 from workflows.rehearsal.simulator.gpu_operator_nodes import CLUSTER_POLICIES, DISCOVERED, GPU, resource_slice, visible_gpus
 from workflows.rehearsal.simulator.gpu_shares import SHARED, AdvertisedResources, mig_shape, parse_shares, share_shape, whole_shape
-from workflows.rehearsal.simulator.operators import fleet_nodes
-from workflows.rehearsal.simulator.scheduler import admits, container_requests
-from workflows.rehearsal.simulator.simulated_pods import Behaviour, Exit, check, environment
 from workflows.rehearsal.simulator.world import Changes, World
 
 NAMESPACE = "gpu-operator"

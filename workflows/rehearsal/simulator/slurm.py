@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import yaml
 
 from steps.contract import host_ranges
-from workflows.rehearsal.simulator import simulated_pods, slurm_drains, slurm_job_check, slurm_qos, slurm_srun_check, slurm_sunk
+from workflows.rehearsal.simulator import slurm_drains, slurm_job_check, slurm_qos, slurm_srun_check, slurm_sunk
 from workflows.rehearsal.simulator.api.api_kinds import (
     CONFIG_MAPS,
     DEPLOYMENTS,
@@ -24,10 +24,11 @@ from workflows.rehearsal.simulator.api.api_kinds import (
     labels_of,
     ref,
 )
-from workflows.rehearsal.simulator.chart_installers import ChartError, ChartRelease, chart
-from workflows.rehearsal.simulator.operators import has_ready_pod
-from workflows.rehearsal.simulator.scheduler import admits
-from workflows.rehearsal.simulator.simulated_pods import (
+from workflows.rehearsal.simulator.charts.chart_installers import ChartError, ChartRelease, chart
+from workflows.rehearsal.simulator.charts.operators import has_ready_pod
+from workflows.rehearsal.simulator.controllers import simulated_pods
+from workflows.rehearsal.simulator.controllers.scheduler import admits
+from workflows.rehearsal.simulator.controllers.simulated_pods import (
     Behaviour,
     BlockedStart,
     Exit,

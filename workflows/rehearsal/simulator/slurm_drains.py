@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from workflows.rehearsal.simulator import simulated_pods
 from workflows.rehearsal.simulator.api.api_kinds import NODES, PODS, Obj
-from workflows.rehearsal.simulator.container_commands import container_command
+from workflows.rehearsal.simulator.controllers import simulated_pods
+from workflows.rehearsal.simulator.controllers.container_commands import container_command
 from workflows.rehearsal.simulator.machines.played_commands import PlayedOutput
 from workflows.rehearsal.simulator.world import World
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from workflows.rehearsal.simulator import simulated_pods
 from workflows.rehearsal.simulator.api.api_kinds import PODS, STATEFUL_SETS, Obj, annotations_of, ref
-from workflows.rehearsal.simulator.container_commands import container_command
+from workflows.rehearsal.simulator.controllers import simulated_pods
+from workflows.rehearsal.simulator.controllers.container_commands import container_command
+from workflows.rehearsal.simulator.controllers.simulated_pods import Behaviour, BlockedStart, LongRunning, pod_program
 from workflows.rehearsal.simulator.machines.played_commands import PlayedOutput
-from workflows.rehearsal.simulator.simulated_pods import Behaviour, BlockedStart, LongRunning, pod_program
 from workflows.rehearsal.simulator.world import Changes, World
 
 COMPONENT, LOGIN = "app.kubernetes.io/component", "login"

@@ -9,10 +9,10 @@ from collections.abc import Sequence
 
 from workflows.rehearsal.simulator import gang_placement
 from workflows.rehearsal.simulator.api.api_kinds import DEPLOYMENTS, NODES, PODS, Obj, annotations_of
-from workflows.rehearsal.simulator.chart_installers import ChartRelease, workload_spec
-from workflows.rehearsal.simulator.operators import has_ready_pod
-from workflows.rehearsal.simulator.scheduler import admits
-from workflows.rehearsal.simulator.simulated_pods import Behaviour, Exit, check
+from workflows.rehearsal.simulator.charts.chart_installers import ChartRelease, workload_spec
+from workflows.rehearsal.simulator.charts.operators import has_ready_pod
+from workflows.rehearsal.simulator.controllers.scheduler import admits
+from workflows.rehearsal.simulator.controllers.simulated_pods import Behaviour, Exit, check
 from workflows.rehearsal.simulator.world import World
 
 NAME = "slurm-scheduler"

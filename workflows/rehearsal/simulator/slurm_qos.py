@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from workflows.rehearsal.simulator.api.api_kinds import STATEFUL_SETS, Obj, annotations_of
-from workflows.rehearsal.simulator.container_commands import container_command
+from workflows.rehearsal.simulator.controllers.container_commands import container_command
 from workflows.rehearsal.simulator.machines.played_commands import PlayedOutput
 from workflows.rehearsal.simulator.world import World
 

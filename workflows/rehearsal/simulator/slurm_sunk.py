@@ -14,7 +14,7 @@ import msgspec
 from steps.contract import topology_conf
 from steps.contract.gres_conf import KEY
 from steps.contract.gres_conf import nodes_of as nodes_of_conf
-from workflows.rehearsal.simulator import simulated_pods, slurm_drains, slurm_job_check, slurm_qos, slurm_srun_check
+from workflows.rehearsal.simulator import slurm_drains, slurm_job_check, slurm_qos, slurm_srun_check
 from workflows.rehearsal.simulator.api.api_kinds import (
     CONFIG_MAPS,
     DAEMON_SETS,
@@ -29,12 +29,20 @@ from workflows.rehearsal.simulator.api.api_kinds import (
     custom,
     ref,
 )
-from workflows.rehearsal.simulator.chart_installers import ChartError, ChartRelease, chart, workload_spec
-from workflows.rehearsal.simulator.container_commands import container_command
+from workflows.rehearsal.simulator.charts.chart_installers import ChartError, ChartRelease, chart, workload_spec
+from workflows.rehearsal.simulator.charts.operators import has_ready_pod
+from workflows.rehearsal.simulator.controllers import simulated_pods
+from workflows.rehearsal.simulator.controllers.container_commands import container_command
+from workflows.rehearsal.simulator.controllers.scheduler import admits, requests
+from workflows.rehearsal.simulator.controllers.simulated_pods import (
+    Behaviour,
+    BlockedStart,
+    Exit,
+    LongRunning,
+    blocked_by,
+    pod_program,
+)
 from workflows.rehearsal.simulator.machines.played_commands import PlayedOutput
-from workflows.rehearsal.simulator.operators import has_ready_pod
-from workflows.rehearsal.simulator.scheduler import admits, requests
-from workflows.rehearsal.simulator.simulated_pods import Behaviour, BlockedStart, Exit, LongRunning, blocked_by, pod_program
 from workflows.rehearsal.simulator.slurm_controller import ControlledNode, SimulatedSlurm
 from workflows.rehearsal.simulator.slurm_foreign_pods import create_foreign_pods
 from workflows.rehearsal.simulator.slurm_gpu_monitor import write_monitor_conditions

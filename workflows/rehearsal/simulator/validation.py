@@ -7,12 +7,7 @@ from __future__ import annotations
 
 import functools
 
-from workflows.rehearsal.simulator import (
-    simulated_pods,
-    validation_fabric_programs,
-    validation_node_programs,
-    validation_workload_programs,
-)
+from workflows.rehearsal.simulator import validation_fabric_programs, validation_node_programs, validation_workload_programs
 from workflows.rehearsal.simulator.api.api_kinds import (
     CRDS,
     DEPLOYMENTS,
@@ -25,8 +20,9 @@ from workflows.rehearsal.simulator.api.api_kinds import (
     has_condition,
     ref,
 )
-from workflows.rehearsal.simulator.operators import ensure_deployment, has_ready_pod
-from workflows.rehearsal.simulator.simulated_pods import Behaviour, Exit
+from workflows.rehearsal.simulator.charts.operators import ensure_deployment, has_ready_pod
+from workflows.rehearsal.simulator.controllers import simulated_pods
+from workflows.rehearsal.simulator.controllers.simulated_pods import Behaviour, Exit
 from workflows.rehearsal.simulator.validation_fabric_programs import INDEX, JOB_NAME, ROLE, workers
 from workflows.rehearsal.simulator.world import Changes, World
 

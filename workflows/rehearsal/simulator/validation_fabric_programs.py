@@ -6,16 +6,11 @@ import functools
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from workflows.rehearsal.simulator import (
-    fabric_links,
-    launcher_log,
-    simulated_pods,
-    validation_failures,
-    validation_launcher_programs,
-)
+from workflows.rehearsal.simulator import fabric_links, launcher_log, validation_failures, validation_launcher_programs
 from workflows.rehearsal.simulator.api.api_kinds import PODS, Obj
+from workflows.rehearsal.simulator.controllers import simulated_pods
+from workflows.rehearsal.simulator.controllers.simulated_pods import Behaviour, Exit, LongRunning, check, environment, keep_log
 from workflows.rehearsal.simulator.fabric_communicators import adapters, simulated_fabric
-from workflows.rehearsal.simulator.simulated_pods import Behaviour, Exit, LongRunning, check, environment, keep_log
 from workflows.rehearsal.simulator.validation_nccl_output import (
     RUN_SECONDS,
     check_settings,

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from workflows.rehearsal.simulator import fabric_links, launcher_log, simulated_pods
+from workflows.rehearsal.simulator import fabric_links, launcher_log
 from workflows.rehearsal.simulator.api.api_kinds import Obj
+from workflows.rehearsal.simulator.controllers import simulated_pods
 from workflows.rehearsal.simulator.fabric_communicators import adapters, simulated_collective, simulated_fabric
 from workflows.rehearsal.simulator.validation_nccl_output import Communicator, check_settings, debug_info, jitter, join_lines, table
 from workflows.rehearsal.simulator.world import World

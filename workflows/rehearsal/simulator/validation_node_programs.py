@@ -9,7 +9,7 @@ import msgspec
 
 from workflows.rehearsal.simulator import fabric_links, validation_failures, validation_gpu_states
 from workflows.rehearsal.simulator.api.api_kinds import Obj
-from workflows.rehearsal.simulator.simulated_pods import Behaviour, Exit, check, environment, pack
+from workflows.rehearsal.simulator.controllers.simulated_pods import Behaviour, Exit, check, environment, pack
 from workflows.rehearsal.simulator.validation_nccl_output import (
     RUN_SECONDS,
     SLOW_LARGE,

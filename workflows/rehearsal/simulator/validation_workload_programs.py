@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 import msgspec
 
-from workflows.rehearsal.simulator import simulated_pods
 from workflows.rehearsal.simulator.api.api_kinds import PODS, Obj
+from workflows.rehearsal.simulator.controllers import simulated_pods
+from workflows.rehearsal.simulator.controllers.simulated_pods import Behaviour, Exit, check, environment, pack
 from workflows.rehearsal.simulator.fabric_communicators import simulated_fabric
-from workflows.rehearsal.simulator.simulated_pods import Behaviour, Exit, check, environment, pack
 from workflows.rehearsal.simulator.world import World
 
 STORAGE_MB_S, WRITE_SHARE, STORAGE_IOPS = 5200.0, 0.6, 90_000.0

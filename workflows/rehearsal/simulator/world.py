@@ -247,7 +247,15 @@ class SimulatorRole(Protocol):
         """
 
 
-CORE = ("namespaces", "helm_controller", "argo_cd", "workload_controllers", "jobs", "scheduler", "kubelets")
+CORE = (
+    "controllers.namespaces",
+    "charts.helm_controller",
+    "charts.argo_cd",
+    "controllers.workload_controllers",
+    "controllers.jobs",
+    "controllers.scheduler",
+    "controllers.kubelets",
+)
 """Modules whose roles are in every Kubernetes cluster, or install charts."""
 PLAYS = ("rke2_plays",)
 """Modules without roles, which only register playbooks."""

@@ -22,7 +22,7 @@ from workflows.rehearsal.simulator.api.api_kinds import (
     Ref,
     definitions,
 )
-from workflows.rehearsal.simulator.argo_cd_target import HEALTH_KEY
+from workflows.rehearsal.simulator.charts.argo_cd_target import HEALTH_KEY
 from workflows.rehearsal.simulator.machines.simulated_fleet import SiteArgoCd
 
 URL = "https://git.example.org/platform/apps.git"

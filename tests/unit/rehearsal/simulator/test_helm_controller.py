@@ -22,8 +22,8 @@ from workflows.rehearsal.simulator.api.api_kinds import (
     Ref,
     custom,
 )
-from workflows.rehearsal.simulator.chart_installers import ChartError, ChartRelease, chart
-from workflows.rehearsal.simulator.helm_controller import CLAIMED, HASH
+from workflows.rehearsal.simulator.charts.chart_installers import ChartError, ChartRelease, chart
+from workflows.rehearsal.simulator.charts.helm_controller import CLAIMED, HASH
 from workflows.rehearsal.simulator.world import World
 
 

@@ -15,8 +15,8 @@ from workflows.rehearsal.faults import slurm as faults
 from workflows.rehearsal.faults.fault_registry import Fault
 from workflows.rehearsal.simulator import slurm_sunk
 from workflows.rehearsal.simulator.api import api_kinds
-from workflows.rehearsal.simulator.argo_cd_target import Rendered
-from workflows.rehearsal.simulator.chart_installers import ChartError, ChartRelease
+from workflows.rehearsal.simulator.charts.argo_cd_target import Rendered
+from workflows.rehearsal.simulator.charts.chart_installers import ChartError, ChartRelease
 from workflows.rehearsal.simulator.slurm import ACCOUNTINGS, NODE_SETS
 from workflows.stages.stage import Stage
 

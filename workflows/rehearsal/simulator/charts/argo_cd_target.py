@@ -15,7 +15,6 @@ import yaml
 from steps.clients.git import repositories
 from steps.clients.git.git_access import GitAccess, local_repository
 from steps.contract.canonical import digest
-from workflows.rehearsal.simulator import wrapper_templates
 from workflows.rehearsal.simulator.api.api_kinds import (
     APP_PROJECTS,
     APPLICATIONS,
@@ -32,7 +31,8 @@ from workflows.rehearsal.simulator.api.api_kinds import (
     ref,
 )
 from workflows.rehearsal.simulator.api.cluster_view import contains
-from workflows.rehearsal.simulator.chart_installers import LOADER, ChartError, ChartRelease, installer
+from workflows.rehearsal.simulator.charts import wrapper_templates
+from workflows.rehearsal.simulator.charts.chart_installers import LOADER, ChartError, ChartRelease, installer
 from workflows.rehearsal.simulator.world import World
 
 GENERATION = "Failed to load target state: failed to generate manifest for source 1 of {of}: rpc error: code = Unknown desc = {why}"

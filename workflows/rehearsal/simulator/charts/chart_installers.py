@@ -27,7 +27,7 @@ from workflows.rehearsal.simulator.api.api_kinds import (
     definitions,
     ref,
 )
-from workflows.rehearsal.simulator.simulated_pods import ProgramError
+from workflows.rehearsal.simulator.controllers.simulated_pods import ProgramError
 from workflows.rehearsal.simulator.virtual_clock import stamp
 from workflows.rehearsal.simulator.world import World
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 
-from workflows.rehearsal.simulator import simulated_pods, virtual_clock
+from workflows.rehearsal.simulator import virtual_clock
 from workflows.rehearsal.simulator.api.api_kinds import JOBS, PODS, Obj, Ref, has_condition, owner_uid, ref
+from workflows.rehearsal.simulator.controllers import simulated_pods
 from workflows.rehearsal.simulator.world import Changes, World
 
 INDEX = "batch.kubernetes.io/job-completion-index"

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from workflows.rehearsal.simulator import simulated_pods
 from workflows.rehearsal.simulator.api.api_kinds import PODS, Obj
+from workflows.rehearsal.simulator.controllers import simulated_pods
 from workflows.rehearsal.simulator.machines.played_commands import CommandRequest, PlayedOutput
 from workflows.rehearsal.simulator.world import World
 

@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
-from workflows.rehearsal.simulator import simulated_pods, virtual_clock
+from workflows.rehearsal.simulator import virtual_clock
 from workflows.rehearsal.simulator.api.api_kinds import NODES, PODS, Obj, Ref, has_condition, ref
-from workflows.rehearsal.simulator.simulated_pods import BlockedStart, Exit, LongRunning, NeverStarted, ProgramError, behaviour
+from workflows.rehearsal.simulator.controllers import simulated_pods
+from workflows.rehearsal.simulator.controllers.simulated_pods import (
+    BlockedStart,
+    Exit,
+    LongRunning,
+    NeverStarted,
+    ProgramError,
+    behaviour,
+)
 from workflows.rehearsal.simulator.world import Changes, World
 
 START = (1.0, 6.0)

@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from steps.contract.canonical import digest
-from workflows.rehearsal.simulator import argo_cd_target
 from workflows.rehearsal.simulator.api.api_kinds import (
     APP_PROJECTS,
     APPLICATIONS,
@@ -29,10 +28,11 @@ from workflows.rehearsal.simulator.api.api_kinds import (
     ref,
 )
 from workflows.rehearsal.simulator.api.cluster_view import contains
-from workflows.rehearsal.simulator.argo_cd_target import CONFIG, Repositories, SyncTarget
-from workflows.rehearsal.simulator.chart_installers import ChartError, ChartRelease, chart
+from workflows.rehearsal.simulator.charts import argo_cd_target
+from workflows.rehearsal.simulator.charts.argo_cd_target import CONFIG, Repositories, SyncTarget
+from workflows.rehearsal.simulator.charts.chart_installers import ChartError, ChartRelease, chart
+from workflows.rehearsal.simulator.controllers.simulated_pods import blocked_by
 from workflows.rehearsal.simulator.machines.simulated_fleet import SiteArgoCd
-from workflows.rehearsal.simulator.simulated_pods import blocked_by
 from workflows.rehearsal.simulator.virtual_clock import parse_stamp, stamp
 from workflows.rehearsal.simulator.world import Changes, World
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterator
 
-from workflows.rehearsal.simulator import network_plugins, simulated_pods
 from workflows.rehearsal.simulator.api.api_kinds import (
     DAEMON_SETS,
     DEPLOYMENTS,
@@ -18,9 +17,10 @@ from workflows.rehearsal.simulator.api.api_kinds import (
     labels_of,
     ref,
 )
-from workflows.rehearsal.simulator.kubelets import START
-from workflows.rehearsal.simulator.scheduler import admits
-from workflows.rehearsal.simulator.simulated_pods import LongRunning, behaviour
+from workflows.rehearsal.simulator.controllers import network_plugins, simulated_pods
+from workflows.rehearsal.simulator.controllers.kubelets import START
+from workflows.rehearsal.simulator.controllers.scheduler import admits
+from workflows.rehearsal.simulator.controllers.simulated_pods import LongRunning, behaviour
 from workflows.rehearsal.simulator.world import Changes, World
 
 

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from steps.contract.node_taints import tolerates
-from workflows.rehearsal.simulator import device_claims, simulated_pods
 from workflows.rehearsal.simulator.api.api_kinds import (
     CLAIM_TEMPLATES,
     NODES,
@@ -21,7 +20,8 @@ from workflows.rehearsal.simulator.api.api_kinds import (
     owner_uid,
     ref,
 )
-from workflows.rehearsal.simulator.device_claims import DEVICES, SHORT, DeviceClaims
+from workflows.rehearsal.simulator.controllers import device_claims, simulated_pods
+from workflows.rehearsal.simulator.controllers.device_claims import DEVICES, SHORT, DeviceClaims
 from workflows.rehearsal.simulator.world import Changes, World
 
 _SUFFIXES = {

@@ -10,7 +10,7 @@ from typing import Any
 
 import yaml
 
-from workflows.rehearsal.simulator.chart_installers import ChartError
+from workflows.rehearsal.simulator.charts.chart_installers import ChartError
 
 _FILES = re.compile(r'^\{\{ \(\.Files\.Glob "([^"]+)"\)\.AsConfig \| indent ([0-9]+) \}\}$', re.MULTILINE)
 _RELEASE = re.compile(r"\{\{ \.Release\.Name \}\}")

@@ -8,7 +8,6 @@ from __future__ import annotations
 import functools
 
 from steps.contract.canonical import digest
-from workflows.rehearsal.simulator import chart_installers
 from workflows.rehearsal.simulator.api.api_kinds import (
     HELM_CHART_CONFIGS,
     HELM_CHARTS,
@@ -20,8 +19,9 @@ from workflows.rehearsal.simulator.api.api_kinds import (
     has_condition,
     ref,
 )
-from workflows.rehearsal.simulator.chart_installers import ChartError, ChartRelease, installer
-from workflows.rehearsal.simulator.simulated_pods import Behaviour, Exit, pod_program
+from workflows.rehearsal.simulator.charts import chart_installers
+from workflows.rehearsal.simulator.charts.chart_installers import ChartError, ChartRelease, installer
+from workflows.rehearsal.simulator.controllers.simulated_pods import Behaviour, Exit, pod_program
 from workflows.rehearsal.simulator.world import Changes, World
 
 SYSTEM = "kube-system"

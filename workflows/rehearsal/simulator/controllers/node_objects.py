@@ -8,8 +8,8 @@ from typing import Any
 
 from steps.contract.node_taints import from_text
 from steps.stages.rke2.contract import parse_version
-from workflows.rehearsal.simulator import network_plugins
 from workflows.rehearsal.simulator.api.api_kinds import DAEMON_SETS, LEASES, NODES, Obj, Ref, has_condition
+from workflows.rehearsal.simulator.controllers import network_plugins
 from workflows.rehearsal.simulator.virtual_clock import stamp
 from workflows.rehearsal.simulator.world import Changes, World
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 
 from workflows.rehearsal.simulator.api.api_kinds import DAEMON_SETS, DEPLOYMENTS, NAMESPACES, NODES, Obj, ObjectKind, Ref
-from workflows.rehearsal.simulator.chart_installers import workload_spec
+from workflows.rehearsal.simulator.charts.chart_installers import workload_spec
 from workflows.rehearsal.simulator.world import Changes, World
 
 
