@@ -8,7 +8,7 @@ from kubelab import product
 from kubelab.control_plane import ControlPlane
 from kubelab.lab import Cluster
 
-from workflows.rehearsal.simulator.node_objects import SIMULATED
+from workflows.rehearsal.simulator.controllers.node_objects import SIMULATED
 
 
 def rehearse(home: Path, kubeconfig: Path, *options: str) -> CompletedProcess[str]:

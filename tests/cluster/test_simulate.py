@@ -23,7 +23,7 @@ from steps.contract.host_play import PlayHost, PlayRequest
 from workflows import examples
 from workflows.plan.compiler import compile_plan
 from workflows.rehearsal.simulated_cluster import write_fleet
-from workflows.rehearsal.simulator.kubelet_port import own_address
+from workflows.rehearsal.simulator.machines.kubelet_port import own_address
 from workflows.rehearsal.simulator.world import load_roles
 from workflows.spec import load
 

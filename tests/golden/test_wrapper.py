@@ -12,7 +12,7 @@ import yaml
 from workflows import catalog, examples
 from workflows.gitops.layout import Layout
 from workflows.gitops.repository_tree import render_tree
-from workflows.rehearsal.simulator import wrapper_templates
+from workflows.rehearsal.simulator.charts import wrapper_templates
 from workflows.spec import ClusterSpec, load
 
 GOLDEN = Path(__file__).parent / "wrapper"

@@ -284,9 +284,10 @@ def schema(kind: Annotated[str, typer.Argument(help="Cluster, Factory, Stack, Im
     return ExitCode.OK
 
 
-_SIMULATOR = "workflows/rehearsal/simulator/{}.py"
-_PARTS = ("workflows/stages/{}.py", "steps/stages/{}/", _SIMULATOR, "tests/gates/{}/")
-"""Paths of the files that implement a stage, of which `{}` is the name."""
+def _simulated(stage: str) -> str:
+    """Return the path of the simulator's part of a stage: a module, or a folder if the part has several modules."""
+    path = f"workflows/rehearsal/simulator/stages/{stage}"
+    return f"{path}/" if (Path(__file__).parents[2] / path).is_dir() else f"{path}.py"
 
 
 def stages(form: Output = Format.TABLE) -> int:
@@ -294,7 +295,14 @@ def stages(form: Output = Format.TABLE) -> int:
     from workflows.stages import PIPELINES, UNSIMULATED
 
     rows = [
-        (pipeline, name, *(part.format(name) if part != _SIMULATOR or pipeline not in UNSIMULATED else "" for part in _PARTS))
+        (
+            pipeline,
+            name,
+            f"workflows/stages/{name}.py",
+            f"steps/stages/{name}/",
+            "" if pipeline in UNSIMULATED else _simulated(name),
+            f"tests/gates/{name}/",
+        )
         for pipeline, names in PIPELINES.items()
         for name in names
     ]

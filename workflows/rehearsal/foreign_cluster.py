@@ -8,9 +8,9 @@ import urllib3
 from msgspec import Struct
 
 from steps.errors import Garbled, Unreachable
-from workflows.rehearsal.simulator.api_client import Api, SimulatorApiError
-from workflows.rehearsal.simulator.api_kinds import NAMESPACES, NODES, ObjectKind
-from workflows.rehearsal.simulator.node_objects import SIMULATED
+from workflows.rehearsal.simulator.api.api_client import Api, SimulatorApiError
+from workflows.rehearsal.simulator.api.api_kinds import NAMESPACES, NODES, ObjectKind
+from workflows.rehearsal.simulator.controllers.node_objects import SIMULATED
 from workflows.render.rbac import BUILT_IN
 
 LENT_LABEL = "bringup/rehearsal"

@@ -18,7 +18,7 @@ from steps.clients.kube import kubeconfig as kubeconfigs
 from workflows.engines.local.executor import StartProcess, start_process
 from workflows.plan.model import Plan
 from workflows.rehearsal import loopback
-from workflows.rehearsal.simulator.kubelet_port import own_address
+from workflows.rehearsal.simulator.machines.kubelet_port import own_address
 from workflows.rehearsal.step_forks import StepForks
 
 FLEET = "machines.json"

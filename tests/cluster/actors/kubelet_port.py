@@ -6,7 +6,7 @@ from pathlib import Path
 
 from kubelab import box
 
-from workflows.rehearsal.simulator.kubelet_port import log_server
+from workflows.rehearsal.simulator.machines.kubelet_port import log_server
 
 KUBELET = "10250"
 

@@ -207,11 +207,12 @@ def test_a_stage_has_one_basename_everywhere(stage: str) -> None:
         f"steps/stages/{stage}/contract.py",
         f"steps/stages/{stage}/gate.py",
         f"steps/stages/{stage}/probe.py",
-        f"workflows/rehearsal/simulator/{stage}.py",
         f"workflows/rehearsal/faults/{stage}.py",
         f"tests/gates/{stage}",
     ]
     assert not [place for place in places if not (ROOT / place).exists()]
+    simulated = [f"workflows/rehearsal/simulator/stages/{path}.py" for path in (stage, f"{stage}/{stage}")]
+    assert sum((ROOT / path).exists() for path in simulated) == 1, f"a stage has one module with its roles: {simulated}"
 
 
 @pytest.mark.parametrize("stage", [*IMAGE_ORDER, *STACK_ORDER, *SLURM_ORDER])

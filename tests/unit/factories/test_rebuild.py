@@ -25,7 +25,7 @@ from workflows.app.factories.reinstallation import NotReinstalled
 from workflows.app.factories.unplanned_contents import UnplannedContents
 from workflows.cli import output
 from workflows.rehearsal.apiserver.emulated_server import serve_in_thread
-from workflows.rehearsal.simulator.api_kinds import definitions
+from workflows.rehearsal.simulator.api.api_kinds import definitions
 from workflows.spec import FactorySpec, load_factory
 
 API = "argoproj.io/v1alpha1"

@@ -18,7 +18,7 @@ from workflows.app.factories.registry_push import RegistryEndpoint
 from workflows.app.factories.unplanned_contents import UnplannedContents
 from workflows.plan.model import Plan
 from workflows.rehearsal.apiserver.emulated_server import serve_in_thread
-from workflows.rehearsal.simulator.api_kinds import definitions
+from workflows.rehearsal.simulator.api.api_kinds import definitions
 from workflows.spec import FactorySpec, load_factory
 from workflows.spec.factory_spec import BuilderImage
 

@@ -76,7 +76,7 @@ def test_all_data_is_in_the_wheel(wheel: Path) -> None:
     wanted = (
         *(f"workflows/examples/{name}.yaml" for name in examples.names()),
         "workflows/catalog/components.yaml",
-        "workflows/rehearsal/simulator/crds.yaml",
+        "workflows/rehearsal/simulator/api/crds.yaml",
         "steps/report/report.html.j2",
         "steps/report/checklists.yaml",
         "images/boot/files.yaml",

@@ -9,9 +9,9 @@ from workflows.cli.main import run
 from workflows.rehearsal import foreign_cluster
 from workflows.rehearsal.apiserver.emulated_server import serve_in_thread
 from workflows.rehearsal.existing_server import existing_server
-from workflows.rehearsal.simulator.api_client import Api
-from workflows.rehearsal.simulator.api_kinds import NAMESPACES, NODES
-from workflows.rehearsal.simulator.node_objects import SIMULATED
+from workflows.rehearsal.simulator.api.api_client import Api
+from workflows.rehearsal.simulator.api.api_kinds import NAMESPACES, NODES
+from workflows.rehearsal.simulator.controllers.node_objects import SIMULATED
 
 LENT = {"labels": {foreign_cluster.LENT_LABEL: "allowed"}}
 LEFT = {"annotations": {SIMULATED: "true"}}

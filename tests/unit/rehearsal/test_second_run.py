@@ -10,8 +10,8 @@ from steps.clients.store import Store
 from tests.unit.rehearsal.small import SMALL
 from tests.unit.rehearsal.stage_bench import RUN, StageBench, stage_bench
 from workflows.plan.compiler import compile_plan
-from workflows.rehearsal.simulator.api_client import Api
-from workflows.rehearsal.simulator.api_kinds import NODES, Ref
+from workflows.rehearsal.simulator.api.api_client import Api
+from workflows.rehearsal.simulator.api.api_kinds import NODES, Ref
 from workflows.spec import ClusterSpec, load
 
 VARIANTS = {

@@ -15,8 +15,8 @@ from steps.runtime import fabric_jobs
 from steps.stages.validation import gate_collectives, reader_nccl, reader_nccl_programs
 from steps.stages.validation.contract import FunctionalExpectation, FunctionalObservation
 from tests.gates.case_files import FOLDER, read_case
-from workflows.rehearsal.simulator import launcher_log
-from workflows.rehearsal.simulator.validation_nccl_output import Communicator, debug_info, join_lines, table
+from workflows.rehearsal.simulator.stages.validation import launcher_log
+from workflows.rehearsal.simulator.stages.validation.validation_nccl_output import Communicator, debug_info, join_lines, table
 from workflows.stages import manifest_objects
 
 DATA = Path(os.environ.get("BRINGUP_TEST_DATA", Path(__file__).parents[4] / "shared")) / "samples/nccl"

@@ -21,7 +21,7 @@ from steps.runtime.context import Context
 from tests.unit.steps.front import Front, serving
 from workflows.rehearsal.apiserver import serve_in_thread
 from workflows.rehearsal.simulator.control_server import ControlApi, ControlServer
-from workflows.rehearsal.simulator.simulated_fleet import SimulatedFleet
+from workflows.rehearsal.simulator.machines.simulated_fleet import SimulatedFleet
 from workflows.rehearsal.simulator.simulation import Simulator, build
 
 ROOT = Path(__file__).parents[3]

@@ -16,8 +16,8 @@ import msgspec
 
 from steps.contract.exit import ExitCode
 from workflows.rehearsal.simulator.control_server import ControlApi, ControlServer
-from workflows.rehearsal.simulator.kubelet_port import KubeletPort
-from workflows.rehearsal.simulator.node_objects import Heartbeats
+from workflows.rehearsal.simulator.controllers.node_objects import Heartbeats
+from workflows.rehearsal.simulator.machines.kubelet_port import KubeletPort
 from workflows.rehearsal.simulator.simulation import Simulator, build, portable
 
 HEARTBEAT = 10.0

@@ -18,11 +18,12 @@ from msgspec import Struct
 
 from steps.contract.host_play import PlayRequest
 from workflows.rehearsal.faults import fault_registry
-from workflows.rehearsal.simulator import container_commands, playbook_runs
-from workflows.rehearsal.simulator.api_client import SimulatorApiError
-from workflows.rehearsal.simulator.kubelet_port import QuietHandler
-from workflows.rehearsal.simulator.node_objects import Heartbeats
-from workflows.rehearsal.simulator.played_commands import CommandRequest, PlayedOutput
+from workflows.rehearsal.simulator import playbook_runs
+from workflows.rehearsal.simulator.api.api_client import SimulatorApiError
+from workflows.rehearsal.simulator.controllers import container_commands
+from workflows.rehearsal.simulator.controllers.node_objects import Heartbeats
+from workflows.rehearsal.simulator.machines.kubelet_port import QuietHandler
+from workflows.rehearsal.simulator.machines.played_commands import CommandRequest, PlayedOutput
 from workflows.rehearsal.simulator.simulation import Simulator, SimulatorState
 from workflows.rehearsal.simulator.virtual_clock import UNREST, ClockPace
 

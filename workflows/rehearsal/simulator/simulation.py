@@ -11,10 +11,10 @@ import yaml
 from msgspec import Struct
 
 from steps.clients.kube import kubeconfig
-from workflows.rehearsal.simulator.api_client import Api
-from workflows.rehearsal.simulator.api_kinds import ObjectKind, Ref
-from workflows.rehearsal.simulator.kubelet_port import SimulatedPodLog
-from workflows.rehearsal.simulator.simulated_fleet import SimulatedFleet
+from workflows.rehearsal.simulator.api.api_client import Api
+from workflows.rehearsal.simulator.api.api_kinds import ObjectKind, Ref
+from workflows.rehearsal.simulator.machines.kubelet_port import SimulatedPodLog
+from workflows.rehearsal.simulator.machines.simulated_fleet import SimulatedFleet
 from workflows.rehearsal.simulator.virtual_clock import VirtualClock
 from workflows.rehearsal.simulator.world import Changes, SimulatorRole, World, load_roles
 

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import pkgutil
 import random
 import re
 from collections.abc import Callable, Iterable, Mapping, Set
 from pathlib import Path
+from types import ModuleType
 from typing import Any, Protocol
 
 from steps.contract.fleet import Host
 from workflows.rehearsal.faults import fault_registry
 from workflows.rehearsal.faults.fault_registry import STAGES
-from workflows.rehearsal.simulator.api_client import Api
-from workflows.rehearsal.simulator.api_kinds import EVENTS, NODES, Obj, ObjectKind, Ref, annotations_of, ref
-from workflows.rehearsal.simulator.cluster_view import ClusterView
-from workflows.rehearsal.simulator.kubelet_port import KubeletPort
-from workflows.rehearsal.simulator.simulated_fleet import HardwareProfile, SimulatedFleet
+from workflows.rehearsal.simulator.api.api_client import Api
+from workflows.rehearsal.simulator.api.api_kinds import EVENTS, NODES, Obj, ObjectKind, Ref, annotations_of, ref
+from workflows.rehearsal.simulator.api.cluster_view import ClusterView
+from workflows.rehearsal.simulator.machines.kubelet_port import KubeletPort
+from workflows.rehearsal.simulator.machines.simulated_fleet import HardwareProfile, SimulatedFleet
 from workflows.rehearsal.simulator.virtual_clock import VirtualClock, stamp
 
 SAMPLE_ABOVE = 300
@@ -247,10 +249,16 @@ class SimulatorRole(Protocol):
         """
 
 
-CORE = ("namespaces", "helm_controller", "argo_cd", "workload_controllers", "jobs", "scheduler", "kubelets")
+CORE = (
+    "controllers.namespaces",
+    "charts.helm_controller",
+    "charts.argo_cd",
+    "controllers.workload_controllers",
+    "controllers.jobs",
+    "controllers.scheduler",
+    "controllers.kubelets",
+)
 """Modules whose roles are in every Kubernetes cluster, or install charts."""
-PLAYS = ("rke2_plays",)
-"""Modules without roles, which only register playbooks."""
 
 
 def load_roles(off: Set[str] = frozenset()) -> tuple[SimulatorRole, ...]:
@@ -259,13 +267,29 @@ def load_roles(off: Set[str] = frozenset()) -> tuple[SimulatorRole, ...]:
     They are the classes in `ROLES` of the modules of `CORE` and of each stage. The import also registers playbooks, charts, checks
     and pod programs.
     """
-    every: list[SimulatorRole] = []
-    for module in (*CORE, *STAGES, *PLAYS):
-        name = f"{__package__}.{module}"
-        if importlib.util.find_spec(name) is not None:
-            makers: tuple[Callable[[], SimulatorRole], ...] = getattr(importlib.import_module(name), "ROLES", ())
-            every.extend(make() for make in makers)
+    modules = [importlib.import_module(f"{__package__}.{name}") for name in CORE]
+    modules += [module for stage in STAGES if (module := _stage_module(stage)) is not None]
+    makers: list[Callable[[], SimulatorRole]] = [maker for module in modules for maker in getattr(module, "ROLES", ())]
+    every = [maker() for maker in makers]
     unknown = off - {role.name for role in every}
     if unknown:
         raise ValueError(f"no role {', '.join(sorted(unknown))}: there are {', '.join(role.name for role in every)}")
     return tuple(role for role in every if role.name not in off)
+
+
+def _stage_module(stage: str) -> ModuleType | None:
+    """Import the modules that play a stage and return the one with its roles; return None if the stage is not simulated.
+
+    This is `stages/STAGE.py`, or `stages/STAGE/STAGE.py` for a stage of several modules. The others of such a folder are imported
+    too, because they may register playbooks, charts, checks and pod programs.
+    """
+    name = f"{__package__}.stages.{stage}"
+    spec = importlib.util.find_spec(name)
+    if spec is None:
+        return None
+    if spec.submodule_search_locations is None:
+        return importlib.import_module(name)
+    with_roles = importlib.import_module(f"{name}.{stage}")
+    for part in pkgutil.iter_modules(spec.submodule_search_locations):
+        importlib.import_module(f"{name}.{part.name}")
+    return with_roles

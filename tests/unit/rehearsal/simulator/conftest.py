@@ -11,7 +11,7 @@ import pytest
 
 from tests.unit.rehearsal.simulator.harness import START, Make, User, hosts
 from workflows.rehearsal.apiserver import RunningServer, serve_in_thread
-from workflows.rehearsal.simulator.simulated_fleet import SimulatedFleet
+from workflows.rehearsal.simulator.machines.simulated_fleet import SimulatedFleet
 from workflows.rehearsal.simulator.simulation import build
 
 

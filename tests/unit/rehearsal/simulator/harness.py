@@ -9,8 +9,8 @@ from typing import Any
 from steps.contract.fleet import Host
 from steps.contract.host_play import PlayHost, PlayRequest
 from workflows.rehearsal.simulator import playbook_runs
-from workflows.rehearsal.simulator.api_client import Api
-from workflows.rehearsal.simulator.api_kinds import JOBS, NODES, PODS, Obj, Ref
+from workflows.rehearsal.simulator.api.api_client import Api
+from workflows.rehearsal.simulator.api.api_kinds import JOBS, NODES, PODS, Obj, Ref
 from workflows.rehearsal.simulator.simulation import Simulator
 
 START = 1_800_000_000.0
@@ -74,7 +74,7 @@ class User:
 
     def pods(self, namespace: str = "default", labels: str = "") -> list[Obj]:
         """Pods as the API has them now, by name."""
-        from workflows.rehearsal.simulator.api_client import decode_object
+        from workflows.rehearsal.simulator.api.api_client import decode_object
 
         return [decode_object(raw) for raw in self.api.list(PODS, namespace, labels=labels) or ()]
 

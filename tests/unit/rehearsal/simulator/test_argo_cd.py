@@ -12,7 +12,7 @@ from steps.clients.git import repositories
 from steps.clients.git.git_access import GitAccess, local_repository
 from steps.clients.git.repositories import Author
 from tests.unit.rehearsal.simulator.harness import Make, User
-from workflows.rehearsal.simulator.api_kinds import (
+from workflows.rehearsal.simulator.api.api_kinds import (
     APP_PROJECTS,
     APPLICATIONS,
     CONFIG_MAPS,
@@ -22,8 +22,8 @@ from workflows.rehearsal.simulator.api_kinds import (
     Ref,
     definitions,
 )
-from workflows.rehearsal.simulator.argo_cd_target import HEALTH_KEY
-from workflows.rehearsal.simulator.simulated_fleet import SiteArgoCd
+from workflows.rehearsal.simulator.charts.argo_cd_target import HEALTH_KEY
+from workflows.rehearsal.simulator.machines.simulated_fleet import SiteArgoCd
 
 URL = "https://git.example.org/platform/apps.git"
 STAGE = "apps/environments/lab/stages/base-services"

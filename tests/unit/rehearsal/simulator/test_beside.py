@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from tests.unit.rehearsal.simulator.harness import Make, User
-from workflows.rehearsal.simulator.api_client import decode_object
-from workflows.rehearsal.simulator.api_kinds import EVENTS, LEASES, NAMESPACES, NODES, PODS, Ref
-from workflows.rehearsal.simulator.base_services import CERT_MANAGER, SLICES, VALIDATING, WEBHOOK
-from workflows.rehearsal.simulator.node_objects import Heartbeats
+from workflows.rehearsal.simulator.api.api_client import decode_object
+from workflows.rehearsal.simulator.api.api_kinds import EVENTS, LEASES, NAMESPACES, NODES, PODS, Ref
+from workflows.rehearsal.simulator.controllers.node_objects import Heartbeats
+from workflows.rehearsal.simulator.stages.base_services import CERT_MANAGER, SLICES, VALIDATING, WEBHOOK
 from workflows.rehearsal.simulator.virtual_clock import LONGEST, REST, UNREST, ClockPace, parse_stamp
 
 SPEED, TICK = 30.0, 0.25

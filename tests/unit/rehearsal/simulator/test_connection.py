@@ -7,7 +7,7 @@ from threading import Event, Thread
 
 import pytest
 
-from workflows.rehearsal.simulator.api_client import Connections
+from workflows.rehearsal.simulator.api.api_client import Connections
 
 SECONDS = 20.0
 

@@ -8,8 +8,8 @@ import pytest
 
 from tests.unit.rehearsal.simulator.harness import START, Make, User, conditions, hosts
 from workflows.rehearsal.apiserver import serve_in_thread
-from workflows.rehearsal.simulator.api_kinds import DAEMON_SETS, JOBS, NODES, Obj, Ref
-from workflows.rehearsal.simulator.simulated_fleet import SimulatedFleet
+from workflows.rehearsal.simulator.api.api_kinds import DAEMON_SETS, JOBS, NODES, Obj, Ref
+from workflows.rehearsal.simulator.machines.simulated_fleet import SimulatedFleet
 from workflows.rehearsal.simulator.simulation import build
 
 

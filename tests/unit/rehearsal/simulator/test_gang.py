@@ -13,7 +13,8 @@ from tests.unit.rehearsal.simulator.harness import Make, User
 from tests.unit.rehearsal.simulator.stage_runner import NODES, run, stage
 from workflows.rehearsal.faults import gang as faults
 from workflows.rehearsal.faults.fault_registry import Fault, find_fault
-from workflows.rehearsal.simulator import api_kinds, gang_kueue
+from workflows.rehearsal.simulator.api import api_kinds
+from workflows.rehearsal.simulator.stages.gang import gang_kueue
 
 VOLCANO: dict[str, Any] = {"gang": "volcano"}
 KAI: dict[str, Any] = {"gang": "kai"}

@@ -14,7 +14,8 @@ from steps.runtime import gres_settlement
 from tests.unit.rehearsal.simulator.harness import Make, User
 from tests.unit.rehearsal.simulator.stage_runner import DirectTask, VirtualClock, kubelets, run
 from tests.unit.rehearsal.simulator.test_slurm import cluster, sunk
-from workflows.rehearsal.simulator import api_kinds, slurm_sunk
+from workflows.rehearsal.simulator.api import api_kinds
+from workflows.rehearsal.simulator.stages.slurm import slurm_sunk
 
 MAP = api_kinds.Ref("tenant-slurm", slurm_sunk.CONF)
 

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from tests.unit.rehearsal.simulator.harness import Make, User, conditions
-from workflows.rehearsal.simulator.api_client import decode_object
-from workflows.rehearsal.simulator.api_kinds import (
+from workflows.rehearsal.simulator.api.api_client import decode_object
+from workflows.rehearsal.simulator.api.api_kinds import (
     DEPLOYMENTS,
     HELM_CHART_CONFIGS,
     HELM_CHARTS,
@@ -22,8 +22,8 @@ from workflows.rehearsal.simulator.api_kinds import (
     Ref,
     custom,
 )
-from workflows.rehearsal.simulator.chart_installers import ChartError, ChartRelease, chart
-from workflows.rehearsal.simulator.helm_controller import CLAIMED, HASH
+from workflows.rehearsal.simulator.charts.chart_installers import ChartError, ChartRelease, chart
+from workflows.rehearsal.simulator.charts.helm_controller import CLAIMED, HASH
 from workflows.rehearsal.simulator.world import World
 
 

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from tests.unit.rehearsal.simulator.harness import Make, User, conditions
-from workflows.rehearsal.simulator.api_kinds import JOBS, Obj, Ref
-from workflows.rehearsal.simulator.simulated_pods import Exit, check
+from workflows.rehearsal.simulator.api.api_kinds import JOBS, Obj, Ref
+from workflows.rehearsal.simulator.controllers.simulated_pods import Exit, check
 from workflows.rehearsal.simulator.world import World
 
 ANTI = {

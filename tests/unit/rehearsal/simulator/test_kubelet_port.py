@@ -15,9 +15,9 @@ from steps.clients.kube.kubeconfig import Access
 from steps.clients.kube.pod_exec import CommandStream
 from steps.errors import StepError
 from tests.unit.rehearsal.simulator.harness import Make
-from workflows.rehearsal.simulator.api_kinds import NODES
-from workflows.rehearsal.simulator.kubelet_port import KubeletPort, own_address
-from workflows.rehearsal.simulator.played_commands import CommandRequest, PlayedOutput
+from workflows.rehearsal.simulator.api.api_kinds import NODES
+from workflows.rehearsal.simulator.machines.kubelet_port import KubeletPort, own_address
+from workflows.rehearsal.simulator.machines.played_commands import CommandRequest, PlayedOutput
 from workflows.rehearsal.simulator.simulation import SimulatorState
 
 POD = {"metadata": {"namespace": "check", "name": "one", "uid": "a"}}

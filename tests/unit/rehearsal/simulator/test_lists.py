@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from workflows.rehearsal.apiserver import RunningServer
-from workflows.rehearsal.simulator import api_client
-from workflows.rehearsal.simulator.api_client import PAGE, Api, ListExpired
-from workflows.rehearsal.simulator.api_kinds import CONFIG_MAPS, Ref
-from workflows.rehearsal.simulator.cluster_view import ClusterView
+from workflows.rehearsal.simulator.api import api_client
+from workflows.rehearsal.simulator.api.api_client import PAGE, Api, ListExpired
+from workflows.rehearsal.simulator.api.api_kinds import CONFIG_MAPS, Ref
+from workflows.rehearsal.simulator.api.cluster_view import ClusterView
 
 NAMES = [f"c{number:04d}" for number in range(PAGE + 3)]
 

@@ -28,8 +28,8 @@ from workflows.rehearsal.faults import base_services as base_faults
 from workflows.rehearsal.faults import gpu_operator as gpu_faults
 from workflows.rehearsal.faults import network_operator as network_faults
 from workflows.rehearsal.faults.fault_registry import Fault
-from workflows.rehearsal.simulator.api_kinds import NODES
-from workflows.rehearsal.simulator.simulated_fleet import SimulatedFleet
+from workflows.rehearsal.simulator.api.api_kinds import NODES
+from workflows.rehearsal.simulator.machines.simulated_fleet import SimulatedFleet
 from workflows.rehearsal.simulator.simulation import SimulatorState, build
 from workflows.stages.stage import Stage
 

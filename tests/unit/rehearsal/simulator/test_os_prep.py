@@ -19,8 +19,8 @@ from tests.unit.rehearsal.simulator.stage_runner import stage
 from workflows.rehearsal.faults import os_prep as faults
 from workflows.rehearsal.faults.fault_registry import Fault
 from workflows.rehearsal.simulator import playbook_runs
-from workflows.rehearsal.simulator.api_kinds import NODES, Ref
-from workflows.rehearsal.simulator.gpu_operator_nodes import DRIVER
+from workflows.rehearsal.simulator.api.api_kinds import NODES, Ref
+from workflows.rehearsal.simulator.stages.gpu_operator.gpu_operator_nodes import DRIVER
 
 CLASSES = {
     "hosts_unreachable": FailureClass.DEPENDENCY,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from workflows.rehearsal.simulator import simulated_pods
+from workflows.rehearsal.simulator.controllers import simulated_pods
 
 
 @pytest.mark.parametrize("workload", ["rke2-canal", "rke2-multus", "nvidia-driver-daemonset", "slurm"])

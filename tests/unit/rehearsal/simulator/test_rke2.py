@@ -24,7 +24,7 @@ from steps.stages.rke2.contract import (
 from steps.stages.shared.kube_reader import Scope
 from tests.unit.rehearsal.simulator.harness import Make, User, conditions
 from workflows.rehearsal.faults import fault_registry
-from workflows.rehearsal.simulator.api_kinds import NAMESPACES, NODES, Obj
+from workflows.rehearsal.simulator.api.api_kinds import NAMESPACES, NODES, Obj
 from workflows.stages import manifest_objects
 
 VERSION = "v1.34.10+rke2r2"

@@ -9,8 +9,8 @@ import pytest
 from steps.contract.node_taints import tolerates
 from tests.unit.rehearsal.simulator.harness import Make, User, conditions
 from workflows.rehearsal.simulator import virtual_clock
-from workflows.rehearsal.simulator.api_kinds import NODES, PODS, Obj, Ref
-from workflows.rehearsal.simulator.scheduler import admits, matches_expressions, quantity, requests
+from workflows.rehearsal.simulator.api.api_kinds import NODES, PODS, Obj, Ref
+from workflows.rehearsal.simulator.controllers.scheduler import admits, matches_expressions, quantity, requests
 
 
 @pytest.mark.parametrize(("text", "value"), [("500m", 0.5), ("2Gi", 2**31), ("8", 8), ("1k", 1000), (4, 4), ("1.5", 1.5)])

@@ -22,7 +22,7 @@ from steps.clients.environment import SIMULATOR, SIMULATOR_TOKEN
 from steps.contract.host_play import HostStatus, PlayHost, PlayRequest, PlayStatus
 from tests.unit.rehearsal.simulator.harness import START, Make, hosts
 from workflows.rehearsal.apiserver import RunningServer, serve_in_thread
-from workflows.rehearsal.simulator.api_client import Api
+from workflows.rehearsal.simulator.api.api_client import Api
 from workflows.rehearsal.simulator.control_server import ControlApi, ControlServer
 
 

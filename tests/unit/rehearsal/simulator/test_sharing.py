@@ -11,7 +11,7 @@ from tests.unit.rehearsal.simulator.harness import Make, User
 from tests.unit.rehearsal.simulator.stage_runner import run, stage
 from workflows.rehearsal.faults import sharing as faults
 from workflows.rehearsal.faults.fault_registry import Fault
-from workflows.rehearsal.simulator import api_kinds
+from workflows.rehearsal.simulator.api import api_kinds
 
 NONE: dict[str, Any] = {"sharing": {"mode": "none"}}
 TIME_SLICING: dict[str, Any] = {"sharing": {"mode": "time_slicing", "replicas": 4}}

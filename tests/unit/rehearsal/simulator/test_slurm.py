@@ -13,10 +13,11 @@ from tests.unit.rehearsal.simulator.harness import Make, User
 from tests.unit.rehearsal.simulator.stage_runner import HOSTS, NODES, run, stage
 from workflows.rehearsal.faults import slurm as faults
 from workflows.rehearsal.faults.fault_registry import Fault
-from workflows.rehearsal.simulator import api_kinds, slurm_sunk
-from workflows.rehearsal.simulator.argo_cd_target import Rendered
-from workflows.rehearsal.simulator.chart_installers import ChartError, ChartRelease
-from workflows.rehearsal.simulator.slurm import ACCOUNTINGS, NODE_SETS
+from workflows.rehearsal.simulator.api import api_kinds
+from workflows.rehearsal.simulator.charts.argo_cd_target import Rendered
+from workflows.rehearsal.simulator.charts.chart_installers import ChartError, ChartRelease
+from workflows.rehearsal.simulator.stages.slurm import slurm_sunk
+from workflows.rehearsal.simulator.stages.slurm.slurm import ACCOUNTINGS, NODE_SETS
 from workflows.stages.stage import Stage
 
 SLURM: dict[str, Any] = {"slurm": {"kind": "slinky", "login": {"replicas": 1}}, "approvals": []}

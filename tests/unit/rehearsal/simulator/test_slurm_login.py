@@ -16,7 +16,8 @@ from steps.stages.slurm_login.contract import OutdatedPod, SessionsObservation, 
 from tests.unit.rehearsal.simulator.harness import Make, User
 from tests.unit.rehearsal.simulator.stage_runner import DirectTask, VirtualClock, kubelets, run, stage
 from tests.unit.rehearsal.simulator.test_slurm import cluster, sunk
-from workflows.rehearsal.simulator import api_kinds, slurm_login
+from workflows.rehearsal.simulator.api import api_kinds
+from workflows.rehearsal.simulator.stages import slurm_login
 from workflows.stages.stage import Stage
 
 SLURM = {"kind": "sunk", "repo": "oci://r.example.org/sunk", "version": "7.3.0"}

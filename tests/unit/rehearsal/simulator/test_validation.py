@@ -13,7 +13,8 @@ from tests.unit.rehearsal.simulator.harness import Make, User
 from tests.unit.rehearsal.simulator.stage_runner import NODES, run, stage
 from workflows.rehearsal.faults import validation as faults
 from workflows.rehearsal.faults.fault_registry import Fault
-from workflows.rehearsal.simulator import api_kinds, validation_nccl_output
+from workflows.rehearsal.simulator.api import api_kinds
+from workflows.rehearsal.simulator.stages.validation import validation_nccl_output
 from workflows.stages.stage import Stage
 
 FLOORS: dict[str, Any] = {

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.unit.rehearsal.simulator.harness import Make, User, conditions
-from workflows.rehearsal.simulator.api_kinds import (  # fmt: skip
+from workflows.rehearsal.simulator.api.api_kinds import (  # fmt: skip
     CONFIG_MAPS,
     DAEMON_SETS,
     DEPLOYMENTS,
@@ -20,7 +20,7 @@ from workflows.rehearsal.simulator.api_kinds import (  # fmt: skip
     ObjectKind,
     Ref,
 )
-from workflows.rehearsal.simulator.simulated_pods import BlockedStart, LongRunning, pod_program
+from workflows.rehearsal.simulator.controllers.simulated_pods import BlockedStart, LongRunning, pod_program
 from workflows.rehearsal.simulator.world import World
 
 

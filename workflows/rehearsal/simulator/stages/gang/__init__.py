@@ -1,0 +1,1 @@
+"""Stage gang: simulated gang schedulers Volcano, KAI and Kueue."""

@@ -1,0 +1,1 @@
+"""Stage gpu_operator: the simulated GPU Operator and its work on nodes."""

@@ -1,0 +1,1 @@
+"""Stage slurm: simulated Slinky and SUNK, and the slurmctld that both have."""
