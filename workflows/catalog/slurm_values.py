@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from steps.contract.host_ranges import fold
-from steps.contract.node_taints import from_text
+from steps.contract.node_taints import SUNK_LOCK, from_text
 from workflows.spec import ClusterSpec
 from workflows.spec.cluster_spec import GROUP_LABEL, advertised, ingress_groups, slurm_groups
 from workflows.spec.gpu_pools import gpu_pools, pool_of
@@ -110,6 +110,10 @@ def _outside_slurm(spec: ClusterSpec) -> Object | None:
     return _required({GROUP_LABEL: groups}) if groups else None
 
 
+LOCK_TOLERATION: Object = {"key": SUNK_LOCK, "operator": "Exists", "effect": "NoExecute"}
+"""The toleration of slurmd's own lock: without it a NodeSet counts only the nodes that run no job as feasible."""
+
+
 def _sunk_group(spec: ClusterSpec, name: str) -> Object:
     """Return a node group of SUNK, which names its NodeSet and its partition alike; `gres` has no `gpu:` before type and count."""
     group = _slurm_group(spec, name)
@@ -117,7 +121,7 @@ def _sunk_group(spec: ClusterSpec, name: str) -> Object:
     settings = {"Default": "YES" if partition.default else "NO", "MaxTime": partition.max_time} if partition else {}
     settings |= _sharing(partition) if partition else {}
     own = {"name": partition.name if partition else group["name"], "partition": settings}
-    return {**group, **own, "gres": group["gres"].removeprefix("gpu:")}
+    return {**group, **own, "gres": group["gres"].removeprefix("gpu:"), "tolerations": [*group["tolerations"], LOCK_TOLERATION]}
 
 
 def _sharing(partition: Partition) -> dict[str, str]:
