@@ -24,7 +24,7 @@ from steps.contract.host_play import FailureKind
 from tests.unit.playbooks import library
 from tests.unit.served import served
 
-PLAYBOOKS = Path(__file__).parents[3] / "playbooks"
+PLAYBOOKS = Path(__file__).parents[4] / "playbooks"
 PASSWORD = "p@ss/w%rd: canary"
 LOGIN = {"proxy_user": "bringup", "proxy_password": PASSWORD}
 ARCHIVE = b"archive"

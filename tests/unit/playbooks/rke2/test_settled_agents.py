@@ -11,7 +11,7 @@ import pytest
 
 from tests.unit.playbooks import ansible_plays
 
-PLAYBOOKS = Path(__file__).parents[3] / "playbooks"
+PLAYBOOKS = Path(__file__).parents[4] / "playbooks"
 VERSION = "v1.35.7+rke2r1"
 STATE = {"joined": True, "ready": True, "enabled": True, "version": VERSION, "restarts": 0}
 SHOWN = {"changed": False, "observation": STATE, "refusal": "", "adopted": False, "pending": False, "half": False, "pings": ""}

@@ -15,7 +15,7 @@ from steps.clients.ansible import workspace
 from steps.contract.host_play import ENDED
 from tests.unit.playbooks import ansible_plays
 
-PLAYBOOKS = Path(__file__).parents[3] / "playbooks"
+PLAYBOOKS = Path(__file__).parents[4] / "playbooks"
 SAY = {"ansible.builtin.copy": {"dest": "{{ said }}/{{ inventory_hostname }}", "content": ""}}
 FAIL = {"ansible.builtin.fail": {"msg": "its pods do not go"}, "when": "inventory_hostname == 'a1'"}
 AWAY = {

@@ -11,7 +11,7 @@ from ansible.module_utils.nodeprofile.item import NodeAccess
 
 from tests.unit.playbooks.machine import Machine, Module
 
-DATA = Path(os.environ.get("BRINGUP_TEST_DATA") or Path(__file__).parents[4] / "shared")
+DATA = Path(os.environ.get("BRINGUP_TEST_DATA") or Path(__file__).parents[5] / "shared")
 RECORDED = DATA / "samples/gpu_host"
 needs_records = pytest.mark.skipif(not RECORDED.is_dir(), reason=f"recorded outputs are not at {DATA} (BRINGUP_TEST_DATA)")
 

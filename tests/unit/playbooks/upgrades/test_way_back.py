@@ -6,7 +6,7 @@ from typing import Any
 import jinja2
 import pytest
 
-ROLE = Path(__file__).parents[3] / "playbooks/roles/rke2"
+ROLE = Path(__file__).parents[4] / "playbooks/roles/rke2"
 SNAPSHOTS = "/var/lib/rancher/rke2/server/db/snapshots"
 WAY = {
     "before": "v1.35.7+rke2r1",

@@ -5,7 +5,7 @@ from typing import Any
 
 import yaml
 
-PLAYBOOKS = Path(__file__).parents[3] / "playbooks"
+PLAYBOOKS = Path(__file__).parents[4] / "playbooks"
 OVERRIDE = {"-i", "--ignore-inhibitors", "--check-inhibitors=no", "-f", "-ff", "--force"}
 
 

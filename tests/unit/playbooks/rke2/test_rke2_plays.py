@@ -11,7 +11,7 @@ from tests.unit.playbooks import ansible_plays
 from workflows import examples, spec
 from workflows.plan.compiler import compile_plan
 
-PLAYBOOKS = Path(__file__).parents[3] / "playbooks"
+PLAYBOOKS = Path(__file__).parents[4] / "playbooks"
 
 
 @pytest.mark.parametrize(

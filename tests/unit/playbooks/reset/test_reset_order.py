@@ -12,7 +12,7 @@ import pytest
 
 from tests.unit.playbooks import ansible_plays
 
-PLAYBOOKS = Path(__file__).parents[3] / "playbooks"
+PLAYBOOKS = Path(__file__).parents[4] / "playbooks"
 PLAY = """
 - hosts: played
   gather_facts: false

@@ -7,7 +7,7 @@ import jinja2
 import pytest
 import yaml
 
-TEMPLATES = Path(__file__).parents[3] / "playbooks/roles/rke2/templates"
+TEMPLATES = Path(__file__).parents[4] / "playbooks/roles/rke2/templates"
 
 
 def rendered(mirror: str, registries: dict[str, object] | None = None, *, fallback: bool = True) -> dict[str, object]:

@@ -14,7 +14,7 @@ import pytest
 from tests.unit.playbooks import ansible_plays
 from tests.unit.served import served
 
-PLAYBOOKS = Path(__file__).parents[3] / "playbooks"
+PLAYBOOKS = Path(__file__).parents[4] / "playbooks"
 FIRST, OTHER = "127.55.0.1", "127.55.0.2"
 PLAY = """
 - hosts: sv1

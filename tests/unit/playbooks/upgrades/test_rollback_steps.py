@@ -11,7 +11,7 @@ import yaml
 
 from tests.unit.playbooks.library import loaded
 
-ROLE = Path(__file__).parents[3] / "playbooks/roles/rke2"
+ROLE = Path(__file__).parents[4] / "playbooks/roles/rke2"
 IP = """#!/bin/sh
 # addresses are the lines of a file
 case "$*" in
