@@ -19,7 +19,7 @@ from workflows.engines.folders import StateFolder
 from workflows.plan.compiler import compile_plan
 from workflows.plan.model import Plan
 from workflows.spec import ClusterSpec, floor_table
-from workflows.spec.acceptance_levels import LEVELS
+from workflows.spec.acceptance.acceptance_levels import LEVELS
 from workflows.spec.fields import SecretRef
 
 

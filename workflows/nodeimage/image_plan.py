@@ -18,8 +18,9 @@ from workflows.nodeimage.publish_targets import publish_target
 from workflows.plan import approvals
 from workflows.plan.compiler import END_TASKS, OPEN_SECONDS
 from workflows.plan.model import Plan, PlanError, Starts
-from workflows.spec import announcement_rule, proxy
-from workflows.spec.publish_access import PUBLISH_KNOWN_HOSTS
+from workflows.spec import announcement_rule
+from workflows.spec.pipelines.publish_access import PUBLISH_KNOWN_HOSTS
+from workflows.spec.sections import proxy
 from workflows.stages import IMAGE_ORDER, image_boot, image_publish
 from workflows.stages.host_access import SecretFile, secret_file
 from workflows.stages.image_site import ImageSite

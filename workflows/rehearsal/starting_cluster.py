@@ -9,7 +9,7 @@ from steps.stages.rke2.contract import parse_version
 from workflows.plan.compiler import compile_plan
 from workflows.plan.model import Plan
 from workflows.spec import ClusterSpec
-from workflows.spec.hosts import HostGroup
+from workflows.spec.sections.hosts import HostGroup
 
 
 class NoStartingRelease(ValueError):

@@ -9,8 +9,8 @@ from steps.contract import approval
 from steps.contract.host_play import Jump
 from workflows.spec.cluster_spec import ClusterSpec
 from workflows.spec.fields import SecretRef
-from workflows.spec.proxy import environment
-from workflows.spec.rke2_parts import registry_secrets
+from workflows.spec.sections.proxy import environment
+from workflows.spec.sections.rke2_parts import registry_secrets
 
 SSH_KEY = "ssh_key"
 KNOWN_HOSTS = "known_hosts"

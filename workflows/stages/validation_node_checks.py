@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from workflows.spec.acceptance_levels import LEVELS
+from workflows.spec.acceptance.acceptance_levels import LEVELS
 from workflows.spec.cluster_spec import ClusterSpec, adapters_floor, gpu_floors, intra_node_floor
 from workflows.spec.gpu_pools import joins_gpus, shares_by_mig
 from workflows.stages import manifest_objects, validation_tasks

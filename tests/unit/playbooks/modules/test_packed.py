@@ -17,7 +17,7 @@ from ansible.module_utils.common.parameters import remove_values
 from steps.clients.ansible import module_packing
 from steps.clients.ansible.workspace import playbook_path
 from steps.stages.os_prep.contract import NodesExpectation
-from workflows.spec.hosts import HostGroup
+from workflows.spec.sections.hosts import HostGroup
 
 PLAYBOOKS = playbook_path("os_prep").parent
 LIBRARY = PLAYBOOKS / "library"

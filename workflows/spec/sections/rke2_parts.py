@@ -7,8 +7,8 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field, StringConstraints, model_validator
 
-from workflows.spec import schedule
 from workflows.spec.fields import Argument, Listed, SecretRef, Section, Url, problem
+from workflows.spec.sections import schedule
 
 RegistryName = Annotated[str, StringConstraints(pattern=r"^(\*|[A-Za-z0-9.-]+(:[0-9]{1,5})?)$", max_length=260)]
 """Name of a registry as in image names, or `*` for every registry without an entry."""

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import BeforeValidator, Field, StringConstraints, WithJsonSchema, model_validator
 
 from workflows.spec.fields import DnsLabel, LabelKey, LabelValue, Listed, OneOrMore, Section, SnakeId, problem
-from workflows.spec.hosts import Cidr, IpAddress
+from workflows.spec.sections.hosts import Cidr, IpAddress
 
 
 class IpPool(Section):

@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field, StringConstraints, model_validator
 
 from workflows.spec.fields import Listed, Section, problem
-from workflows.spec.hosts import Cidr, IpAddress
+from workflows.spec.sections.hosts import Cidr, IpAddress
 
 KernelParameter = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_.-]{1,60}(=[A-Za-z0-9_.,:/@+-]{1,200})?$")]
 """A word of the kernel command line."""

@@ -5,10 +5,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, StringConstraints, model_validator
 
-from workflows.spec import rke2_parts
 from workflows.spec.fields import AbsolutePath, Argument, Digest, Listed, OneOrMore, SecretRef, Section, SnakeId, Url, problem
-from workflows.spec.hosts import Address, ApiServer, Cidr4, JumpHosts, SshPort, SshProxy, SshUser
-from workflows.spec.node import (
+from workflows.spec.sections import rke2_parts
+from workflows.spec.sections.hosts import Address, ApiServer, Cidr4, JumpHosts, SshPort, SshProxy, SshUser
+from workflows.spec.sections.node import (
     Dns,
     Hugepages,
     InterfaceName,
@@ -20,9 +20,9 @@ from workflows.spec.node import (
     Route,
     UserAccount,
 )
-from workflows.spec.proxy import User as ProxyUser
-from workflows.spec.proxy import require_whole_login
-from workflows.spec.rke2_parts import EtcdSnapshots, VirtualAddress
+from workflows.spec.sections.proxy import User as ProxyUser
+from workflows.spec.sections.proxy import require_whole_login
+from workflows.spec.sections.rke2_parts import EtcdSnapshots, VirtualAddress
 
 Registry = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9.-]+(:[0-9]{1,5})?(/[A-Za-z0-9._/-]+)?$", max_length=300)]
 """A registry host with optional port and path, without a scheme."""

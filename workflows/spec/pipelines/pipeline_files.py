@@ -10,7 +10,7 @@ from typing import Any
 import yaml
 
 from workflows.spec.errors import SpecError, SpecErrors
-from workflows.spec.factory_spec import FactorySpec
+from workflows.spec.pipelines.factory_spec import FactorySpec
 
 KINDS = {"WorkflowTemplate": "argoproj.io/v1alpha1", "ConfigMap": "v1"}
 """Kinds that a file may hold, with their API versions."""

@@ -8,9 +8,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints, model_validator
 
-from workflows.spec import range_syntax, secrecy
+from workflows.spec import range_syntax
 from workflows.spec.fields import LabelKey, LabelValue, Listed, OneOrMore, Section, SnakeId, Taint, as_tuple, problem
-from workflows.spec.gpus import GpuSharing, GroupAccelerator
+from workflows.spec.parsing import secrecy
+from workflows.spec.sections.gpus import GpuSharing, GroupAccelerator
 
 PLACEHOLDER = re.compile(r"\{(host|index|[1-9]|block:([1-9][0-9]{0,4}))\}")
 """The placeholders of a pattern: `{host}`, `{index}` (from 0), `{1}`… for the numbers in the name, `{block:8}` for the block of 8

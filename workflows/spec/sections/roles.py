@@ -20,9 +20,9 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, PrivateAttr, StringConstraints, field_validator, model_validator
 
 from workflows import user_paths
-from workflows.spec import secrecy
 from workflows.spec.errors import SpecError
 from workflows.spec.fields import Argument, Duration, Section, SnakeId, problem
+from workflows.spec.parsing import secrecy
 from workflows.stage_names import StageName
 
 LARGEST_BYTES = 500_000

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from steps.contract.detachment import Factory
-from workflows.spec.factory_spec import FactorySpec
+from workflows.spec.pipelines.factory_spec import FactorySpec
 
 _SERVICES = ("registry.registry.svc", "registry.registry.svc.cluster.local")
 """Names of the registry's Service within the factory."""

@@ -3,7 +3,7 @@
 from pydantic import Field
 
 from workflows.spec.fields import Argument, SecretRef, Section
-from workflows.spec.hosts import Address, SshPort, SshUser
+from workflows.spec.sections.hosts import Address, SshPort, SshUser
 
 PUBLISH_KEY, PUBLISH_KNOWN_HOSTS = "publish_ssh_key", "publish_known_hosts"
 """Names of files in the secrets folder: the SSH key for the host of published results, and that host's public key."""

@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from workflows.spec.document import join
 from workflows.spec.errors import SpecError
+from workflows.spec.parsing.document import join
 
 REDACTED = "(redacted)"
 FIX = "put it elsewhere and write {file: PATH}, {secret: {name: NAME, key: KEY}} or {env: NAME}"

@@ -11,7 +11,7 @@ from workflows.spec.fields import (
     Text,
     problem,
 )
-from workflows.spec.schedule import Schedule
+from workflows.spec.sections.schedule import Schedule
 
 
 def stays_below(path: str) -> bool:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from workflows.spec import unit_checks
-from workflows.spec.acceptance_levels import FULL, LEVELS
+from workflows.spec.acceptance import unit_checks
+from workflows.spec.acceptance.acceptance_levels import FULL, LEVELS
 from workflows.spec.cluster_spec import ClusterSpec
 from workflows.spec.gpu_pools import GpuPool, gpu_pools, group_path, joins_gpus, quota_flavors, shares_by_mig, whole_pools
-from workflows.spec.slurm_section import Partition, Slurm, sharing_check
+from workflows.spec.sections.slurm_section import Partition, Slurm, sharing_check
 
 NCCL_INTRA, NCCL_INTER, DCGM, PORTS, GANG, SRUN, CUDA_IN_JOBS = (
     "NCCL inside nodes",

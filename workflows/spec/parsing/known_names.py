@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 
-from workflows.spec import out_of_scope
 from workflows.spec.accelerators import NEWEST_PATCH, PRODUCTS
+from workflows.spec.parsing import out_of_scope
 
 Meaning = tuple[str, str] | None
 """Problem and fix; None if nothing is known about a value."""

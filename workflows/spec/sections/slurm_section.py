@@ -19,7 +19,7 @@ from workflows.spec.fields import (
     Url,
     problem,
 )
-from workflows.spec.hosts import Address
+from workflows.spec.sections.hosts import Address
 
 MaxTime = Annotated[str, StringConstraints(pattern=r"^(UNLIMITED|([0-9]+-)?[0-9]{1,3}:[0-9]{2}:[0-9]{2})$")]
 """A time limit in Slurm's form: `7-00:00:00`."""

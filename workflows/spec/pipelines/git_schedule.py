@@ -7,9 +7,9 @@ from pydantic import Field, StringConstraints, model_validator
 
 from workflows.spec import fields
 from workflows.spec.fields import GitRef, GitUrl, SecretKey, SecretRef, Section, problem
-from workflows.spec.governance import ApprovalRequest
-from workflows.spec.pipeline_specs import RelativePath
-from workflows.spec.schedule import Schedule
+from workflows.spec.pipelines.pipeline_specs import RelativePath
+from workflows.spec.sections.governance import ApprovalRequest
+from workflows.spec.sections.schedule import Schedule
 
 SpecPath = Annotated[RelativePath, StringConstraints(pattern=r"^[^-\x00-\x1f\x7f{}][^\x00-\x1f\x7f{}]*$")]
 """A path that becomes an argument of a pod, so it is neither an option nor an Argo template."""

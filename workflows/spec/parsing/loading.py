@@ -11,10 +11,10 @@ from typing import TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from workflows.spec import secrecy, validation_errors
-from workflows.spec.document import LARGEST_BYTES, BadDocument, YamlDocument, parse
 from workflows.spec.errors import SpecError, SpecErrors
-from workflows.spec.validation_errors import translate
+from workflows.spec.parsing import secrecy, validation_errors
+from workflows.spec.parsing.document import LARGEST_BYTES, BadDocument, YamlDocument, parse
+from workflows.spec.parsing.validation_errors import translate
 
 MOST_ERRORS = 50
 """Largest number of errors that are shown; one more sentence says how many others there are."""

@@ -13,10 +13,10 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails, PydanticCustomError
 
-from workflows.spec import known_names, out_of_scope, secrecy
-from workflows.spec.document import YamlDocument, join
 from workflows.spec.errors import SpecError, format_value
 from workflows.spec.fields import SecretRef
+from workflows.spec.parsing import secrecy
+from workflows.spec.parsing.document import YamlDocument, join
 
 _GROUPS = frozenset({"mapping_type", "dict_type", "model_type", "model_attributes_type"})
 
@@ -109,6 +109,8 @@ def _safe(model: type[BaseModel], value: object, location: Sequence[int | str], 
 
 
 def _unknown_key(model: type[BaseModel], location: Sequence[int | str], path: str, document: YamlDocument) -> SpecError:
+    from workflows.spec.parsing import out_of_scope  # imported here: only a wrong key needs it
+
     key = str(location[-1])
     line = line_of(path, document)
     refused = out_of_scope.find(key)
@@ -175,6 +177,8 @@ def _without_default(description: str) -> str:
 
 def _meaning(detail: ErrorDetails, location: Sequence[int | str], written: str | None) -> tuple[str, str] | None:
     """Return problem and fix if `known_names` knows what the user means by a value; numbers count as they are written."""
+    from workflows.spec.parsing import known_names  # imported here: only a wrong value needs it
+
     value = written if written is not None else detail.get("input")
     path = ".".join(str(part) for part in location if not isinstance(part, int))
     return known_names.meaning(path, value) if isinstance(value, str) else None

@@ -28,16 +28,16 @@ from workflows.spec.fields import (
     is_floating,
     problem,
 )
-from workflows.spec.governance import ApprovalPoint
-from workflows.spec.hosts import Address, Hosts
-from workflows.spec.infrastructure import OsSettings, Rke2Settings, SshSettings
-from workflows.spec.loading import cut, read, validate_document
-from workflows.spec.pipeline_specs import PipelineSpec, RelativePath
-from workflows.spec.proxy import Proxy
-from workflows.spec.rke2_parts import Image, RegistryAccess
-from workflows.spec.schedule import Schedule
-from workflows.spec.services import BaseServices, Storage
-from workflows.spec.validation_errors import line_of
+from workflows.spec.parsing.loading import cut, read, validate_document
+from workflows.spec.parsing.validation_errors import line_of
+from workflows.spec.pipelines.pipeline_specs import PipelineSpec, RelativePath
+from workflows.spec.sections.governance import ApprovalPoint
+from workflows.spec.sections.hosts import Address, Hosts
+from workflows.spec.sections.infrastructure import OsSettings, Rke2Settings, SshSettings
+from workflows.spec.sections.proxy import Proxy
+from workflows.spec.sections.rke2_parts import Image, RegistryAccess
+from workflows.spec.sections.schedule import Schedule
+from workflows.spec.sections.services import BaseServices, Storage
 
 LEAST_ARGO = (4, 1, 2)
 """Oldest Argo Workflows that a factory may run: 4.1.0 and 4.1.1 lose locks (https://github.com/argoproj/argo-workflows/releases)."""
