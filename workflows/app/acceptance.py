@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgspec
 
-from steps.contract.operation import Operation, OperationKind
+from steps.contract.runs.operation import Operation, OperationKind
 from workflows.app import kubeconfigs
 from workflows.app.run_options import Pipeline, StartOptions, UsageError, Wish
 from workflows.app.runs import run_evidence, run_reports, run_start

@@ -6,8 +6,9 @@ from collections.abc import Mapping
 
 import msgspec
 
-from steps.contract import approval, plain_text
+from steps.contract import plain_text
 from steps.contract.canonical import canonical, digest
+from steps.contract.runs import approval
 from steps.contract.task import Task, Verb
 from steps.nodeimage.contract import boot_tree, resolved_recipe, script_links
 from steps.nodeimage.contract.boot_tests import UNBOOTED, Firmware, why_not_booted

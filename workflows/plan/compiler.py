@@ -9,12 +9,12 @@ from typing import Any, cast
 
 import msgspec
 
-from steps.contract import object_files
 from steps.contract.canonical import digest
 from steps.contract.fleet import TOUCHED
 from steps.contract.host_ranges import fold
-from steps.contract.operation import BRINGUP, NEED_RUNNING_CLUSTER, Operation, OperationKind
+from steps.contract.objects import object_files
 from steps.contract.run_records import LEASE_SECONDS
+from steps.contract.runs.operation import BRINGUP, NEED_RUNNING_CLUSTER, Operation, OperationKind
 from steps.contract.task import Task, Verb
 from workflows import catalog as catalogs
 from workflows.plan import approvals, run_folders, slurm_records

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from steps.contract import object_files
+from steps.contract.objects import object_files
 from workflows import catalog
 from workflows.plan.compiler import plan_site
 from workflows.plan.model import Plan, PlanError

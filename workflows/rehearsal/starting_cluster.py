@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from steps.contract.host_ranges import fold
-from steps.contract.operation import RELEASES, Operation, OperationKind
+from steps.contract.runs.operation import RELEASES, Operation, OperationKind
 from steps.stages.rke2.contract import parse_version
 from workflows.plan.compiler import compile_plan
 from workflows.plan.model import Plan

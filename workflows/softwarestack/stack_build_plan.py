@@ -6,9 +6,9 @@ from collections.abc import Mapping
 import msgspec
 from msgspec.structs import replace
 
-from steps.contract import approval
 from steps.contract.canonical import digest
 from steps.contract.release_layout import ReleaseTarget
+from steps.contract.runs import approval
 from steps.contract.task import Task, Verb
 from steps.softwarestack.contract import stack_input
 from steps.softwarestack.contract.stack_input import MAX_BYTES, StackBatch, StackInput

@@ -7,8 +7,8 @@ from typing import Final
 
 import msgspec
 
-from steps.contract import object_files
 from steps.contract.canonical import digest
+from steps.contract.objects import object_files
 from steps.contract.task import Verb
 from steps.stages.factory_projects.contract import BUILDER
 from workflows.spec.pipelines.factory_spec import PipelineFile

@@ -5,8 +5,8 @@ from typing import Any
 
 import msgspec
 
-from steps.contract import approval
 from steps.contract.host_play import Jump
+from steps.contract.runs import approval
 from workflows.spec.cluster_spec import ClusterSpec
 from workflows.spec.fields import SecretRef
 from workflows.spec.sections.proxy import environment

@@ -9,7 +9,7 @@ from typing import Final
 
 from steps.contract.fleet import SHARD_SIZE
 from steps.contract.host_ranges import fold
-from steps.contract.operation import RELEASES, OperationKind
+from steps.contract.runs.operation import RELEASES, OperationKind
 from steps.contract.task import Verb
 from workflows.spec.cluster_spec import GROUP_LABEL, ClusterSpec, max_pods, node_labels, own_taints
 from workflows.spec.sections.infrastructure import Rke2Settings

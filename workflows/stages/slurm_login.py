@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from steps.contract.login_pods import OUTPUT, SOME
+from steps.contract.objects.login_pods import OUTPUT, SOME
 from steps.contract.task import Verb
 from steps.stages.slurm_login.contract import ID, LISTED_BY
 from workflows.catalog import PlannedRelease

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from steps.contract.checks import POD_GROUP
+from steps.contract.objects.checks import POD_GROUP
 from steps.contract.task import Verb
 from steps.localise.contract import MOST_MEETINGS
 from workflows.spec import floor_table

@@ -94,7 +94,7 @@ def dcgm(site: Site, after: tuple[str, ...], passed: tuple[str, ...]) -> Step:
 
 
 def host_facts(spec: ClusterSpec) -> Object:
-    """Return the expected host facts of a GPU, with the fields of `steps.contract.node_health.HostWant`."""
+    """Return the expected host facts of a GPU, with the fields of `steps.contract.node_tests.node_health.HostWant`."""
     accelerator = spec.accelerator
     if accelerator is None:
         return {}

@@ -8,7 +8,7 @@ import pytest
 import yaml
 from pydantic import ValidationError
 
-from steps.contract.fleet_facts import FleetFact
+from steps.contract.node_tests.fleet_facts import FleetFact
 from workflows import spec
 from workflows.examples import path
 from workflows.spec import cluster_spec

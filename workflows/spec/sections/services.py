@@ -88,7 +88,7 @@ class Nccl(Section):
 _SHIFTS = {"": 0, "K": 10, "M": 20, "G": 30}
 """Binary shifts of the units of message sizes."""
 FactName = Literal["driver", "driver_flavour", "cuda", "kernel", "vbios", "nic_firmware"]
-"""Names of the facts by which nodes are compared, as in `steps.contract.fleet_facts`."""
+"""Names of the facts by which nodes are compared, as in `steps.contract.node_tests.fleet_facts`."""
 
 
 class Difference(Section):

@@ -11,7 +11,7 @@ import pytest
 
 from steps.clients.kube.client import Kube
 from steps.clients.store import Store
-from steps.contract import approval
+from steps.contract.runs import approval
 from steps.contract.verdict import Status
 from steps.report import source
 from steps.report.assembly import build

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from steps.contract.operation import BRINGUP, Operation, OperationKind
+from steps.contract.runs.operation import BRINGUP, Operation, OperationKind
 from tests.unit.playbooks import ansible_plays
 from workflows import examples, spec
 from workflows.plan.compiler import compile_plan

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from msgspec import Struct
 
 from steps.contract import plain_text
-from steps.contract.evidence import Evidence
+from steps.contract.runs.evidence import Evidence
 from steps.contract.task import Verb
 from steps.contract.verdict import Verdict
 
