@@ -13,7 +13,7 @@ from typing import Any
 import yaml
 
 from workflows import catalog
-from workflows.spec.document import value_at
+from workflows.spec.parsing.document import value_at
 
 DATA = Path(os.environ.get("BRINGUP_TEST_DATA") or Path(__file__).parents[2] / "shared") / "crds"
 FOLDER = Path(catalog.__file__).with_name("schemas")

@@ -12,8 +12,8 @@ from urllib.parse import quote
 import msgspec
 
 from steps.contract import plain_text
-from steps.contract.evidence import Diagnosis, Evidence
 from steps.contract.host_play import PlayEvent
+from steps.contract.runs.evidence import Diagnosis, Evidence
 from steps.contract.task import Verb
 from steps.contract.verdict import FailureClass, NodeVerdict, Status, Verdict
 

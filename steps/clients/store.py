@@ -14,8 +14,8 @@ import msgspec
 from steps import timeouts
 from steps.clients import regular_files
 from steps.clients.regular_files import FileKind
-from steps.contract import approval, evidence, run_seal
 from steps.contract.canonical import digest, digest_bytes
+from steps.contract.runs import approval, evidence, run_seal
 from steps.errors import BadTask, StepError, StoreBusy
 
 T = TypeVar("T")

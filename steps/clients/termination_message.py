@@ -4,7 +4,8 @@ import contextlib
 import os
 from pathlib import Path
 
-from steps.contract import last_word, paths
+from steps.contract import paths
+from steps.contract.runs import last_word
 
 
 def leave(out: Path, text: str) -> None:

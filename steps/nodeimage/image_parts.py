@@ -10,8 +10,9 @@ from typing import Any, Final
 import msgspec
 from msgspec import Struct
 
-from steps.contract import evidence, run_records
-from steps.contract.evidence import Evidence
+from steps.contract import run_records
+from steps.contract.runs import evidence
+from steps.contract.runs.evidence import Evidence
 from steps.errors import BadTask, Unreachable
 from steps.nodeimage.contract import boot_tree, build_keys, image_manifest, resolved_recipe
 from steps.nodeimage.contract.boot_tests import Firmware

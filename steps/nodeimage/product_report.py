@@ -7,7 +7,7 @@ from typing import Final, TypeVar
 import msgspec
 from msgspec import Struct
 
-from steps.contract.evidence import Evidence, read_observation
+from steps.contract.runs.evidence import Evidence, read_observation
 from steps.contract.verdict import Status
 from steps.nodeimage.contract.boot_tests import MachineBoot
 from steps.nodeimage.contract.image_manifest import ImageFile

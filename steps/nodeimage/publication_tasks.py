@@ -12,8 +12,8 @@ from msgspec import Struct
 from steps.clients.releases import known_versions, release_lease
 from steps.clients.releases.publication import PublishRequest
 from steps.contract.attestation import RunIdentity
-from steps.contract.evidence import Evidence
 from steps.contract.exit import ExitCode
+from steps.contract.runs.evidence import Evidence
 from steps.errors import Refused
 from steps.nodeimage import image_parts
 from steps.nodeimage.contract import build_keys

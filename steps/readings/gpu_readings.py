@@ -7,7 +7,7 @@ import re
 from collections import Counter
 from typing import Any
 
-from steps.contract.dcgm import DcgmRun
+from steps.contract.node_tests.dcgm import DcgmRun
 from steps.contract.plain_text import count
 from steps.contract.verdict import FailureClass
 from steps.readers import gpu_query, gpu_tables

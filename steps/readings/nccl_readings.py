@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from steps.contract.nccl import NcclLog, NcclRun, NcclTransport, NcclWant
+from steps.contract.node_tests.nccl import NcclLog, NcclRun, NcclTransport, NcclWant
 from steps.contract.verdict import FailureClass, by_cause
 from steps.readings.captured_text import CapturedText
 from steps.readings.site_values import SiteValues

@@ -5,10 +5,10 @@ from typing import Any
 
 import msgspec
 
-from steps.contract import approval
-from steps.contract.evidence import Evidence
 from steps.contract.measurements import Measurement, merged
-from steps.contract.quarantine import QuarantineEntry
+from steps.contract.runs import approval
+from steps.contract.runs.evidence import Evidence
+from steps.contract.runs.quarantine import QuarantineEntry
 from steps.contract.verdict import FailureClass, Status
 from steps.report import acceptance_sentence, checklists, model, product_parts
 from steps.report.localisation_rounds import localisation_rounds

@@ -4,7 +4,7 @@ import functools
 
 from msgspec import Struct, convert
 
-from steps.contract.evidence import Diagnosis
+from steps.contract.runs.evidence import Diagnosis
 from steps.contract.verdict import FailureClass
 
 FILE = "checklists.yaml"

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from steps.contract.evidence import Evidence, read_observation
+from steps.contract.runs.evidence import Evidence, read_observation
 from steps.report.pictures import RoundSummary
 from steps.stages.validation.contract import LocaliseObservation
 

@@ -2,12 +2,12 @@
 
 from msgspec import Struct
 
-from steps.contract.evidence import Diagnosis
 from steps.contract.measurements import Measurement, Versions
 from steps.contract.plain_text import count
-from steps.contract.quarantine import QuarantineEntry
-from steps.contract.revision import SpecSource
 from steps.contract.run_records import Cancelled
+from steps.contract.runs.evidence import Diagnosis
+from steps.contract.runs.quarantine import QuarantineEntry
+from steps.contract.runs.revision import SpecSource
 from steps.report.pictures import Curve, RoundSummary
 
 NOT_RUN = "not run"

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable, Iterator
 
-from steps.contract.evidence import Evidence, read_observation
-from steps.contract.nccl import NcclRun
+from steps.contract.node_tests.nccl import NcclRun
+from steps.contract.runs.evidence import Evidence, read_observation
 from steps.report.pictures import Curve
 from steps.stages.validation import gate_collectives
 from steps.stages.validation.contract import FunctionalObservation

@@ -6,7 +6,7 @@ from typing import Protocol, cast
 
 from msgspec import Struct
 
-from steps.contract.evidence import Evidence
+from steps.contract.runs.evidence import Evidence
 from steps.contract.stage_contracts import products_of
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from steps.contract import approval
+from steps.contract.runs import approval
 from steps.report import identifiers, model
 
 _VERDICT = {"id", "stage", "aside_in", "gate", "status", "failure_class", "inspect", "recover"}

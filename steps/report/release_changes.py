@@ -4,9 +4,9 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from steps.contract.evidence import Evidence
-from steps.contract.operation import OperationKind
 from steps.contract.plain_text import count
+from steps.contract.runs.evidence import Evidence
+from steps.contract.runs.operation import OperationKind
 
 STAGE = "rke2"
 

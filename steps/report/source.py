@@ -6,10 +6,11 @@ import msgspec
 from msgspec import Struct
 
 from steps.clients.store import Store
-from steps.contract import evidence, fleet, log_keys, quarantine, revision, run_records
+from steps.contract import fleet, run_records
 from steps.contract.canonical import digest_bytes
-from steps.contract.revision import SpecSource
 from steps.contract.run_records import OPEN, STAGE, Cancelled
+from steps.contract.runs import evidence, log_keys, quarantine, revision
+from steps.contract.runs.revision import SpecSource
 from steps.contract.task import Verb
 from steps.errors import BadTask
 

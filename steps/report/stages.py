@@ -5,9 +5,10 @@ from typing import Any
 
 import msgspec
 
-from steps.contract import approval, run_records
-from steps.contract.evidence import Evidence
+from steps.contract import run_records
 from steps.contract.run_records import Cancelled
+from steps.contract.runs import approval
+from steps.contract.runs.evidence import Evidence
 from steps.contract.task import Verb
 from steps.contract.verdict import Status, Verdict
 from steps.report import model

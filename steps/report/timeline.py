@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from msgspec import Struct
 
 from steps.contract import host_ranges
-from steps.contract.lost_attempts import LostAttempt
+from steps.contract.runs.lost_attempts import LostAttempt
 from steps.report import model
 
 _STAMPED = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,9})?(?:Z|[+-]\d\d:\d\d)(?=\s)")

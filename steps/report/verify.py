@@ -8,9 +8,9 @@ from msgspec import Struct
 
 from steps.clients import regular_files, signature
 from steps.clients.regular_files import FileKind, FolderEntry
-from steps.contract import run_seal
 from steps.contract.canonical import canonical, digest_bytes
 from steps.contract.plain_text import count
+from steps.contract.runs import run_seal
 from steps.contract.verdict import Status
 from steps.errors import BadTask
 from steps.report import model

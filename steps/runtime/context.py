@@ -17,10 +17,11 @@ from steps.clients.fleet_folder import Fleet
 from steps.clients.output_log import Log
 from steps.clients.redact import Redactor
 from steps.clients.store import AlreadyWritten, Store
-from steps.contract import last_word, log_keys, plain_text, quarantine
+from steps.contract import plain_text
 from steps.contract.canonical import canonical
-from steps.contract.evidence import Diagnosis, Evidence
 from steps.contract.host_play import PlayEvent
+from steps.contract.runs import last_word, log_keys, quarantine
+from steps.contract.runs.evidence import Diagnosis, Evidence
 from steps.contract.task import Task, Verb
 from steps.contract.verdict import FailureClass, Status, Verdict
 from steps.errors import BadTask

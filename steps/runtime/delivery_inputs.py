@@ -5,8 +5,8 @@ from collections.abc import Iterator, Mapping
 import msgspec
 
 from steps.contract import delivery
-from steps.contract.charts import RootApplication
 from steps.contract.delivery import Delivered
+from steps.contract.objects.charts import RootApplication
 from steps.errors import BadTask
 from steps.runtime.context import Context
 

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from steps.contract.evidence import Diagnosis
 from steps.contract.host_play import HostOutcome, HostStatus
+from steps.contract.runs.evidence import Diagnosis
 from steps.contract.task import Verb
 from steps.contract.verdict import Status, Verdict, failed, inconclusive
 from steps.errors import BadTask, Conflict, Refused, StepError, Temporary

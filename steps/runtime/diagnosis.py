@@ -11,9 +11,9 @@ from typing import Any, TypeVar
 import msgspec
 
 from steps import timeouts
-from steps.contract.checks import CHECK_LABEL
-from steps.contract.evidence import Diagnosis
+from steps.contract.objects.checks import CHECK_LABEL
 from steps.contract.plain_text import truncate
+from steps.contract.runs.evidence import Diagnosis
 from steps.errors import StepError, Temporary
 from steps.runtime.diagnosis_objects import (
     MESSAGE,

@@ -14,8 +14,8 @@ from msgspec import Struct
 
 from steps import timeouts
 from steps.clients.kube.api import CONNECTIONS, ApiError
-from steps.contract.checks import CHECK_LABEL, CHECK_NAMESPACE, POD_GROUP, CheckPod
 from steps.contract.host_ranges import fold
+from steps.contract.objects.checks import CHECK_LABEL, CHECK_NAMESPACE, POD_GROUP, CheckPod
 from steps.errors import Temporary
 from steps.localise.contract import MOST_MEETINGS, FabricTest, Outcome
 from steps.runtime import check_manifests, target

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from steps import timeouts
 from steps.clients.kube.api import ApiError
-from steps.contract.login_pods import LoginPods
+from steps.contract.objects.login_pods import LoginPods
 from steps.contract.plain_text import count
 from steps.contract.verdict import Verdict, passed
 from steps.errors import NotUnderstood, Unreachable

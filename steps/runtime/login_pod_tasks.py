@@ -2,8 +2,8 @@
 
 import msgspec
 
-from steps.contract import approval
-from steps.contract.login_pods import NONE, OUTPUT, SOME, LoginPods
+from steps.contract.objects.login_pods import NONE, OUTPUT, SOME, LoginPods
+from steps.contract.runs import approval
 from steps.contract.verdict import Verdict
 from steps.runtime import login_pod_replacement
 from steps.runtime.context import Context

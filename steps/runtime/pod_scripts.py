@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from steps import timeouts
 from steps.clients.kube.api import ApiError
+from steps.contract.objects.pod_script import PodScript
 from steps.contract.plain_text import count
-from steps.contract.pod_script import PodScript
 from steps.contract.verdict import Verdict, passed
 from steps.errors import NotUnderstood, Unreachable
 from steps.runtime.running_task import RunningTask

@@ -6,7 +6,7 @@ import msgspec
 
 from steps.contract import fleet
 from steps.contract.host_ranges import fold
-from steps.contract.judging import JudgedTask, StageExpectation, StageObservation
+from steps.contract.runs.judging import JudgedTask, StageExpectation, StageObservation
 from steps.contract.verdict import FailureClass, NodeVerdict, Status, Verdict, inconclusive, passed, sentence
 
 MOST_NOTES = 50

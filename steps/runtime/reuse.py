@@ -6,8 +6,9 @@ import msgspec
 from msgspec import Struct
 
 from steps.clients.fleet_folder import is_selected
-from steps.contract import fleet, quarantine, run_records
-from steps.contract.evidence import Evidence
+from steps.contract import fleet, run_records
+from steps.contract.runs import quarantine
+from steps.contract.runs.evidence import Evidence
 from steps.contract.verdict import Status
 from steps.runtime.context import Context
 

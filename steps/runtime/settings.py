@@ -6,8 +6,8 @@ from typing import Any
 from steps.clients import secret_file
 from steps.clients.git import git_access
 from steps.contract.delivery import SECRET_TYPE, ConfigMapKeys, RepositorySecret
+from steps.contract.objects.target_secret import FileSecret
 from steps.contract.plain_text import count
-from steps.contract.target_secret import FileSecret
 from steps.runtime import config_maps, delivery_inputs
 from steps.runtime.context import Context
 

@@ -7,8 +7,8 @@ import msgspec
 from steps import __version__
 from steps.contract import run_records
 from steps.contract.attestation import RunIdentity
-from steps.contract.evidence import Evidence
 from steps.contract.run_records import Header
+from steps.contract.runs.evidence import Evidence
 from steps.contract.verdict import Status
 from steps.errors import Refused
 from steps.runtime.context import Context

@@ -8,8 +8,8 @@ from msgspec import Struct
 
 from steps import timeouts
 from steps.clients.clock import Clock
-from steps.contract.charts import InstallJob, ReleaseState
-from steps.contract.checks import CheckPod
+from steps.contract.objects.charts import InstallJob, ReleaseState
+from steps.contract.objects.checks import CheckPod
 from steps.contract.verdict import FailureClass, Status, Verdict, inconclusive
 from steps.errors import Temporary
 from steps.stages.shared import causes

@@ -5,7 +5,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from steps.contract.evidence import Evidence
+from steps.contract.runs.evidence import Evidence
 
 SECTION: Final = "slurm"
 """Field of a run's report; it is never set."""

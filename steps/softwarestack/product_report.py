@@ -7,8 +7,8 @@ from typing import Final, TypeVar
 
 from msgspec import Struct
 
-from steps.contract.evidence import Evidence, read_observation
 from steps.contract.plain_text import count
+from steps.contract.runs.evidence import Evidence, read_observation
 from steps.softwarestack.contract.package_build import BuildOutcome, PackageBuilt
 from steps.softwarestack.contract.stack_release import PublishedStack
 from steps.softwarestack.contract.stack_tests import StackTested, StackTestOutcome, StackTestResult

@@ -4,7 +4,7 @@ import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from steps.contract.evidence import read_observation
+from steps.contract.runs.evidence import read_observation
 from steps.errors import Unreachable
 from steps.runtime.context import Context
 from steps.softwarestack import task_input

@@ -10,9 +10,10 @@ import time
 from msgspec import Struct
 
 from steps.clients import certificates, webhook
-from steps.contract import approval, evidence, stage_contracts
-from steps.contract.evidence import Evidence
+from steps.contract import stage_contracts
 from steps.contract.exit import ExitCode
+from steps.contract.runs import approval, evidence
+from steps.contract.runs.evidence import Evidence
 from steps.contract.verdict import FailureClass, Status, Verdict, failed, inconclusive, passed
 from steps.errors import BadTask, StepError, Temporary
 from steps.runtime.context import Context

@@ -7,15 +7,16 @@ import msgspec
 from msgspec import Struct
 
 from steps.clients.kube.api import ApiError
-from steps.contract import fleet, object_files
+from steps.contract import fleet
 from steps.contract.delivery import ConfigMapKeys, KnownHosts, RepositorySecret, ServerCertificates
 from steps.contract.exit import ExitCode
 from steps.contract.gres_conf import GresConf
-from steps.contract.login_pods import LoginPods
-from steps.contract.object_files import TaskObjects
+from steps.contract.objects import object_files
+from steps.contract.objects.login_pods import LoginPods
+from steps.contract.objects.object_files import TaskObjects
+from steps.contract.objects.pod_script import PodScript
+from steps.contract.objects.target_secret import FileSecret
 from steps.contract.plain_text import count
-from steps.contract.pod_script import PodScript
-from steps.contract.target_secret import FileSecret
 from steps.contract.verdict import FailureClass, Verdict, failed, passed
 from steps.errors import BadTask, Conflict, Refused
 from steps.runtime import (

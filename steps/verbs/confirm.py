@@ -9,10 +9,10 @@ import time
 from msgspec import Struct
 
 from steps.clients import signature
-from steps.contract import approval, evidence
 from steps.contract.canonical import digest_bytes
-from steps.contract.evidence import Diagnosis
 from steps.contract.exit import ExitCode
+from steps.contract.runs import approval, evidence
+from steps.contract.runs.evidence import Diagnosis
 from steps.contract.verdict import FailureClass, Verdict, failed, passed
 from steps.runtime.context import Context
 

@@ -9,9 +9,9 @@ from msgspec import Struct
 from steps import timeouts
 from steps.clients.kube.api import ApiError
 from steps.clients.kube.client import Kube
-from steps.contract.checks import CHECK_LABEL, CHECK_NAMESPACE
-from steps.contract.evidence import Diagnosis, Evidence
 from steps.contract.exit import ExitCode
+from steps.contract.objects.checks import CHECK_LABEL, CHECK_NAMESPACE
+from steps.contract.runs.evidence import Diagnosis, Evidence
 from steps.contract.verdict import FailureClass, Status, Verdict, failed, passed
 from steps.errors import NotUnderstood, Refused, StepError, Temporary, Unreachable
 from steps.runtime import check_manifests, gating, reuse, target, watching

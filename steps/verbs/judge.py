@@ -6,9 +6,10 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from steps.contract import fleet, judging, quarantine, task
-from steps.contract.evidence import Evidence
+from steps.contract import fleet, task
 from steps.contract.exit import ExitCode
+from steps.contract.runs import judging, quarantine
+from steps.contract.runs.evidence import Evidence
 from steps.contract.verdict import NodeVerdict, Verdict
 from steps.runtime import gating, quorum, target
 from steps.runtime.context import Context

@@ -4,9 +4,10 @@ import msgspec
 from msgspec import Struct
 
 from steps.clients.store import AlreadyWritten
-from steps.contract import revision, run_records
+from steps.contract import run_records
 from steps.contract.canonical import canonical
 from steps.contract.exit import ExitCode
+from steps.contract.runs import revision
 from steps.errors import BadTask, Refused
 from steps.runtime import play_requests, reuse
 from steps.runtime.context import Context

@@ -7,9 +7,10 @@ from msgspec import Struct
 from steps.clients import regular_files, signature
 from steps.clients.ansible import play_journal
 from steps.clients.regular_files import FileKind
-from steps.contract import log_keys, run_records, run_seal
+from steps.contract import run_records
 from steps.contract.canonical import canonical, digest_bytes
 from steps.contract.exit import ExitCode
+from steps.contract.runs import log_keys, run_seal
 from steps.errors import StepError
 from steps.report import verify
 from steps.runtime import target

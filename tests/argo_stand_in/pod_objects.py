@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from steps.clients.kube.api import ApiError
-from steps.contract.last_word import FILE
+from steps.contract.runs.last_word import FILE
 from tests.argo_stand_in.pod_host import PodHost
 from tests.argo_stand_in.workflow_status import node_id
 from workflows.engines.argo.home import Home

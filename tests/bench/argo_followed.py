@@ -14,8 +14,8 @@ import msgspec
 from argo_home import Measured, put
 from argo_played import Played, waits
 
-from steps.contract import evidence
 from steps.contract.canonical import canonical
+from steps.contract.runs import evidence
 from steps.contract.verdict import NodeVerdict, Status, passed
 from workflows.engines.argo.workflow_objects import stamp
 from workflows.engines.local.run_state import RunState

@@ -8,8 +8,8 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
-from steps.contract import approval
 from steps.contract.exit import ExitCode
+from steps.contract.runs import approval
 from tests.argo_stand_in.workflow_status import workflow_status
 from workflows.engines.argo.submission import shard_counts
 from workflows.engines.local import state_machine

@@ -11,7 +11,7 @@ from pathlib import Path
 from figures import Figures
 
 from steps.clients.store import Store
-from steps.contract import evidence
+from steps.contract.runs import evidence
 from steps.contract.verdict import Status
 from workflows import bringup, examples
 from workflows.engines.folders import RunFolder, StateFolder

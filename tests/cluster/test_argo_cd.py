@@ -9,7 +9,7 @@ from actors.delivered import NOBODY, Case, Site
 from actors.sources import PASSWORD, USER, Sources
 
 from steps.clients.kube.client import Kube
-from steps.contract.charts import ReleaseState
+from steps.contract.objects.charts import ReleaseState
 from steps.contract.verdict import FailureClass, Status, Verdict
 
 CLOSED = "http://127.0.0.1:1"

@@ -28,7 +28,13 @@ from workflows.plan.factory_plan import compile_factory
 from workflows.rehearsal.simulated_cluster import ExistingServer, simulated_cluster, write_fleet
 from workflows.rehearsal.simulator.world import load_roles
 from workflows.spec import FactorySpec, load_factory
-from workflows.spec.factory_spec import REGISTRY_CERTIFICATE, REGISTRY_HTPASSWD, REGISTRY_KEY, REGISTRY_PASSWORD, BuilderImage
+from workflows.spec.pipelines.factory_spec import (
+    REGISTRY_CERTIFICATE,
+    REGISTRY_HTPASSWD,
+    REGISTRY_KEY,
+    REGISTRY_PASSWORD,
+    BuilderImage,
+)
 
 USER = 1000
 """User of the registry's pod."""

@@ -24,7 +24,7 @@ from kubelab import box, lab, product
 from steps.clients.kube.client import Kube
 from steps.clients.store import Store
 from steps.contract import delivery
-from steps.contract.charts import Release, RootApplication, RootState
+from steps.contract.objects.charts import Release, RootApplication, RootState
 from steps.stages.shared import gate_charts as gates
 from steps.stages.shared import probe_applications as probe
 from steps.stages.shared import probe_charts

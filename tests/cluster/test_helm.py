@@ -9,7 +9,7 @@ from kubelab import box
 from kubelab.lab import Cluster
 
 from steps.clients.kube.client import Kube
-from steps.contract.charts import Release, ReleaseState, value_digests
+from steps.contract.objects.charts import Release, ReleaseState, value_digests
 from steps.contract.verdict import FailureClass, Status, Verdict
 from steps.runtime.watching import keep_install_logs
 from steps.stages.base_services.contract import ControlObservation

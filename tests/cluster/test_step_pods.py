@@ -27,7 +27,8 @@ from kubelab.node import NAME
 
 from steps.clients.environment import SIMULATOR, SIMULATOR_TOKEN
 from steps.clients.store import Store
-from steps.contract import approval, delivery, last_word
+from steps.contract import delivery
+from steps.contract.runs import approval, last_word
 from steps.contract.task import Verb
 from steps.contract.verdict import Status
 from tests.unit.steps import chat

@@ -17,7 +17,7 @@ from hostlab.waiting import listens, until
 from release_site import Quiet
 
 from tests.unit.served import served
-from workflows.spec import proxy as proxies
+from workflows.spec.sections import proxy as proxies
 
 NAMES = ".example.org"
 USER = "site"

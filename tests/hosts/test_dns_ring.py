@@ -20,7 +20,7 @@ from hostlab import lab, network
 from hostlab.host import Host
 from hostlab.waiting import listens, until
 
-from steps.contract.checks import CheckPod
+from steps.contract.objects.checks import CheckPod
 from steps.contract.verdict import Status, Verdict
 from steps.stages.rke2 import gate
 from steps.stages.rke2.contract import (

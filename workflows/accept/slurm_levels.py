@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from workflows.spec.acceptance_levels import FULL, QUICK, STANDARD
+from workflows.spec.acceptance.acceptance_levels import FULL, QUICK, STANDARD
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgspec
 
-from steps.contract.operation import Operation, OperationKind
+from steps.contract.runs.operation import Operation, OperationKind
 from workflows.app import kubeconfigs
 from workflows.app.run_options import Pipeline, StartOptions, UsageError, Wish
 from workflows.app.runs import run_evidence, run_reports, run_start
@@ -19,7 +19,7 @@ from workflows.engines.folders import StateFolder
 from workflows.plan.compiler import compile_plan
 from workflows.plan.model import Plan
 from workflows.spec import ClusterSpec, floor_table
-from workflows.spec.acceptance_levels import LEVELS
+from workflows.spec.acceptance.acceptance_levels import LEVELS
 from workflows.spec.fields import SecretRef
 
 

@@ -17,9 +17,10 @@ from steps.clients.git import checkout, git_access, repositories
 from steps.clients.git.errors import Keys
 from steps.clients.git.git_objects import GitEntry
 from steps.clients.private_folder import private_folder
-from steps.contract import last_word, paths
+from steps.contract import paths
 from steps.contract.exit import ExitCode
-from steps.contract.revision import SpecSource
+from steps.contract.runs import last_word
+from steps.contract.runs.revision import SpecSource
 from steps.errors import BadTask, StepError, Temporary
 from workflows.app.runs import argo_start, superseded_builds
 from workflows.app.runs.screen import Screen

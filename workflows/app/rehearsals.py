@@ -1,6 +1,6 @@
 """A rehearsal: the whole pipeline, or an operation, against a simulated cluster on this machine."""
 
-from steps.contract.operation import OperationKind
+from steps.contract.runs.operation import OperationKind
 from workflows.app import kubeconfigs
 from workflows.app.factories import factory_rehearsals
 from workflows.app.run_options import ARGO, RehearsalRequest

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from steps.contract import approval
-from steps.contract.operation import BRINGUP, Operation
-from steps.contract.revision import SpecSource
+from steps.contract.runs import approval
+from steps.contract.runs.operation import BRINGUP, Operation
+from steps.contract.runs.revision import SpecSource
 
 if TYPE_CHECKING:
     from workflows.plan.model import Plan

@@ -21,7 +21,7 @@ from workflows.app.runs.screen import Screen
 from workflows.app.specs import operations
 from workflows.plan.model import Plan
 from workflows.plan.slurm_acceptance_plan import compile_slurm_acceptance
-from workflows.spec.acceptance_levels import STANDARD
+from workflows.spec.acceptance.acceptance_levels import STANDARD
 from workflows.stages.slurm_acceptance_site import SlurmAcceptanceSite
 
 PARTNERS: Final = 2

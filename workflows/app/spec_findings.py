@@ -11,9 +11,9 @@ from workflows.app.specs import sources
 from workflows.app.stacks import stack_findings
 from workflows.nodeimage import recipe_spec
 from workflows.spec import Issue, SpecError, SpecErrors, announcement_rule, key_files
-from workflows.spec.document import YamlDocument
-from workflows.spec.loading import read
-from workflows.spec.validation_errors import line_of
+from workflows.spec.parsing.document import YamlDocument
+from workflows.spec.parsing.loading import read
+from workflows.spec.parsing.validation_errors import line_of
 
 
 @dataclass(frozen=True)

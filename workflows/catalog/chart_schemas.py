@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from workflows.spec.loading import read
+from workflows.spec.parsing.loading import read
 
 _FOLDER = Path(__file__).with_name("schemas")
 

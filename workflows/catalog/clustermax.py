@@ -11,7 +11,7 @@ from typing import Annotated
 from pydantic import Field, model_validator
 
 from workflows.spec.fields import Listed, Section, Text, problem
-from workflows.spec.loading import load_as
+from workflows.spec.parsing.loading import load_as
 from workflows.stage_names import StageName
 
 FILE = Path(__file__).with_name("clustermax.yaml")

@@ -14,7 +14,7 @@ from workflows.catalog.model import Component, Criteria, Overlay
 from workflows.spec.errors import SpecError, SpecErrors
 from workflows.spec.fields import Section, SnakeId
 from workflows.spec.image_references import floating_images
-from workflows.spec.loading import load_as, read
+from workflows.spec.parsing.loading import load_as, read
 
 HERE = Path(__file__).parent
 

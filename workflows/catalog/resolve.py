@@ -19,10 +19,10 @@ from workflows.catalog.templating import scope
 from workflows.spec import ClusterSpec, Issue, SpecError, SpecErrors, compat
 from workflows.spec.accelerators import numbers
 from workflows.spec.compat.value_shapes import knows
-from workflows.spec.document import value_at
 from workflows.spec.fields import is_floating
-from workflows.spec.governance import Override
-from workflows.spec.loading import cut
+from workflows.spec.parsing.document import value_at
+from workflows.spec.parsing.loading import cut
+from workflows.spec.sections.governance import Override
 
 _NEVER_EMPTY = ("source", "version", "namespace", "rollout", "health", "rollback")
 _NO_OVERRIDE = Override()

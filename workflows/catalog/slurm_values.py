@@ -11,7 +11,7 @@ from workflows.spec import ClusterSpec
 from workflows.spec.cluster_spec import GROUP_LABEL, advertised, ingress_groups, slurm_groups
 from workflows.spec.gpu_pools import gpu_pools, pool_of
 from workflows.spec.machines import Machine
-from workflows.spec.slurm_section import Partition, SlurmdSize, SlurmHome, SlurmQos
+from workflows.spec.sections.slurm_section import Partition, SlurmdSize, SlurmHome, SlurmQos
 
 Object = dict[str, Any]
 

@@ -26,7 +26,7 @@ from workflows.spec.cluster_spec import (
     product_label,
 )
 from workflows.spec.gpu_pools import PoolFlavor, mig_strategy, plugin_configs, quota_flavors, uniform
-from workflows.spec.platform import Fabric, TenantQueue
+from workflows.spec.sections.platform import Fabric, TenantQueue
 
 _MELLANOX = "15b3"
 """PCI vendor id of NVIDIA's NICs."""

@@ -16,7 +16,7 @@ NO_REUSE = "none"
 
 
 class AcceptanceLevel(StrEnum):
-    """Values of the option `--level`; `workflows.spec.acceptance_levels` says what each runs."""
+    """Values of the option `--level`; `workflows.spec.acceptance.acceptance_levels` says what each runs."""
 
     QUICK = "quick"
     STANDARD = "standard"

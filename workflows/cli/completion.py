@@ -59,7 +59,7 @@ def locks() -> Iterable[str]:
 @_silent
 def operations() -> Iterable[str]:
     """Return the names of the operations on an existing cluster for shell completion."""
-    from steps.contract.operation import OperationKind
+    from steps.contract.runs.operation import OperationKind
 
     return [kind.value for kind in OperationKind if kind is not OperationKind.BRINGUP]
 

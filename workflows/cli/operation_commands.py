@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
-from steps.contract.operation import Operation, OperationKind
 from steps.contract.plain_text import count
+from steps.contract.runs.operation import Operation, OperationKind
 from workflows.app.run_options import Wish
 from workflows.cli import output
 from workflows.cli.options import RunOptions, Spec, Until, pipeline_of, placed

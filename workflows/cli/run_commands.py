@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from steps import timeouts
-from steps.contract import approval
 from steps.contract.exit import ExitCode
+from steps.contract.runs import approval
 from workflows.app.run_options import LOCAL, RehearsalRequest, Wish
 from workflows.cli import completion, output
 from workflows.cli.options import (

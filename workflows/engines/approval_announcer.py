@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from steps import timeouts
 from steps.clients import process
-from steps.contract import approval
+from steps.contract.runs import approval
 from steps.errors import StepError
 from workflows.engines.local.result import News, NodeNews, RunNodeStatus
 

@@ -4,8 +4,9 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from steps.contract import approval, plain_text, run_records
-from steps.contract.lost_attempts import LostAttempt, is_lost
+from steps.contract import plain_text, run_records
+from steps.contract.runs import approval
+from steps.contract.runs.lost_attempts import LostAttempt, is_lost
 from workflows.engines.folders import RunFolder
 from workflows.engines.local.result import RunNodeStatus
 from workflows.render import names

@@ -11,7 +11,8 @@ import msgspec
 from steps.clients.clock import SimulatedClock
 from steps.clients.environment import SEAL_KEY, SIMULATOR, SIMULATOR_TOKEN
 from steps.clients.store import Store
-from steps.contract import paths, run_records, run_seal
+from steps.contract import paths, run_records
+from steps.contract.runs import run_seal
 from workflows.engines import locks, run_inputs, seal_keys
 from workflows.engines.folders import RunFolder, StateFolder
 from workflows.engines.local.executor import StartProcess, start_process

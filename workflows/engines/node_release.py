@@ -15,9 +15,10 @@ from msgspec import Struct
 
 from steps.clients.kube.client import Kube
 from steps.clients.store import Store
-from steps.contract import approval, quarantine, run_records
+from steps.contract import run_records
 from steps.contract.canonical import canonical
 from steps.contract.exit import ExitCode
+from steps.contract.runs import approval, quarantine
 from steps.errors import StepError
 
 KUBECONFIG = "kubeconfig"

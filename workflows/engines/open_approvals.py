@@ -9,7 +9,8 @@ from msgspec import Struct
 
 from steps.clients import signature
 from steps.clients.store import Store
-from steps.contract import approval, stage_contracts, task
+from steps.contract import stage_contracts, task
+from steps.contract.runs import approval
 from steps.errors import StepError
 from workflows import user_paths
 from workflows.engines.folders import RunFolder

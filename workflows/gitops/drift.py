@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from workflows.gitops.layout import Layout
-from workflows.spec.document import BadDocument, parse
+from workflows.spec.parsing.document import BadDocument, parse
 
 LONGEST = 100
 """Largest number of characters shown of a differing line."""

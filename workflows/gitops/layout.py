@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from steps.contract.delivery import KUSTOMIZATIONS
 from workflows.catalog import PlannedRelease
 from workflows.spec import ClusterSpec
-from workflows.spec.argocd_delivery import ArgoCdDelivery
+from workflows.spec.sections.argocd_delivery import ArgoCdDelivery
 from workflows.stage_names import STAGES
 
 INSTALLER = "argo_cd"

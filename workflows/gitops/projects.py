@@ -10,7 +10,7 @@ from typing import Any
 from workflows.catalog import PlannedRelease
 from workflows.gitops.layout import IN_CLUSTER, delivered_releases, delivery
 from workflows.spec import ClusterSpec
-from workflows.spec.argocd_delivery import ArgoCdDelivery
+from workflows.spec.sections.argocd_delivery import ArgoCdDelivery
 
 Object = dict[str, Any]
 

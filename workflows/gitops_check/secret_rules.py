@@ -12,7 +12,7 @@ from workflows.gitops_check.delivery_tree import DeliveredObject, DeliveryTree, 
 from workflows.gitops_check.gitops_findings import GitopsFinding, finding
 from workflows.gitops_check.placeholder_values import is_placeholder
 from workflows.gitops_check.yaml_stream import Path, StreamDocument
-from workflows.spec import secrecy
+from workflows.spec.parsing import secrecy
 
 FIX = "revoke it, since Git keeps it for ever; then use a SealedSecret, an ExternalSecret or SOPS"
 _ENCRYPTED = ("SealedSecret", "ExternalSecret", "SecretProviderClass", "ClusterExternalSecret", "VaultStaticSecret")

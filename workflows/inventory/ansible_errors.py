@@ -11,7 +11,7 @@ from pathlib import Path
 import yaml
 
 from workflows.inventory.model import BadInventory
-from workflows.spec import secrecy
+from workflows.spec.parsing import secrecy
 
 OF_SCRIPT = "Standard error from inventory script:"
 """Text that Ansible prints before the stderr of an inventory script."""

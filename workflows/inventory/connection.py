@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from workflows.spec import hosts
+from workflows.spec.sections import hosts
 
 _NAMES = {
     "address": ("ansible_host", "ansible_ssh_host"),

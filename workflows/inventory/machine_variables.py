@@ -6,8 +6,8 @@ from typing import Any
 from pydantic import ValidationError
 
 from workflows.spec.cluster_spec import ClusterSpec
-from workflows.spec.gpus import Accelerator
 from workflows.spec.machines import Machine
+from workflows.spec.sections.gpus import Accelerator
 
 MARK, COUNT = "bringup_gpu", "bringup_gpus"
 """Host variables: true for a host with the accelerator, and its number of GPUs if that differs from other hosts'."""

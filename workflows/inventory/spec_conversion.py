@@ -15,7 +15,7 @@ from workflows.inventory import foreign_settings, foreign_taints, grouping, mach
 from workflows.inventory.connection import HostAccess, host_access
 from workflows.inventory.model import BadInventory, Inventory
 from workflows.spec import range_syntax
-from workflows.spec.hosts import DNS_SUFFIX
+from workflows.spec.sections.hosts import DNS_SUFFIX
 
 _HOST = re.compile(r"[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?")
 _FRONT = (

@@ -6,8 +6,9 @@ from collections.abc import Mapping
 
 import msgspec
 
-from steps.contract import approval, plain_text
+from steps.contract import plain_text
 from steps.contract.canonical import canonical, digest
+from steps.contract.runs import approval
 from steps.contract.task import Task, Verb
 from steps.nodeimage.contract import boot_tree, resolved_recipe, script_links
 from steps.nodeimage.contract.boot_tests import UNBOOTED, Firmware, why_not_booted
@@ -18,8 +19,9 @@ from workflows.nodeimage.publish_targets import publish_target
 from workflows.plan import approvals
 from workflows.plan.compiler import END_TASKS, OPEN_SECONDS
 from workflows.plan.model import Plan, PlanError, Starts
-from workflows.spec import announcement_rule, proxy
-from workflows.spec.publish_access import PUBLISH_KNOWN_HOSTS
+from workflows.spec import announcement_rule
+from workflows.spec.pipelines.publish_access import PUBLISH_KNOWN_HOSTS
+from workflows.spec.sections import proxy
 from workflows.stages import IMAGE_ORDER, image_boot, image_publish
 from workflows.stages.host_access import SecretFile, secret_file
 from workflows.stages.image_site import ImageSite

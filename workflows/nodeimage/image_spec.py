@@ -20,12 +20,12 @@ from workflows.spec.fields import (
     SnakeId,
     problem,
 )
-from workflows.spec.git_schedule import GitSchedule, require_home_secrets
-from workflows.spec.governance import ApprovalPoint, ApprovalRequest
-from workflows.spec.loading import load_as
-from workflows.spec.pipeline_specs import PipelineSpec, RelativePath, stays_below
-from workflows.spec.proxy import Proxies
-from workflows.spec.publish_access import PUBLISH_KEY, PUBLISH_KNOWN_HOSTS, PublishSsh
+from workflows.spec.parsing.loading import load_as
+from workflows.spec.pipelines.git_schedule import GitSchedule, require_home_secrets
+from workflows.spec.pipelines.pipeline_specs import PipelineSpec, RelativePath, stays_below
+from workflows.spec.pipelines.publish_access import PUBLISH_KEY, PUBLISH_KNOWN_HOSTS, PublishSsh
+from workflows.spec.sections.governance import ApprovalPoint, ApprovalRequest
+from workflows.spec.sections.proxy import Proxies
 from workflows.stage_names import StageName
 
 PUBLISHED: Final = "image_publish"

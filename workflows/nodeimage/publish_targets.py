@@ -4,7 +4,7 @@ import msgspec
 
 from steps.nodeimage.contract.boot_tree import BootGroup, PublishTarget
 from workflows.nodeimage.image_spec import BOOT_KEY, SIGN_KEY, ImageSpec
-from workflows.spec.publish_access import PUBLISH_KEY, PUBLISH_KNOWN_HOSTS
+from workflows.spec.pipelines.publish_access import PUBLISH_KEY, PUBLISH_KNOWN_HOSTS
 
 
 def publish_target(spec: ImageSpec) -> PublishTarget:

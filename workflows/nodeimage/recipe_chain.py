@@ -10,11 +10,11 @@ from pathlib import Path
 from workflows.nodeimage import recipe_checks, recipe_files
 from workflows.nodeimage.image_spec import is_path
 from workflows.nodeimage.recipe_spec import Foundation, RecipeLayer, RecipeSpec
-from workflows.spec.document import YamlDocument, join
 from workflows.spec.errors import SpecError, SpecErrors, format_value
-from workflows.spec.loading import read as read_document
-from workflows.spec.loading import validate_document
-from workflows.spec.validation_errors import line_of
+from workflows.spec.parsing.document import YamlDocument, join
+from workflows.spec.parsing.loading import read as read_document
+from workflows.spec.parsing.loading import validate_document
+from workflows.spec.parsing.validation_errors import line_of
 
 _VARIABLE = re.compile(r"\{\{(.*?)\}\}")
 _NAME = re.compile(r"\s*([a-z][a-z0-9_]{0,62})\s*")

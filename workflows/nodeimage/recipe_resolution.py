@@ -28,9 +28,9 @@ from workflows.nodeimage.recipe_spec import ImagePath, Mode, RecipeFile, RecipeL
 from workflows.podimage.errors import BuildError
 from workflows.spec.errors import SpecError, SpecErrors
 from workflows.spec.fields import Listed, Section
-from workflows.spec.loading import load_as
-from workflows.spec.pipeline_specs import RelativePath
-from workflows.spec.validation_errors import line_of
+from workflows.spec.parsing.loading import load_as
+from workflows.spec.parsing.validation_errors import line_of
+from workflows.spec.pipelines.pipeline_specs import RelativePath
 
 _FOLDER_MODE, _FILE_MODE = "0755", "0644"
 

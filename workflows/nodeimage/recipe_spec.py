@@ -8,7 +8,7 @@ from pydantic import AfterValidator, Field, StringConstraints, model_validator
 from steps.nodeimage.contract.image_tests import BuiltinCheck
 from workflows.nodeimage.image_spec import KernelArgument, MirrorUrl
 from workflows.spec.fields import Argument, ClusterName, DnsLabel, Listed, Section, SnakeId, Text, problem
-from workflows.spec.pipeline_specs import RelativePath
+from workflows.spec.pipelines.pipeline_specs import RelativePath
 
 PackageName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9+.-]{1,100}$")]
 UnitName = Annotated[

@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from steps.contract.approval import ANNOUNCE, CONFIRM, ca_file, webhook_file
+from steps.contract.runs.approval import ANNOUNCE, CONFIRM, ca_file, webhook_file
 from steps.contract.task import Task, Verb
 from workflows.stages.stage import COMMAND, WEBHOOK, Approval, Stage
 from workflows.stages.stage import task as stage_task

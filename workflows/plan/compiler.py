@@ -9,20 +9,20 @@ from typing import Any, cast
 
 import msgspec
 
-from steps.contract import object_files
 from steps.contract.canonical import digest
 from steps.contract.fleet import TOUCHED
 from steps.contract.host_ranges import fold
-from steps.contract.operation import BRINGUP, NEED_RUNNING_CLUSTER, Operation, OperationKind
+from steps.contract.objects import object_files
 from steps.contract.run_records import LEASE_SECONDS
+from steps.contract.runs.operation import BRINGUP, NEED_RUNNING_CLUSTER, Operation, OperationKind
 from steps.contract.task import Task, Verb
 from workflows import catalog as catalogs
 from workflows.plan import approvals, run_folders, slurm_records
 from workflows.plan.model import Plan, PlanError, Starts
 from workflows.spec import Issue, announcement_rule
+from workflows.spec.acceptance.untested import NCCL_INTER, runs, untested
 from workflows.spec.cluster_spec import ClusterSpec
 from workflows.spec.gpu_pools import gpu_pools, joins_gpus, uniform, whole_pools
-from workflows.spec.untested import NCCL_INTER, runs, untested
 from workflows.stage_names import StageName
 from workflows.stages import FOLLOWING, OPERATIONS, RUNNING_ORDER, site_roles
 from workflows.stages.host_access import api_arguments, secret_files, ssh_arguments

@@ -8,10 +8,10 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from steps.contract import approval
 from steps.contract.delivery import Publication
 from steps.contract.host_ranges import fold
-from steps.contract.operation import RELEASES
+from steps.contract.runs import approval
+from steps.contract.runs.operation import RELEASES
 from steps.contract.task import Verb
 from steps.stages.rke2.contract import parse_version
 from workflows.catalog.resolve import may_upgrade

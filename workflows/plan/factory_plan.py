@@ -3,11 +3,11 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from steps.contract import object_files
+from steps.contract.objects import object_files
 from workflows import catalog
 from workflows.plan.compiler import plan_site
 from workflows.plan.model import Plan, PlanError
-from workflows.spec.factory_spec import FactorySpec
+from workflows.spec.pipelines.factory_spec import FactorySpec
 from workflows.stages import FACTORY_ORDER, factory_pipelines
 from workflows.stages.factory_site import FactorySite, argo_release
 from workflows.stages.stage import Object

@@ -8,8 +8,8 @@ from steps.contract import fleet, task
 from steps.contract.canonical import digest, digest_bytes
 from workflows.catalog import PlannedRelease
 from workflows.spec import Issue
-from workflows.spec.schedule import EventTrigger, Schedule
-from workflows.spec.untested import UntestedPart
+from workflows.spec.acceptance.untested import UntestedPart
+from workflows.spec.sections.schedule import EventTrigger, Schedule
 from workflows.stages.host_access import SecretFile
 from workflows.stages.stage import Stage
 

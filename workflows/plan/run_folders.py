@@ -7,7 +7,7 @@ from itertools import groupby
 from steps.contract import fleet, run_records
 from steps.contract.canonical import canonical
 from steps.contract.delivery import TREE_FILE
-from steps.contract.operation import BRINGUP, Operation
+from steps.contract.runs.operation import BRINGUP, Operation
 from steps.contract.task import TaskError
 from workflows.plan import show
 from workflows.plan.model import Plan

@@ -7,7 +7,7 @@ from steps.contract.host_ranges import fold
 from workflows.catalog import PlannedRelease, unverified_values
 from workflows.plan.model import Plan
 from workflows.spec import Issue
-from workflows.spec.git_schedule import GitSchedule
+from workflows.spec.pipelines.git_schedule import GitSchedule
 from workflows.stages.stage import COMMAND, WEBHOOK, Approval, Stage
 
 COLUMNS = ("stage", "changes", "where", "gates", "rollback")

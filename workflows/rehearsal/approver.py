@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from steps.contract import approval
+from steps.contract.runs import approval
 from workflows import user_paths
 from workflows.engines import open_approvals
 from workflows.engines.folders import RunFolder

@@ -10,7 +10,7 @@ from workflows.plan.compiler import compile_plan
 from workflows.plan.model import Plan
 from workflows.rehearsal.simulated_cluster import SimulatedCluster
 from workflows.spec import ClusterSpec
-from workflows.spec.factory_spec import REGISTRY_CERTIFICATE, REGISTRY_HTPASSWD, REGISTRY_KEY, REGISTRY_PASSWORD
+from workflows.spec.pipelines.factory_spec import REGISTRY_CERTIFICATE, REGISTRY_HTPASSWD, REGISTRY_KEY, REGISTRY_PASSWORD
 from workflows.stages import RUNNING_ORDER
 from workflows.stages.host_access import GIT_CA, GIT_CREDENTIALS, GIT_KNOWN_HOSTS, SLURM_ACCOUNTING, SUNK_CHARTS
 

@@ -4,12 +4,12 @@ from collections.abc import Iterator
 from typing import Any
 
 from steps.contract.host_ranges import fold
-from steps.contract.operation import RELEASES, Operation, OperationKind
+from steps.contract.runs.operation import RELEASES, Operation, OperationKind
 from steps.stages.rke2.contract import parse_version
 from workflows.plan.compiler import compile_plan
 from workflows.plan.model import Plan
 from workflows.spec import ClusterSpec
-from workflows.spec.hosts import HostGroup
+from workflows.spec.sections.hosts import HostGroup
 
 
 class NoStartingRelease(ValueError):

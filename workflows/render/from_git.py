@@ -15,7 +15,7 @@ from steps.contract import paths
 from workflows.plan.model import Plan
 from workflows.render import claim_volumes, rbac, steps
 from workflows.render.grammar.field_rules import ARGOS_CONTAINERS
-from workflows.spec.git_schedule import GitSource
+from workflows.spec.pipelines.git_schedule import GitSource
 from workflows.stages.stage import ClaimMount
 
 Object = dict[str, Any]

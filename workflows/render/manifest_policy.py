@@ -9,7 +9,9 @@ import re
 from collections.abc import Iterator, Set
 from typing import Any
 
-from steps.contract import approval, login_pods, lost_attempts, paths, stage_contracts, task
+from steps.contract import paths, stage_contracts, task
+from steps.contract.objects import login_pods
+from steps.contract.runs import approval, lost_attempts
 from workflows.render import claim_volumes, from_git
 from workflows.render.building import CAPABILITIES
 from workflows.stages import EVERY

@@ -8,7 +8,8 @@ from typing import Any
 from hera.workflows import DAG, Container, Parameter, Suspend, Task
 from hera.workflows import models as m
 
-from steps.contract import approval, run_records
+from steps.contract import run_records
+from steps.contract.runs import approval
 from steps.contract.task import Verb
 from workflows.plan.model import Plan
 from workflows.render import claim_volumes, graph_tasks, names, steps, titles

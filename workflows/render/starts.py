@@ -12,8 +12,8 @@ import msgspec
 
 from workflows.plan.model import Plan
 from workflows.render import from_git, rbac, steps
-from workflows.spec.git_schedule import GitSchedule
-from workflows.spec.schedule import EventTrigger, Schedule
+from workflows.spec.pipelines.git_schedule import GitSchedule
+from workflows.spec.sections.schedule import EventTrigger, Schedule
 
 Object = dict[str, Any]
 API = "argoproj.io/v1alpha1"

@@ -10,7 +10,8 @@ from hera.workflows import Container, Env, Parameter
 from hera.workflows import models as m
 
 from steps import __version__
-from steps.contract import lost_attempts, paths, task
+from steps.contract import paths, task
+from steps.contract.runs import lost_attempts
 from workflows.render import building, claim_volumes, names
 from workflows.render.secret_volumes import FOLDER, SecretVolumes
 from workflows.spec.cluster_spec import GROUP_LABEL

@@ -6,8 +6,8 @@ The UI reads them as Markdown from two annotations
 
 from typing import Any
 
-from steps.contract import approval
 from steps.contract.plain_text import count
+from steps.contract.runs import approval
 from workflows.plan.model import Plan
 from workflows.render import graph_tasks, names
 from workflows.stages.stage import Stage

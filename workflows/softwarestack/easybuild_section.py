@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 from pydantic import Field, StringConstraints, model_validator
 
 from workflows.spec.fields import Listed, Section, problem
-from workflows.spec.pipeline_specs import RelativePath
+from workflows.spec.pipelines.pipeline_specs import RelativePath
 
 Easyconfig = Annotated[RelativePath, StringConstraints(pattern=r"\.eb$")]
 """Path of an easyconfig below the folder of the spec."""

@@ -18,7 +18,7 @@ from steps.softwarestack.contract.spack_layout import SETTINGS
 from steps.softwarestack.contract.stack_input import StackTestFile
 from workflows.softwarestack.bounded_files import read_bounded
 from workflows.softwarestack.build_graph import LockError
-from workflows.spec.document import LARGEST_BYTES, BadDocument, parse
+from workflows.spec.parsing.document import LARGEST_BYTES, BadDocument, parse
 
 MOST_RECIPES: Final = 5_000
 """Most files of the package repositories that travel with a stack; larger repositories belong into the builder image."""

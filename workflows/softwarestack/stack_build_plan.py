@@ -6,9 +6,9 @@ from collections.abc import Mapping
 import msgspec
 from msgspec.structs import replace
 
-from steps.contract import approval
 from steps.contract.canonical import digest
 from steps.contract.release_layout import ReleaseTarget
+from steps.contract.runs import approval
 from steps.contract.task import Task, Verb
 from steps.softwarestack.contract import stack_input
 from steps.softwarestack.contract.stack_input import MAX_BYTES, StackBatch, StackInput
@@ -20,7 +20,8 @@ from workflows.softwarestack.build_cache_spec import CACHE_CA
 from workflows.softwarestack.stack_plan import StackPlan
 from workflows.softwarestack.stack_resolution import ResolvedStack
 from workflows.softwarestack.stack_spec import SIGN_KEY, StackSpec
-from workflows.spec import SecretRef, announcement_rule, proxy
+from workflows.spec import SecretRef, announcement_rule
+from workflows.spec.sections import proxy
 from workflows.stages import STACK_ORDER, stack_build
 from workflows.stages.host_access import SecretFile, secret_file
 from workflows.stages.stack_site import StackSite

@@ -95,8 +95,8 @@ def resolve(spec: StackSpec, folder: Path, origin: str = "") -> ResolvedStack:
 
 def _factory(path: Path) -> Factory:
     """Return the hosts and folders of the factory that a spec describes. Raises `SpecErrors`."""
-    from workflows.spec.factory_addresses import addresses  # only stacks that name a factory need its models
-    from workflows.spec.factory_spec import load_factory
+    from workflows.spec.pipelines.factory_addresses import addresses  # only stacks that name a factory need its models
+    from workflows.spec.pipelines.factory_spec import load_factory
 
     return addresses(load_factory(path))
 

@@ -31,11 +31,11 @@ from workflows.spec.fields import (
     is_floating,
     problem,
 )
-from workflows.spec.git_schedule import GitSchedule, require_home_secrets
-from workflows.spec.governance import ApprovalPoint, ApprovalRequest
-from workflows.spec.loading import load_as
-from workflows.spec.pipeline_specs import PipelineSpec, RelativePath
-from workflows.spec.proxy import Proxies
+from workflows.spec.parsing.loading import load_as
+from workflows.spec.pipelines.git_schedule import GitSchedule, require_home_secrets
+from workflows.spec.pipelines.pipeline_specs import PipelineSpec, RelativePath
+from workflows.spec.sections.governance import ApprovalPoint, ApprovalRequest
+from workflows.spec.sections.proxy import Proxies
 from workflows.stage_names import StageName
 
 PUBLISHED: Final = "stack_publish"

@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from workflows.spec.cluster_loading import load
     from workflows.spec.cluster_spec import ClusterSpec
     from workflows.spec.editor_schema import json_schema
-    from workflows.spec.factory_spec import FactorySpec, load_factory
     from workflows.spec.fields import SecretRef
-    from workflows.spec.loading import load_as
     from workflows.spec.machines import Machine
-    from workflows.spec.out_of_scope import OUT_OF_SCOPE, OutOfScope
+    from workflows.spec.parsing.loading import load_as
+    from workflows.spec.parsing.out_of_scope import OUT_OF_SCOPE, OutOfScope
+    from workflows.spec.pipelines.factory_spec import FactorySpec, load_factory
     from workflows.spec.range_syntax import BadRange, expand
 
 __all__ = [
@@ -44,14 +44,14 @@ __all__ = [
 _MODULES: Final = {
     "ClusterSpec": "cluster_spec",
     "json_schema": "editor_schema",
-    "FactorySpec": "factory_spec",
-    "load_factory": "factory_spec",
+    "FactorySpec": "pipelines.factory_spec",
+    "load_factory": "pipelines.factory_spec",
     "SecretRef": "fields",
     "load": "cluster_loading",
-    "load_as": "loading",
+    "load_as": "parsing.loading",
     "Machine": "machines",
-    "OUT_OF_SCOPE": "out_of_scope",
-    "OutOfScope": "out_of_scope",
+    "OUT_OF_SCOPE": "parsing.out_of_scope",
+    "OutOfScope": "parsing.out_of_scope",
     "BadRange": "range_syntax",
     "expand": "range_syntax",
 }

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 
 from workflows.spec.cluster_spec import ClusterSpec
 from workflows.spec.errors import Issue
-from workflows.spec.governance import ApprovalPoint
+from workflows.spec.sections.governance import ApprovalPoint
 
 RULE = "announced"
 SOURCE = "https://argo-workflows.readthedocs.io/en/latest/cron-workflows/"

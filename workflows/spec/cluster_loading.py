@@ -11,13 +11,14 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from workflows.spec import roles, structure
+from workflows.spec import structure
 from workflows.spec.cluster_spec import ClusterSpec
-from workflows.spec.document import YamlDocument
 from workflows.spec.editor_schema import KINDS
 from workflows.spec.errors import SpecError, SpecErrors
-from workflows.spec.loading import cut, read, validate_model
-from workflows.spec.validation_errors import BROKEN, line_of, similar_key
+from workflows.spec.parsing.document import YamlDocument
+from workflows.spec.parsing.loading import cut, read, validate_model
+from workflows.spec.parsing.validation_errors import BROKEN, line_of, similar_key
+from workflows.spec.sections import roles
 
 _FILLER = {
     "apiVersion": "bringup/v1",

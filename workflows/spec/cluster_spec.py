@@ -14,20 +14,20 @@ from pydantic import Field
 
 from steps.contract.node_taints import SUNK_LOCK
 from workflows.spec import floor_table
-from workflows.spec.argocd_delivery import Delivery
 from workflows.spec.fields import ClusterName, DnsLabel, Listed, SecretRef, Section, SnakeId, Text
-from workflows.spec.governance import ApprovalPoint, Override, Quorum
-from workflows.spec.gpus import Accelerator, GpuSharing
-from workflows.spec.hosts import Hosts
-from workflows.spec.infrastructure import Airgap, OsSettings, Rke2Settings, SshSettings, TargetCluster
 from workflows.spec.machines import Machine, expand_groups
-from workflows.spec.platform import Fabric, SchedulerSettings
-from workflows.spec.proxy import Proxy
-from workflows.spec.rke2_parts import MAX_PODS, MAX_PODS_FIELD, Image
-from workflows.spec.roles import SiteRole
-from workflows.spec.schedule import Events, Schedule
-from workflows.spec.services import BaseServices, Validation
-from workflows.spec.slurm_section import Slurm
+from workflows.spec.sections.argocd_delivery import Delivery
+from workflows.spec.sections.governance import ApprovalPoint, Override, Quorum
+from workflows.spec.sections.gpus import Accelerator, GpuSharing
+from workflows.spec.sections.hosts import Hosts
+from workflows.spec.sections.infrastructure import Airgap, OsSettings, Rke2Settings, SshSettings, TargetCluster
+from workflows.spec.sections.platform import Fabric, SchedulerSettings
+from workflows.spec.sections.proxy import Proxy
+from workflows.spec.sections.rke2_parts import MAX_PODS, MAX_PODS_FIELD, Image
+from workflows.spec.sections.roles import SiteRole
+from workflows.spec.sections.schedule import Events, Schedule
+from workflows.spec.sections.services import BaseServices, Validation
+from workflows.spec.sections.slurm_section import Slurm
 from workflows.stage_names import STAGES, StageName
 
 

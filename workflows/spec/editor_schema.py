@@ -14,7 +14,7 @@ DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 KINDS = {
     "Cluster": "workflows.spec.cluster_spec.ClusterSpec",
-    "Factory": "workflows.spec.factory_spec.FactorySpec",
+    "Factory": "workflows.spec.pipelines.factory_spec.FactorySpec",
     "Stack": "workflows.softwarestack.stack_spec.StackSpec",
     "Image": "workflows.nodeimage.image_spec.ImageSpec",
     "ImageRecipe": "workflows.nodeimage.recipe_spec.RecipeSpec",

@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from workflows.spec.fields import Listed, Section
-from workflows.spec.loading import load_as
+from workflows.spec.parsing.loading import load_as
 
 FILE = Path(__file__).parents[1] / "catalog/floors.yaml"
 MEASURED_SHARE = 0.9

@@ -26,9 +26,9 @@ from workflows.spec.cluster_spec import (
     product_label,
     sharing_label,
 )
-from workflows.spec.gpus import Accelerator, GpuSharing
-from workflows.spec.hosts import HostGroup
-from workflows.spec.platform import TenantQueue
+from workflows.spec.sections.gpus import Accelerator, GpuSharing
+from workflows.spec.sections.hosts import HostGroup
+from workflows.spec.sections.platform import TenantQueue
 
 PLUGIN_CONFIG, MIG_CONFIG = "nvidia.com/device-plugin.config", "nvidia.com/mig.config"
 WHOLE = "whole"

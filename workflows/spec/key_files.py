@@ -9,9 +9,9 @@ from typing import Any
 from pydantic import BaseModel
 
 from workflows import user_paths
-from workflows.spec.document import join
 from workflows.spec.errors import Issue
 from workflows.spec.fields import SecretRef
+from workflows.spec.parsing.document import join
 
 RULE = "key_files"
 SOURCE = "https://man.openbsd.org/ssh_config#IdentityFile"

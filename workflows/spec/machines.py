@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from workflows.spec.hosts import PLACEHOLDER, HostGroup, HostOverride, Topology
+from workflows.spec.sections.hosts import PLACEHOLDER, HostGroup, HostOverride, Topology
 
 _DIGITS = re.compile(r"\d+")
 _PLAIN = HostOverride()

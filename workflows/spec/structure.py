@@ -11,11 +11,11 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+from workflows.spec.acceptance.untested import NCCL_INTER, NCCL_INTRA, runs
 from workflows.spec.cluster_spec import ClusterSpec, gpu_groups, has_gpu_cluster, intra_node_floor
 from workflows.spec.errors import SpecError
 from workflows.spec.fields import is_address
 from workflows.spec.gpu_pools import gpu_pools, group_path, joins_gpus
-from workflows.spec.untested import NCCL_INTER, NCCL_INTRA, runs
 from workflows.stage_names import STAGES
 
 Findings = Iterator[SpecError]

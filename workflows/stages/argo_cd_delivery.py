@@ -14,7 +14,7 @@ from steps.contract.task import Verb
 from workflows.catalog import PlannedRelease
 from workflows.catalog.templating import merge
 from workflows.gitops import layout, projects
-from workflows.spec.argocd_delivery import ArgoCdDelivery
+from workflows.spec.sections.argocd_delivery import ArgoCdDelivery
 from workflows.stages import host_access, manifest_objects, rights
 from workflows.stages.stage import Change, Object, Rule, Site, Step, task
 

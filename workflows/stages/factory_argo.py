@@ -6,7 +6,7 @@ from typing import Final
 
 from steps.contract.task import Verb
 from steps.stages.factory_argo.contract import POD_GC, REQUEUE, WORKERS
-from workflows.spec.factory_spec import FactorySpec
+from workflows.spec.pipelines.factory_spec import FactorySpec
 from workflows.stages import manifest_objects, rights
 from workflows.stages.factory_site import (
     ARGO_CRDS,

@@ -7,11 +7,11 @@ from typing import Final
 
 import msgspec
 
-from steps.contract import object_files
 from steps.contract.canonical import digest
+from steps.contract.objects import object_files
 from steps.contract.task import Verb
 from steps.stages.factory_projects.contract import BUILDER
-from workflows.spec.factory_spec import PipelineFile
+from workflows.spec.pipelines.factory_spec import PipelineFile
 from workflows.stages import rights
 from workflows.stages.factory_projects import priority_class
 from workflows.stages.factory_site import MANAGER, FactorySite, control_step, judge, metadata

@@ -6,7 +6,7 @@ from typing import Final
 
 from steps.contract.task import Verb
 from steps.stages.factory_projects.contract import BUILDER, DEVELOPER
-from workflows.spec.factory_spec import FactoryProject
+from workflows.spec.pipelines.factory_spec import FactoryProject
 from workflows.stages import rights
 from workflows.stages.factory_site import FactorySite, control_step, judge, metadata, namespace
 from workflows.stages.stage import Change, Object, Rule, Stage, Step, task

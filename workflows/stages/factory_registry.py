@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from steps.contract.task import Verb
-from workflows.spec.factory_spec import (
+from workflows.spec.pipelines.factory_spec import (
     REGISTRY_CERTIFICATE,
     REGISTRY_HTPASSWD,
     REGISTRY_KEY,

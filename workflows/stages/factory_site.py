@@ -10,7 +10,7 @@ from typing import cast
 from steps.contract.task import Verb
 from steps.stages.factory_argo.contract import REQUEUE
 from workflows.catalog import PlannedRelease
-from workflows.spec.factory_spec import FactorySpec
+from workflows.spec.pipelines.factory_spec import FactorySpec
 from workflows.stage_names import StageName
 from workflows.stages import manifest_objects
 from workflows.stages.stage import Object, Rule, Site, Step, task

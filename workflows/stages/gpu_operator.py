@@ -6,8 +6,8 @@ from steps.contract.task import Verb
 from workflows.catalog import PlannedRelease
 from workflows.spec.accelerators import numbers
 from workflows.spec.cluster_spec import GPU, ClusterSpec, allocatable, has_gpu_cluster, product_label
-from workflows.spec.document import value_at
 from workflows.spec.gpu_pools import gpu_pools
+from workflows.spec.parsing.document import value_at
 from workflows.stage_names import StageName
 from workflows.stages import manifest_objects, rights
 from workflows.stages.stage import Change, Object, Rule, Site, Stage, Step, task

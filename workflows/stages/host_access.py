@@ -5,12 +5,12 @@ from typing import Any
 
 import msgspec
 
-from steps.contract import approval
 from steps.contract.host_play import Jump
+from steps.contract.runs import approval
 from workflows.spec.cluster_spec import ClusterSpec
 from workflows.spec.fields import SecretRef
-from workflows.spec.proxy import environment
-from workflows.spec.rke2_parts import registry_secrets
+from workflows.spec.sections.proxy import environment
+from workflows.spec.sections.rke2_parts import registry_secrets
 
 SSH_KEY = "ssh_key"
 KNOWN_HOSTS = "known_hosts"

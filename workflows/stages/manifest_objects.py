@@ -10,9 +10,9 @@ from typing import Any
 
 import msgspec
 
-from steps.contract import object_files
 from steps.contract.canonical import canonical
-from steps.contract.charts import value_digests
+from steps.contract.objects import object_files
+from steps.contract.objects.charts import value_digests
 from steps.contract.task import Verb
 from workflows.catalog import PlannedRelease
 from workflows.catalog.yaml_text import plain_data, values_text
@@ -82,7 +82,7 @@ def by_argo_cd(site: Site, chosen: Iterable[PlannedRelease]) -> bool:
 
 
 def root_app(site: Site, chosen: Iterable[PlannedRelease]) -> Object:
-    """Return `{"root_app": …}` with the fields of `steps.contract.charts.RootApplication`, for tasks and gates of a stage.
+    """Return `{"root_app": …}` with the fields of `steps.contract.objects.charts.RootApplication`, for tasks and gates of a stage.
 
     The result is empty if Argo CD does not install the stage's releases.
     """
@@ -156,7 +156,7 @@ def upgrades(site: Site, chosen: Sequence[PlannedRelease]) -> Object:
 
 
 def expected_release(site: Site, release: PlannedRelease, *, workloads: int = 1) -> Object:
-    """Return the chart gate's expectation of a release, with the fields of `steps.contract.charts.Release`."""
+    """Return the chart gate's expectation of a release, with the fields of `steps.contract.objects.charts.Release`."""
     argo = site.spec.delivery.argo_cd
     crds_only = release.rollout == "crds_only"
     values = value_digests(plain_data(release.values))

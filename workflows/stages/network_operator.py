@@ -8,9 +8,9 @@ from typing import Any
 from steps.contract.task import Verb
 from workflows.catalog import PlannedRelease
 from workflows.catalog.criteria import multus_owner
-from workflows.spec.document import value_at
 from workflows.spec.gpu_pools import ports_floor
-from workflows.spec.platform import Fabric
+from workflows.spec.parsing.document import value_at
+from workflows.spec.sections.platform import Fabric
 from workflows.stage_names import StageName
 from workflows.stages import manifest_objects, rights
 from workflows.stages.stage import Change, Object, Rule, Site, Stage, Step, task

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from workflows.catalog import PlannedRelease
 from workflows.gitops import layout
-from workflows.spec.argocd_delivery import ArgoCdDelivery
+from workflows.spec.sections.argocd_delivery import ArgoCdDelivery
 from workflows.stages.stage import Rule, Site
 
 CHECK_NAMESPACE = "bringup-check"

@@ -9,11 +9,11 @@ from typing import Final
 
 from steps.contract.fleet import SHARD_SIZE
 from steps.contract.host_ranges import fold
-from steps.contract.operation import RELEASES, OperationKind
+from steps.contract.runs.operation import RELEASES, OperationKind
 from steps.contract.task import Verb
 from workflows.spec.cluster_spec import GROUP_LABEL, ClusterSpec, max_pods, node_labels, own_taints
-from workflows.spec.infrastructure import Rke2Settings
-from workflows.spec.rke2_parts import MAX_PODS, registry_secrets
+from workflows.spec.sections.infrastructure import Rke2Settings
+from workflows.spec.sections.rke2_parts import MAX_PODS, registry_secrets
 from workflows.stages import manifest_objects, rights, rke2_check
 from workflows.stages.host_access import JOIN_TOKEN, api_arguments, ssh_arguments
 from workflows.stages.os_prep import node_profile

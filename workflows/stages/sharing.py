@@ -11,7 +11,7 @@ from collections.abc import Iterable
 
 from steps.contract.task import Verb
 from workflows.catalog import PlannedRelease
-from workflows.spec import unit_checks
+from workflows.spec.acceptance import unit_checks
 from workflows.spec.cluster_spec import (
     PRODUCT_LABEL,
     ClusterSpec,
@@ -21,8 +21,8 @@ from workflows.spec.cluster_spec import (
     product_label,
     sharing_label,
 )
-from workflows.spec.document import value_at
 from workflows.spec.gpu_pools import mig_strategy
+from workflows.spec.parsing.document import value_at
 from workflows.stage_names import StageName
 from workflows.stages import manifest_objects, rights
 from workflows.stages.stage import Change, Object, Rule, Site, Stage, Step, task

@@ -13,7 +13,7 @@ from steps.contract.host_play import RoleArchive
 from steps.contract.host_ranges import fold
 from steps.contract.task import Verb
 from steps.stages.site_roles import contract as site_roles
-from workflows.spec.roles import SiteRole
+from workflows.spec.sections.roles import SiteRole
 from workflows.stages import rights
 from workflows.stages.host_access import ssh_arguments
 from workflows.stages.stage import Change, Site, Stage, Step, task

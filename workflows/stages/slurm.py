@@ -15,8 +15,8 @@ from workflows.catalog import PlannedRelease
 from workflows.catalog.slurm_objects import CLUSTER, supporting_objects
 from workflows.catalog.slurm_values import qos_record
 from workflows.spec.cluster_spec import slurm_groups
-from workflows.spec.document import value_at
 from workflows.spec.machines import Machine
+from workflows.spec.parsing.document import value_at
 from workflows.stage_names import StageName
 from workflows.stages import manifest_objects, rights, slurm_checks, slurm_login
 from workflows.stages.host_access import SLURM_ACCOUNTING, SUNK_CHARTS

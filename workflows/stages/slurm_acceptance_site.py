@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from workflows.accept.slurm_levels import SLURM_LEVELS, SlurmLevel
-from workflows.spec.acceptance_levels import STANDARD
+from workflows.spec.acceptance.acceptance_levels import STANDARD
 
 
 @dataclass(frozen=True, kw_only=True)

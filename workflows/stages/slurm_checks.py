@@ -14,9 +14,9 @@ from steps.contract.task import Verb
 from workflows.catalog import PlannedRelease
 from workflows.catalog.slurm_values import MARKS, leaves
 from workflows.spec.cluster_spec import slurm_groups
-from workflows.spec.document import value_at
 from workflows.spec.machines import Machine
-from workflows.spec.slurm_section import sharing_check
+from workflows.spec.parsing.document import value_at
+from workflows.spec.sections.slurm_section import sharing_check
 from workflows.stages import manifest_objects, rights
 from workflows.stages.stage import Object, Rule, Site, Step, task
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from steps.contract.login_pods import OUTPUT, SOME
+from steps.contract.objects.login_pods import OUTPUT, SOME
 from steps.contract.task import Verb
 from steps.stages.slurm_login.contract import ID, LISTED_BY
 from workflows.catalog import PlannedRelease
-from workflows.spec.document import value_at
+from workflows.spec.parsing.document import value_at
 from workflows.stages import manifest_objects, rights
 from workflows.stages.stage import Approval, ApprovalCondition, Change, Object, Rule, Site, Stage, Step, judge_step, task
 

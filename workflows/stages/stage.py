@@ -8,7 +8,7 @@ from typing import Any
 
 from steps.contract import fleet
 from steps.contract.delivery import tree_digest
-from steps.contract.operation import BRINGUP, Operation, OperationKind
+from steps.contract.runs.operation import BRINGUP, Operation, OperationKind
 from steps.contract.stage_contracts import Shortcut
 from steps.contract.task import Task, Verb
 from workflows.catalog import PlannedRelease

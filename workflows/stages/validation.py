@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from steps.contract import fleet
-from workflows.spec.acceptance_levels import LEVELS
+from workflows.spec.acceptance.acceptance_levels import LEVELS
 from workflows.spec.gpu_pools import shares_by_mig, whole_pools
 from workflows.stages import (
     manifest_objects,

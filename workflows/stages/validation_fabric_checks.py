@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from steps.contract.checks import POD_GROUP
+from steps.contract.objects.checks import POD_GROUP
 from steps.contract.task import Verb
 from steps.localise.contract import MOST_MEETINGS
 from workflows.spec import floor_table
-from workflows.spec.acceptance_levels import LEVELS, QUICK
+from workflows.spec.acceptance.acceptance_levels import LEVELS, QUICK
 from workflows.spec.cluster_spec import ClusterSpec, collective_floor, has_gpu_cluster, ib_write_bw_floor
 from workflows.stages import manifest_objects, rights, validation_tasks
 from workflows.stages.stage import Object, Rule, Site, Step, task

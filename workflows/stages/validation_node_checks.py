@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from workflows.spec.acceptance_levels import LEVELS
+from workflows.spec.acceptance.acceptance_levels import LEVELS
 from workflows.spec.cluster_spec import ClusterSpec, adapters_floor, gpu_floors, intra_node_floor
 from workflows.spec.gpu_pools import joins_gpus, shares_by_mig
 from workflows.stages import manifest_objects, validation_tasks
@@ -94,7 +94,7 @@ def dcgm(site: Site, after: tuple[str, ...], passed: tuple[str, ...]) -> Step:
 
 
 def host_facts(spec: ClusterSpec) -> Object:
-    """Return the expected host facts of a GPU, with the fields of `steps.contract.node_health.HostWant`."""
+    """Return the expected host facts of a GPU, with the fields of `steps.contract.node_tests.node_health.HostWant`."""
     accelerator = spec.accelerator
     if accelerator is None:
         return {}

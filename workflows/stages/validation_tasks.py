@@ -92,5 +92,5 @@ def check(
 
 
 def want(site: Site, *, floor: float | None, spread: float, **more: bool | int) -> Object:
-    """Return the NCCL result that a gate expects, with the fields of `steps.contract.nccl.NcclWant`; no `floor` if None."""
+    """Return the NCCL result that a gate expects, as fields of `steps.contract.node_tests.nccl.NcclWant`; no `floor` if None."""
     return {"runs": site.spec.validation.runs, "spread": spread, **({"floor": floor} if floor else {}), **more}

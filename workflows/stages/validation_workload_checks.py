@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from workflows.spec.acceptance_levels import FULL
+from workflows.spec.acceptance.acceptance_levels import FULL
 from workflows.stages import manifest_objects, validation_tasks
 from workflows.stages.stage import Object, Site, Step
 from workflows.stages.validation_tasks import STAGE, CheckMaker

@@ -16,7 +16,7 @@ from steps.clients.output_log import Log
 from steps.clients.regular_files import FileKind
 from steps.clients.store import AlreadyWritten, Store
 from steps.contract.host_play import PlayEvent
-from steps.contract.log_keys import cut_off_key
+from steps.contract.runs.log_keys import cut_off_key
 from steps.errors import StepError
 
 MOST_BYTES = 4 << 20

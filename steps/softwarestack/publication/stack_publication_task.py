@@ -6,8 +6,8 @@ import msgspec
 
 from steps.clients.releases import known_versions, release_lease
 from steps.clients.releases.publication import PublishRequest
-from steps.contract.evidence import read_observation
 from steps.contract.exit import ExitCode
+from steps.contract.runs.evidence import read_observation
 from steps.errors import Refused
 from steps.runtime import gating, stage_results
 from steps.runtime.context import Context

@@ -4,8 +4,8 @@ from typing import Any
 
 from msgspec import Struct
 
-from steps.contract.charts import Crd, Release, ReleaseState, RootApplication, RootState, Trouble, Workload
-from steps.contract.checks import CheckPod
+from steps.contract.objects.charts import Crd, Release, ReleaseState, RootApplication, RootState, Trouble, Workload
+from steps.contract.objects.checks import CheckPod
 
 
 class StorageClass(Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from steps.contract.checks import CHECK_NAMESPACE, CheckPod
+from steps.contract.objects.checks import CHECK_NAMESPACE, CheckPod
 from steps.contract.plain_text import count, truncate
 from steps.contract.verdict import FailureClass, Verdict, passed
 from steps.stages.base_services import gate_delivery

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from steps.contract.charts import Workload
+from steps.contract.objects.charts import Workload
 from steps.contract.plain_text import count
 from steps.contract.verdict import FailureClass, Verdict, passed
 from steps.stages.base_services.contract import (

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from msgspec import Struct
 
-from steps.contract.checks import CHECK_NAMESPACE
+from steps.contract.objects.checks import CHECK_NAMESPACE
 from steps.stages.base_services import probe_delivery
 from steps.stages.base_services.contract import (
     ArgoCdObservation,

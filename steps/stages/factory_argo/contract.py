@@ -2,8 +2,8 @@
 
 from msgspec import Struct
 
-from steps.contract.charts import Crd, Release, ReleaseState
-from steps.contract.checks import CheckPod
+from steps.contract.objects.charts import Crd, Release, ReleaseState
+from steps.contract.objects.checks import CheckPod
 
 REQUEUE, WORKERS, POD_GC = "DEFAULT_REQUEUE_TIME", "workflow-workers", "podGC"
 """Settings that are no keys of the ConfigMap: a variable and an argument of the controller, and a default of Workflows."""

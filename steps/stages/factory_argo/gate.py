@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
-from steps.contract.charts import ReleaseState
-from steps.contract.checks import CheckPod
+from steps.contract.objects.charts import ReleaseState
+from steps.contract.objects.checks import CheckPod
 from steps.contract.verdict import FailureClass, Verdict, passed
 from steps.stages.factory_argo.contract import (
     REQUEUE,

@@ -5,7 +5,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from steps.contract.checks import CHECK_NAMESPACE
+from steps.contract.objects.checks import CHECK_NAMESPACE
 from steps.stages.factory_argo.contract import POD_GC, REQUEUE, WORKERS, CheckWorkflow, ControlObservation, FunctionalObservation
 from steps.stages.shared import probe_charts, probe_checks
 from steps.stages.shared.kube_objects import ContainerProgram, ObjectMeta, ProgramPodSpec, WorkloadObject

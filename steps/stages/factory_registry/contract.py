@@ -2,8 +2,8 @@
 
 from msgspec import Struct
 
-from steps.contract.charts import Trouble, Workload
-from steps.contract.checks import CheckPod
+from steps.contract.objects.charts import Trouble, Workload
+from steps.contract.objects.checks import CheckPod
 
 
 class RegistryClaim(Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 
 import msgspec
 
-from steps.contract.checks import CheckPod
 from steps.contract.host_ranges import fold
+from steps.contract.objects.checks import CheckPod
 from steps.contract.plain_text import count
 from steps.contract.verdict import FailureClass, Status, Verdict, passed
 from steps.stages.factory_registry.contract import (

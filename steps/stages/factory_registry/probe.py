@@ -3,7 +3,7 @@
 import msgspec
 from msgspec import Struct
 
-from steps.contract.checks import CHECK_LABEL, CHECK_NAMESPACE, CheckPod
+from steps.contract.objects.checks import CHECK_LABEL, CHECK_NAMESPACE, CheckPod
 from steps.stages.factory_registry.contract import (
     ControlObservation,
     FunctionalObservation,

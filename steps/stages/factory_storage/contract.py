@@ -2,7 +2,7 @@
 
 from msgspec import Struct
 
-from steps.contract.checks import CheckPod
+from steps.contract.objects.checks import CheckPod
 
 
 class ShareClaim(Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
-from steps.contract.checks import CheckPod
 from steps.contract.host_ranges import fold
+from steps.contract.objects.checks import CheckPod
 from steps.contract.plain_text import count
 from steps.contract.verdict import FailureClass, Verdict, passed
 from steps.stages.factory_storage.contract import (

@@ -5,7 +5,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from steps.contract.charts import Release, ReleaseState, RootApplication, RootState, Trouble, Workload
+from steps.contract.objects.charts import Release, ReleaseState, RootApplication, RootState, Trouble, Workload
 
 
 class Scheduler(StrEnum):

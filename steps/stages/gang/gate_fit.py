@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from msgspec import structs
 
-from steps.contract.checks import CHECK_NAMESPACE
+from steps.contract.objects.checks import CHECK_NAMESPACE
 from steps.contract.verdict import FailureClass, Verdict, passed
 from steps.stages.gang import gate_group
 from steps.stages.gang.contract import FitExpectation, GangMember, GangObservation

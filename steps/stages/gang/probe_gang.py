@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 
 from msgspec import Struct
 
-from steps.contract.checks import CHECK_LABEL, CHECK_NAMESPACE
+from steps.contract.objects.checks import CHECK_LABEL, CHECK_NAMESPACE
 from steps.stages.gang import probe_queues, probe_world
 from steps.stages.gang.contract import GangEvent, GangGroup, GangMember, GangObservation, GroupCondition, Scheduler
 from steps.stages.gang.probe_queues import KAI, KUEUE, VOLCANO

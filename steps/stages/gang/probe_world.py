@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 
 from msgspec import Struct
 
-from steps.contract.checks import CHECK_LABEL
+from steps.contract.objects.checks import CHECK_LABEL
 from steps.stages.gang.contract import SchedulableNode
 from steps.stages.shared import kube_objects, probe_workloads
 from steps.stages.shared.kube_reader import KubeReader

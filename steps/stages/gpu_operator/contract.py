@@ -4,8 +4,8 @@ from enum import StrEnum
 
 from msgspec import Struct
 
-from steps.contract.charts import Release, ReleaseState, RootApplication, RootState, Trouble, Workload
-from steps.contract.checks import CheckPod
+from steps.contract.objects.charts import Release, ReleaseState, RootApplication, RootState, Trouble, Workload
+from steps.contract.objects.checks import CheckPod
 
 GPU_LABELS = tuple(f"feature.node.kubernetes.io/{name}.present" for name in ("pci-10de", "pci-0302_10de", "pci-0300_10de"))
 """Labels of Node Feature Discovery by any of which the operator finds GPU nodes (gpu-operator controllers/state_manager.go)."""
@@ -180,8 +180,9 @@ class NodesExpectation(Struct, frozen=True, kw_only=True, omit_defaults=True, fo
     physical. `driver` is a prefix of the wanted driver version; `host_driver`: the hosts bring the driver, so there is no driver
     pod. `unused` are the operands of labels `nvidia.com/gpu.deploy.*` that the plan does not run, so that their labels do not
     matter. `resources` are further GPU-like resources that other parts of the plan register. `may_differ` are facts of
-    `steps.contract.fleet_facts` that may differ between nodes, with the reason. If host groups differ, `pools` say what is expected
-    of their nodes in place of `gpus`, `others`, `shapes` and `products`; `group_of` maps each node to its group.
+    `steps.contract.node_tests.fleet_facts` that may differ between nodes, with the reason. If host groups differ,
+    `pools` say what is expected of their nodes in place of `gpus`, `others`, `shapes` and `products`; `group_of` maps each node to
+    its group.
     """
 
     nodes: tuple[str, ...] = ()

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from msgspec import Struct
 
-from steps.contract.fleet_facts import FleetFact
+from steps.contract.node_tests.fleet_facts import FleetFact
 from steps.contract.verdict import FailureClass, NodeVerdict
 from steps.stages.gpu_operator import gate_pools, gate_validator
 from steps.stages.gpu_operator.contract import (

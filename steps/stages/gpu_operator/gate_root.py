@@ -2,7 +2,7 @@
 
 import re
 
-from steps.contract.charts import Trouble, Workload
+from steps.contract.objects.charts import Trouble, Workload
 from steps.contract.plain_text import some
 from steps.contract.verdict import FailureClass
 from steps.stages.gpu_operator import gate_instances, reader_driver

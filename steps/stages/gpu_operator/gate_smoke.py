@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from steps.contract.checks import CheckPod
-from steps.contract.fleet_facts import FleetFact
+from steps.contract.node_tests.fleet_facts import FleetFact
+from steps.contract.objects.checks import CheckPod
 from steps.contract.verdict import FailureClass, NodeVerdict
 from steps.stages.gpu_operator import gate_pools
 from steps.stages.gpu_operator.contract import FunctionalExpectation

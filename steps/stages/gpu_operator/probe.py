@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 
 from msgspec import Struct
 
-from steps.contract.charts import Trouble, Workload
+from steps.contract.objects.charts import Trouble, Workload
 from steps.stages.gpu_operator import probe_instances
 from steps.stages.gpu_operator.contract import (
     GPU_LABELS,

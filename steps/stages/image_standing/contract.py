@@ -6,7 +6,7 @@ from typing import Final
 from msgspec import Struct
 
 from steps.contract import plain_text
-from steps.contract.evidence import read_observation
+from steps.contract.runs.evidence import read_observation
 from steps.contract.stage_contracts import Shortcut
 
 PRODUCT: Final = "nodeimage"

@@ -2,8 +2,8 @@
 
 from msgspec import Struct
 
-from steps.contract.charts import Trouble, Workload
-from steps.contract.checks import CheckPod
+from steps.contract.objects.charts import Trouble, Workload
+from steps.contract.objects.checks import CheckPod
 
 NETWORK_STATUS = "k8s.v1.cni.cncf.io/network-status"
 """Annotation in which Multus lists the networks of a pod."""

@@ -5,7 +5,7 @@ See `steps/docs/facts/gpu.md`, Network Operator.
 
 import msgspec
 
-from steps.contract.charts import ChartsExpectation, ChartsObservation, Workload
+from steps.contract.objects.charts import ChartsExpectation, ChartsObservation, Workload
 from steps.contract.plain_text import count
 from steps.contract.verdict import FailureClass, NodeVerdict, Verdict, of_nodes, passed
 from steps.stages.network_operator import gate_ring, gate_secondary_networks

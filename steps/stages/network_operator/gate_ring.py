@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping
 
 from msgspec import Struct
 
-from steps.contract.checks import CheckPod
 from steps.contract.measurements import Measurement
+from steps.contract.objects.checks import CheckPod
 from steps.contract.plain_text import count
 from steps.contract.verdict import FailureClass, NodeVerdict, Status
 from steps.stages.network_operator import gate_secondary_networks

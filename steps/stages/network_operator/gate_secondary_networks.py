@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from msgspec import Struct
 
-from steps.contract.checks import CheckPod
+from steps.contract.objects.checks import CheckPod
 from steps.contract.plain_text import count
 from steps.contract.verdict import FailureClass
 from steps.stages.network_operator import reader_ring_reports as fields

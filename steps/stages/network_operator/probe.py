@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
-from steps.contract.charts import ChartsObservation
+from steps.contract.objects.charts import ChartsObservation
 from steps.stages.network_operator import probe_addresses, probe_nic_parts
 from steps.stages.network_operator.contract import (
     NETWORK_STATUS,

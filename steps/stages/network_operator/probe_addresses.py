@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 from msgspec import Struct
 
-from steps.contract.checks import CHECK_LABEL, CHECK_NAMESPACE
+from steps.contract.objects.checks import CHECK_LABEL, CHECK_NAMESPACE
 from steps.stages.network_operator import reader_ring_reports as fields
 from steps.stages.network_operator.contract import NETWORK_STATUS, AddressHolder
 from steps.stages.shared import kube_objects, probe_workloads

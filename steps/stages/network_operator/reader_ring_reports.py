@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from steps.contract.checks import CheckPod
+from steps.contract.objects.checks import CheckPod
 from steps.stages.network_operator.contract import NETWORK_STATUS, FunctionalExpectation
 
 _MAPPED = re.compile(r"0000:0000:0000:0000:0000:ffff:([0-9a-f]{2})([0-9a-f]{2}):([0-9a-f]{2})([0-9a-f]{2})")

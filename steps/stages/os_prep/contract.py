@@ -183,8 +183,8 @@ class NodesExpectation(Struct, frozen=True, kw_only=True, omit_defaults=True):
     synchronized. `cgroup_v2`: kubelets of the plan do not start with version 1 of control groups. `driver_on_host` is the opposite
     of the GPU Operator's `driver.enabled`; None without a GPU Operator. `built_drivers` are the drivers that
     operators build on GPU machines, as words of a sentence. `same` are facts that must be equal on all nodes.
-    `may_differ` are facts of `steps.contract.fleet_facts` that may differ between machines of one kind, with the reason; other
-    differences are only noted. `pools` are the GPUs of the plan by host group, and `group_of` maps each node to its group.
+    `may_differ` are facts of `steps.contract.node_tests.fleet_facts` that may differ between machines of one kind, with the reason;
+    other differences are only noted. `pools` are the GPUs of the plan by host group, and `group_of` maps each node to its group.
     `nics_on_host`: the hosts bring the driver of their NICs, so that all show their firmware. Disk
     space is in MiB.
     """

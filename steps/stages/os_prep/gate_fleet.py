@@ -6,8 +6,8 @@ Kernel, NIC firmware and the hosts' own GPU drivers must be equal unless the spe
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 
-from steps.contract.fleet_facts import FleetFact
 from steps.contract.measurements import Versions, versions
+from steps.contract.node_tests.fleet_facts import FleetFact
 from steps.contract.verdict import FailureClass
 from steps.stages.os_prep.contract import Facts, NodesExpectation
 from steps.stages.shared import gate_alike

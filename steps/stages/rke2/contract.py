@@ -5,10 +5,10 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
-from steps.contract.charts import Workload
-from steps.contract.checks import CheckPod
 from steps.contract.host_play import Played
-from steps.contract.quarantine import CordonNote
+from steps.contract.objects.charts import Workload
+from steps.contract.objects.checks import CheckPod
+from steps.contract.runs.quarantine import CordonNote
 
 _VERSION = re.compile(r"v(\d+)\.(\d+)\.(\d+)(?:-(alpha|beta|rc)(\d+))?\+rke2r(\d+)")
 

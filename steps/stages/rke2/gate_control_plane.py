@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from itertools import chain
 
-from steps.contract.charts import Workload
+from steps.contract.objects.charts import Workload
 from steps.contract.verdict import FailureClass, Verdict, passed
 from steps.stages.rke2.contract import ControlExpectation, ControlObservation, Server, StaticPod
 from steps.stages.shared.finding import Finding, fail, unknown

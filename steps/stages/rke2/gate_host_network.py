@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from steps.contract.checks import CheckPod
+from steps.contract.objects.checks import CheckPod
 from steps.contract.plain_text import count, some
 from steps.contract.verdict import FailureClass, NodeVerdict, Verdict, of_nodes
 from steps.stages.rke2.contract import HostNetworkExpectation, HostNetworkObservation

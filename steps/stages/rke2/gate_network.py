@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from steps.contract.checks import CheckPod
+from steps.contract.objects.checks import CheckPod
 from steps.contract.verdict import FailureClass, NodeVerdict, Verdict, of_nodes
 from steps.stages.rke2 import gate_outside
 from steps.stages.rke2.contract import FunctionalExpectation, FunctionalObservation

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping
 import msgspec
 from msgspec import Struct
 
-from steps.contract.checks import CHECK_LABEL, CHECK_NAMESPACE
 from steps.contract.host_play import HostOutcome
-from steps.contract.quarantine import ANNOTATION, CordonNote
+from steps.contract.objects.checks import CHECK_LABEL, CHECK_NAMESPACE
+from steps.contract.runs.quarantine import ANNOTATION, CordonNote
 from steps.stages.rke2 import probe_metrics
 from steps.stages.rke2.contract import (
     ControlObservation,

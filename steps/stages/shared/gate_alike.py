@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
-from steps.contract.fleet_facts import FleetFact
+from steps.contract.node_tests.fleet_facts import FleetFact
 from steps.contract.plain_text import some
 from steps.contract.verdict import FailureClass
 from steps.stages.shared.finding import Finding, fail, unknown

@@ -6,7 +6,7 @@ that counts nodes.
 
 from collections.abc import Callable, Iterable
 
-from steps.contract.charts import Application, Release, UnhealthyResource
+from steps.contract.objects.charts import Application, Release, UnhealthyResource
 
 HEALTHY, PROGRESSING = "Healthy", "Progressing"
 CHILD = "argoproj.io/Application"

@@ -7,7 +7,7 @@ the delivered commit and have an Application for every release. Health counts on
 
 from collections.abc import Callable, Iterable, Sequence
 
-from steps.contract.charts import Application, FailedResource, Release, ReleaseState, RootApplication, RootState, Trouble
+from steps.contract.objects.charts import Application, FailedResource, Release, ReleaseState, RootApplication, RootState, Trouble
 from steps.contract.verdict import FailureClass, Status
 from steps.stages.shared import causes, gate_application_health
 from steps.stages.shared.finding import Finding, fail, unknown

@@ -7,7 +7,7 @@ by that Job with the pinned version and the planned values, workloads settled. F
 
 from collections.abc import Iterable
 
-from steps.contract.charts import (
+from steps.contract.objects.charts import (
     Chart,
     ChartsExpectation,
     ChartsObservation,

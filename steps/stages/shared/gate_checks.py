@@ -5,8 +5,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from steps.contract.checks import CHECK_NAMESPACE, CheckPod
 from steps.contract.host_ranges import fold
+from steps.contract.objects.checks import CHECK_NAMESPACE, CheckPod
 from steps.contract.verdict import FailureClass, Status, Verdict
 from steps.stages.shared import reader_kubelet
 from steps.stages.shared.causes import RUNTIME_REASONS

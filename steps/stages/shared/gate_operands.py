@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from steps.contract.charts import Workload
+from steps.contract.objects.charts import Workload
 from steps.contract.verdict import FailureClass
 from steps.stages.shared.finding import Finding, fail, unknown
 

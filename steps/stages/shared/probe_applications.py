@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from steps.contract.charts import AppCondition, Application, FailedResource, UnhealthyResource
+from steps.contract.objects.charts import AppCondition, Application, FailedResource, UnhealthyResource
 from steps.stages.shared.kube_objects import ManagedMeta, spec_change_time
 from steps.stages.shared.kube_reader import KubeReader
 

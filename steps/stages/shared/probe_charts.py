@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from steps.contract.charts import (
+from steps.contract.objects.charts import (
     Chart,
     ChartsObservation,
     Crd,

@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Struct
 
 from steps.contract import plain_text
-from steps.contract.checks import CHECK_LABEL, CHECK_NAMESPACE, CheckPod
+from steps.contract.objects.checks import CHECK_LABEL, CHECK_NAMESPACE, CheckPod
 from steps.stages.shared.kube_objects import ObjectMeta, Pod
 from steps.stages.shared.kube_reader import KubeReader
 from steps.stages.shared.probe_containers import ContainerEnd, ContainerStatus

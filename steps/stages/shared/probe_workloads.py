@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable, Iterable, Sequence
 
-from steps.contract.charts import Trouble, Workload
+from steps.contract.objects.charts import Trouble, Workload
 from steps.contract.plain_text import truncate
 from steps.stages.shared.kube_objects import DeployedWorkload, Node, Pod
 from steps.stages.shared.kube_reader import KubeReader, Scope

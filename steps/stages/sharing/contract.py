@@ -4,8 +4,8 @@ from enum import StrEnum
 
 from msgspec import Struct
 
-from steps.contract.charts import Release, ReleaseState, RootApplication, RootState, Trouble, Workload
-from steps.contract.checks import CheckPod
+from steps.contract.objects.charts import Release, ReleaseState, RootApplication, RootState, Trouble, Workload
+from steps.contract.objects.checks import CheckPod
 from steps.contract.verdict import ToolError
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from steps.contract.checks import CHECK_NAMESPACE, CheckPod
+from steps.contract.objects.checks import CHECK_NAMESPACE, CheckPod
 from steps.contract.verdict import FailureClass, NodeVerdict, Verdict, of_nodes, passed
 from steps.stages.shared import gate_checks
 from steps.stages.shared.causes import RUNTIME_REASONS

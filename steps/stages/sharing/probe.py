@@ -5,7 +5,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from steps.contract.checks import CHECK_NAMESPACE
+from steps.contract.objects.checks import CHECK_NAMESPACE
 from steps.contract.verdict import ToolError
 from steps.stages.shared import kube_objects, probe_charts, probe_checks, probe_devices, probe_workloads
 from steps.stages.shared.kube_objects import ManagedMeta

@@ -4,8 +4,8 @@ from typing import Literal
 
 from msgspec import Struct
 
-from steps.contract.charts import Release, ReleaseState, RootApplication, RootState, Trouble, Workload
-from steps.contract.checks import CHECK_NAMESPACE, CheckPod
+from steps.contract.objects.charts import Release, ReleaseState, RootApplication, RootState, Trouble, Workload
+from steps.contract.objects.checks import CHECK_NAMESPACE, CheckPod
 from steps.contract.verdict import ToolError
 
 

@@ -5,7 +5,7 @@ See `steps/docs/facts/slurm.md`, Slinky and SUNK.
 
 from collections.abc import Mapping
 
-from steps.contract.charts import ChartsExpectation, ChartsObservation
+from steps.contract.objects.charts import ChartsExpectation, ChartsObservation
 from steps.contract.verdict import FailureClass, NodeVerdict, Verdict, of_nodes, passed
 from steps.stages.shared import gate_charts, gate_checks, gate_slurm_states
 from steps.stages.shared.causes import RUNTIME_REASONS

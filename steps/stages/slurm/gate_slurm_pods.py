@@ -1,7 +1,7 @@
 """Judges pods that Slurm schedules for Kubernetes (SUNK's pod scheduler), and a pod that shares a node with them under the lock."""
 
-from steps.contract.checks import CheckPod
 from steps.contract.host_ranges import fold
+from steps.contract.objects.checks import CheckPod
 from steps.contract.verdict import FailureClass, Verdict, passed
 from steps.stages.shared import gate_checks
 from steps.stages.shared.finding import Finding, fail, unknown

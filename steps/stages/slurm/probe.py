@@ -10,8 +10,8 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from steps.contract.charts import ChartsObservation
-from steps.contract.checks import CheckPod
+from steps.contract.objects.charts import ChartsObservation
+from steps.contract.objects.checks import CheckPod
 from steps.contract.plain_text import line, truncate
 from steps.stages.shared import kube_objects, probe_charts, probe_checks, probe_workloads
 from steps.stages.shared.kube_objects import Condition, Conditioned

@@ -6,7 +6,7 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
-from steps.contract.charts import Trouble
+from steps.contract.objects.charts import Trouble
 from steps.contract.stage_contracts import ApprovalNote
 
 ID: Final = "slurm_login"

@@ -2,11 +2,11 @@
 
 from msgspec import Struct
 
-from steps.contract.charts import Crd, Trouble, Workload
-from steps.contract.checks import CheckPod
-from steps.contract.dcgm import DcgmRun
-from steps.contract.nccl import NcclLog, NcclWant
-from steps.contract.node_health import HostWant, NodeFacts, NodeSpeed, SpeedWant
+from steps.contract.node_tests.dcgm import DcgmRun
+from steps.contract.node_tests.nccl import NcclLog, NcclWant
+from steps.contract.node_tests.node_health import HostWant, NodeFacts, NodeSpeed, SpeedWant
+from steps.contract.objects.charts import Crd, Trouble, Workload
+from steps.contract.objects.checks import CheckPod
 from steps.contract.verdict import ToolError
 from steps.localise.contract import FaultDiagnosis
 from steps.readers.fio_report import FioReport
@@ -96,8 +96,8 @@ class DcgmExpectation(Struct, frozen=True, kw_only=True, omit_defaults=True, for
     """Expectation of the gate validation/dcgm.
 
     `gpus` is the number per node, `others` maps machines with another number to it; `level` is that of `dcgmi diag -r`. Host facts
-    are judged by `host` and speed by `speed`; None asks for neither. `may_differ` are facts of `steps.contract.fleet_facts` that
-    may differ between nodes, with the reason.
+    are judged by `host` and speed by `speed`; None asks for neither. `may_differ` are facts of
+    `steps.contract.node_tests.fleet_facts` that may differ between nodes, with the reason.
     """
 
     nodes: tuple[str, ...] = ()

@@ -9,7 +9,7 @@ from typing import TypeVar
 import msgspec
 
 from steps.contract.measurements import Measurement, versions
-from steps.contract.nccl import NcclLog, NcclWant
+from steps.contract.node_tests.nccl import NcclLog, NcclWant
 from steps.contract.plain_text import count
 from steps.contract.verdict import CauseRank, FailureClass, NodeVerdict, Status, ToolError, Verdict, by_cause, of_nodes, passed
 from steps.stages.shared import gate_checks

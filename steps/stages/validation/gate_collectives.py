@@ -11,7 +11,7 @@ from itertools import pairwise
 import msgspec
 
 from steps.contract.measurements import Measurement
-from steps.contract.nccl import NcclLog, NcclWant
+from steps.contract.node_tests.nccl import NcclLog, NcclWant
 from steps.contract.plain_text import count
 from steps.contract.verdict import FailureClass, Status, by_cause
 from steps.readers.osu_table import OsuTable

@@ -5,7 +5,7 @@ See `steps/docs/facts/acceptance.md`, DCGM diag.
 
 import re
 
-from steps.contract.dcgm import DcgmFailure, DcgmRun, DcgmTest
+from steps.contract.node_tests.dcgm import DcgmFailure, DcgmRun, DcgmTest
 from steps.contract.verdict import FailureClass
 from steps.stages.shared.finding import Finding, fail, unknown
 

@@ -8,8 +8,8 @@ from typing import Any
 
 from msgspec import Struct
 
-from steps.contract.checks import CheckPod
-from steps.contract.nccl import NcclLog, NcclWant
+from steps.contract.node_tests.nccl import NcclLog, NcclWant
+from steps.contract.objects.checks import CheckPod
 from steps.contract.verdict import Status
 from steps.localise.contract import FabricTest, Outcome, Result
 from steps.stages.shared import gate_checks

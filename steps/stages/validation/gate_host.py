@@ -11,9 +11,9 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
-from steps.contract.fleet_facts import FleetFact
 from steps.contract.measurements import Versions, versions
-from steps.contract.node_health import GpuGroup, GpuState, HostWant, NodeFacts
+from steps.contract.node_tests.fleet_facts import FleetFact
+from steps.contract.node_tests.node_health import GpuGroup, GpuState, HostWant, NodeFacts
 from steps.contract.plain_text import count
 from steps.contract.verdict import FailureClass, Status
 from steps.stages.shared import gate_alike

@@ -7,7 +7,7 @@ nothing about the largest one. A run on one host, on sockets, or cut in the midd
 
 import msgspec
 
-from steps.contract.nccl import NcclLog, NcclRow, NcclRun, NcclTransport, NcclWant
+from steps.contract.node_tests.nccl import NcclLog, NcclRow, NcclRun, NcclTransport, NcclWant
 from steps.contract.plain_text import count, truncate
 from steps.contract.verdict import CauseRank, FailureClass, Status, ToolError, by_cause
 from steps.stages.shared.finding import Finding, fail, unknown

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import msgspec
 
 from steps.contract.measurements import Measurement, Versions
-from steps.contract.node_health import HostWant, NodeFacts
+from steps.contract.node_tests.node_health import HostWant, NodeFacts
 from steps.contract.plain_text import count
 from steps.contract.verdict import FailureClass, NodeVerdict, Status
 from steps.stages.shared.finding import Finding, fail, node_verdict

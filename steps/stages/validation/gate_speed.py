@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple, cast
 
 from steps.contract.measurements import Measurement
-from steps.contract.node_health import NodeSpeed, SpeedWant
+from steps.contract.node_tests.node_health import NodeSpeed, SpeedWant
 from steps.contract.plain_text import count
 from steps.contract.verdict import FailureClass
 from steps.stages.shared.finding import Finding, fail

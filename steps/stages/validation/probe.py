@@ -7,10 +7,10 @@ from typing import Any
 import msgspec
 
 from steps.contract import plain_text
-from steps.contract.checks import CHECK_NAMESPACE, CheckPod
-from steps.contract.dcgm import DcgmRun
-from steps.contract.nccl import NcclLog
-from steps.contract.node_health import NodeFacts, NodeSpeed
+from steps.contract.node_tests.dcgm import DcgmRun
+from steps.contract.node_tests.nccl import NcclLog
+from steps.contract.node_tests.node_health import NodeFacts, NodeSpeed
+from steps.contract.objects.checks import CHECK_NAMESPACE, CheckPod
 from steps.readers import fio_report, stream_table
 from steps.stages.shared import probe_charts, probe_checks, probe_workloads, reader_mpi
 from steps.stages.shared.kube_objects import Conditioned

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from steps.contract.dcgm import DcgmFailure, DcgmRun, DcgmTest
+from steps.contract.node_tests.dcgm import DcgmFailure, DcgmRun, DcgmTest
 
 MAX_TEXT = 16 << 20
 MOST_GPUS = 1024

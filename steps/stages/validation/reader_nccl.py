@@ -8,7 +8,7 @@ src/util.cu.
 
 import re
 
-from steps.contract.nccl import NcclLog, NcclRun
+from steps.contract.node_tests.nccl import NcclLog, NcclRun
 from steps.stages.shared.reader_errors import short
 from steps.stages.validation import reader_nccl_errors, reader_nccl_json, reader_nccl_table, reader_nccl_transport
 

@@ -10,7 +10,7 @@ import math
 import msgspec
 from msgspec import Struct
 
-from steps.contract.nccl import NcclRow, NcclRun
+from steps.contract.node_tests.nccl import NcclRow, NcclRun
 
 Number = int | float | str | None
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 import msgspec
 from msgspec import Struct
 
-from steps.contract.nccl import NcclLog, NcclRun
+from steps.contract.node_tests.nccl import NcclLog, NcclRun
 from steps.readers import osu_table
 from steps.stages.shared import reader_mpi
 from steps.stages.validation import reader_nccl

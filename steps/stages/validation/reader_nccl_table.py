@@ -6,7 +6,7 @@ from itertools import pairwise
 
 from msgspec import Struct
 
-from steps.contract.nccl import NcclRow
+from steps.contract.node_tests.nccl import NcclRow
 
 _WIDTH = {
     "double": 8,

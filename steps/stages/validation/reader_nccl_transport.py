@@ -4,7 +4,7 @@ import re
 from collections import Counter
 from typing import Any
 
-from steps.contract.nccl import NcclTransport
+from steps.contract.node_tests.nccl import NcclTransport
 
 _CHANNEL = re.compile(
     # the names of plug-ins may have blanks, as AWS Libfabric

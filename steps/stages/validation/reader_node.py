@@ -6,7 +6,7 @@ from statistics import median
 
 from msgspec import Struct
 
-from steps.contract.node_health import GemmFigures, GpuGroup, GpuState, GpuXid, NodeFacts, NodeSpeed, PeerCopies
+from steps.contract.node_tests.node_health import GemmFigures, GpuGroup, GpuState, GpuXid, NodeFacts, NodeSpeed, PeerCopies
 from steps.readers import gpu_query, gpu_tables, kernel_log, nvbandwidth_matrix, tensor_load
 from steps.readers.gpu_query import QueriedGpu
 from steps.readers.nvbandwidth_matrix import CopyBandwidth

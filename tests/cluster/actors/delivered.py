@@ -11,7 +11,7 @@ from actors.sources import Repository
 from kubelab import box
 
 from steps.clients.kube.client import Kube
-from steps.contract.charts import Owner, Release, ReleaseState, RootApplication, RootState
+from steps.contract.objects.charts import Owner, Release, ReleaseState, RootApplication, RootState
 from steps.contract.verdict import FailureClass, Status, Verdict
 from steps.stages.shared import gate_charts as gates
 from steps.stages.shared import probe_applications as probe

@@ -10,7 +10,7 @@ from actors.sources import Repository, Sources
 from actors.step_pods import Ended, Object, Pods
 from kubelab import box
 
-from steps.contract import revision
+from steps.contract.runs import revision
 from tests.boot.pipeline.site import NAME
 from workflows import image
 from workflows.engines.argo import submission

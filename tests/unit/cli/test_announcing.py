@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from steps.contract import approval
+from steps.contract.runs import approval
 from steps.contract.task import Task, Verb
 from tests.unit.cli.conftest import until
 from workflows import bringup, examples

@@ -16,7 +16,7 @@ import pytest
 from rich.console import Console
 
 from steps.clients.store import Store
-from steps.contract.last_word import Said
+from steps.contract.runs.last_word import Said
 from steps.errors import Unreachable
 from workflows.app.runs import argo_watch
 from workflows.app.runs.argo_runs import ArgoRun

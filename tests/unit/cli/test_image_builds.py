@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from steps.clients.store import Store
-from steps.contract.evidence import key
+from steps.contract.runs.evidence import key
 from tests.unit import small_image
 from tests.unit.cli.conftest import COMMAND, PATIENCE, until
 from tests.unit.served import served

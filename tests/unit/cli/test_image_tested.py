@@ -10,7 +10,8 @@ import msgspec
 import pytest
 
 from steps.clients.store import Store
-from steps.contract import evidence, run_records
+from steps.contract import run_records
+from steps.contract.runs import evidence
 from steps.nodeimage.contract import build_keys, image_manifest
 from tests.unit.clients.published.published_trees import image
 from workflows.app.images import image_pipeline, image_specs, shipped_recipes

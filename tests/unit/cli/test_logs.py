@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from steps.contract.log_keys import KEPT
+from steps.contract.runs.log_keys import KEPT
 from steps.contract.task import Task, Verb
 from tests.unit.chained_pipeline import build
 from tests.unit.cli.conftest import until

@@ -10,7 +10,7 @@ from rich.console import Console
 
 from steps.clients.store import Store
 from steps.contract.canonical import canonical
-from steps.contract.evidence import Evidence
+from steps.contract.runs.evidence import Evidence
 from steps.contract.verdict import FailureClass, failed
 from tests.unit import chained_pipeline
 from tests.unit.cli.test_logs import drill

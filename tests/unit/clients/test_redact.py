@@ -12,7 +12,7 @@ import pytest
 
 from steps.clients.redact import Redactor
 from steps.contract.canonical import canonical
-from steps.contract.evidence import Evidence, decode
+from steps.contract.runs.evidence import Evidence, decode
 from steps.contract.verdict import passed
 
 KEY = "-----BEGIN EC PRIVATE KEY-----\nMHcCAQEEIKcanary1keyLine000\nAwEHoUQDQgAEcanary2keyLine\n-----END EC PRIVATE KEY-----\n"

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from steps.contract import approval, delivery
+from steps.contract import delivery
+from steps.contract.runs import approval
 from tests.unit.steps import authority
 from workflows import examples
 from workflows.engines import run_secrets

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from steps.contract.exit import ExitCode
-from steps.contract.lost_attempts import EXPRESSION, is_lost
+from steps.contract.runs.lost_attempts import EXPRESSION, is_lost
 from workflows import bringup, examples
 from workflows.engines.attempt_history import lost_attempts
 from workflows.engines.folders import StateFolder

@@ -7,7 +7,7 @@ import msgspec
 
 from steps.clients.store import Store
 from steps.contract.canonical import canonical
-from steps.contract.evidence import Evidence
+from steps.contract.runs.evidence import Evidence
 from steps.contract.verdict import FailureClass, Verdict, failed, passed
 from tests.unit import graph_plans
 from workflows.app.runs.run_progress import Progress, planned_graphs, progress

@@ -11,7 +11,7 @@ from workflows.plan.factory_plan import compile_factory
 from workflows.plan.model import Plan
 from workflows.render.bundle import Bundle, render
 from workflows.spec import FactorySpec, load_factory
-from workflows.spec.pipeline_files import load_pipelines
+from workflows.spec.pipelines.pipeline_files import load_pipelines
 
 STARTER = Path(examples.__file__).parent / "factories/factory.yaml"
 TEMPLATE = """apiVersion: argoproj.io/v1alpha1

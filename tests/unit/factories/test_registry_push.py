@@ -22,7 +22,7 @@ from workflows.app.factories import factory_specs, registry_certificate, registr
 from workflows.app.factories.registry_certificate import UnusableCertificate
 from workflows.app.factories.registry_push import INDEX, MANIFEST, NotPushed, RegistryEndpoint
 from workflows.spec import load_factory
-from workflows.spec.factory_spec import BuilderImage
+from workflows.spec.pipelines.factory_spec import BuilderImage
 
 IMAGE = BuilderImage(archive="builder.tar", name="builders/spack", tag="0.23")
 

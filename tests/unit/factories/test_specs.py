@@ -12,7 +12,7 @@ from tests.unit.factories.conftest import STARTER, TEMPLATE
 from workflows.plan.factory_plan import compile_factory
 from workflows.plan.model import PlanError
 from workflows.spec import SpecErrors, load_factory
-from workflows.spec.pipeline_files import load_pipelines
+from workflows.spec.pipelines.pipeline_files import load_pipelines
 
 TEXT = STARTER.read_text()
 LOGIN = "{username: factory, password: {env: PASSWORD}, htpasswd: {file: users}}"

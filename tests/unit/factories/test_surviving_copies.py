@@ -10,7 +10,7 @@ import pytest
 
 from tests.unit.softwarestack import published_stacks
 from workflows.app.factories import surviving_copies
-from workflows.spec.factory_spec import SurvivingCopy
+from workflows.spec.pipelines.factory_spec import SurvivingCopy
 
 HOUR, OLD = 3600.0, 1_700_000_000.0
 

@@ -20,7 +20,7 @@ from workflows.plan.model import Plan
 from workflows.rehearsal.apiserver.emulated_server import serve_in_thread
 from workflows.rehearsal.simulator.api.api_kinds import definitions
 from workflows.spec import FactorySpec, load_factory
-from workflows.spec.factory_spec import BuilderImage
+from workflows.spec.pipelines.factory_spec import BuilderImage
 
 RBAC = "rbac.authorization.k8s.io/v1"
 

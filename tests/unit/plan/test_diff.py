@@ -2,7 +2,7 @@
 
 import yaml
 
-from steps.contract.operation import BRINGUP, Operation, OperationKind
+from steps.contract.runs.operation import BRINGUP, Operation, OperationKind
 from workflows import examples
 from workflows.plan import diff
 from workflows.plan.compiler import compile_plan

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 import yaml
 
-from steps.contract.operation import Operation, OperationKind
+from steps.contract.runs.operation import Operation, OperationKind
 from workflows import examples, spec
 from workflows.plan import run_folders
 from workflows.plan.compiler import compile_plan

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from steps.contract.host_play import RoleArchive
-from steps.contract.operation import Operation, OperationKind
+from steps.contract.runs.operation import Operation, OperationKind
 from steps.stages.site_roles import contract as site_roles
 from workflows import bringup, examples, spec
 from workflows.plan import run_folders

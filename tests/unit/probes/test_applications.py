@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from steps.contract.charts import Application
+from steps.contract.objects.charts import Application
 from steps.stages.shared import probe_applications
 
 CHART = {"repoURL": "https://charts.example.org", "chart": "cert-manager", "targetRevision": "v1.20.2"}

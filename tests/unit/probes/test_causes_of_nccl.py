@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from steps.contract.nccl import NcclWant
+from steps.contract.node_tests.nccl import NcclWant
 from steps.contract.verdict import CauseRank, ToolError
 from steps.stages.shared import reader_errors, reader_mpi
 from steps.stages.slurm import reader_slurm_errors

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 import yaml
 
-from steps.contract.charts import Owner, Release, ReleaseState
+from steps.contract.objects.charts import Owner, Release, ReleaseState
 from steps.contract.verdict import FailureClass
 from steps.stages.shared import gate_charts as gates
 from steps.stages.shared import kube_objects, probe_applications, probe_charts, probe_workloads

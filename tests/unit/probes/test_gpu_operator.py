@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from steps.contract.charts import Release, value_digests
+from steps.contract.objects.charts import Release, value_digests
 from steps.stages.gpu_operator import probe, probe_instances
 from steps.stages.gpu_operator.contract import PartKind
 from steps.stages.shared import kube_objects, probe_charts, probe_workloads

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from steps.contract.nccl import NcclWant
+from steps.contract.node_tests.nccl import NcclWant
 from steps.contract.verdict import Status
 from steps.stages.validation import gate_nccl, reader_nccl
 

@@ -7,8 +7,8 @@ import time
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from steps.contract.nccl import NcclWant
-from steps.contract.node_health import HostWant, SpeedWant
+from steps.contract.node_tests.nccl import NcclWant
+from steps.contract.node_tests.node_health import HostWant, SpeedWant
 from steps.stages.shared import probe_checks, reader_mpi
 from steps.stages.slurm import reader, reader_slurm_errors
 from steps.stages.validation import (

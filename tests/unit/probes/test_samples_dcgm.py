@@ -8,7 +8,7 @@ import msgspec
 import pytest
 import yaml
 
-from steps.contract.dcgm import DcgmTest
+from steps.contract.node_tests.dcgm import DcgmTest
 from steps.contract.verdict import Status
 from steps.stages.validation import gate_dcgm, reader_dcgm
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
-from steps.contract.nccl import NcclLog, NcclRun, NcclWant
+from steps.contract.node_tests.nccl import NcclLog, NcclRun, NcclWant
 from steps.contract.verdict import Status
 from steps.stages.shared.finding import Finding
 from steps.stages.validation import gate_nccl, reader_nccl

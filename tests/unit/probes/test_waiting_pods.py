@@ -5,7 +5,7 @@ from typing import Any, TypeVar
 import msgspec
 import pytest
 
-from steps.contract.checks import CheckPod
+from steps.contract.objects.checks import CheckPod
 from steps.contract.verdict import FailureClass, Status
 from steps.stages.shared import gate_checks, probe_checks, reader_kubelet
 

@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from steps.clients.store import Store
-from steps.contract.operation import Operation, OperationKind
+from steps.contract.runs.operation import Operation, OperationKind
 from tests.unit.rehearsal.small import SMALL
 from tests.unit.rehearsal.stage_bench import RUN, Snapshot, StageBench, stage_bench
 from workflows import bringup

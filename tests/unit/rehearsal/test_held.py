@@ -10,8 +10,8 @@ import pytest
 import yaml
 
 from steps.clients.store import Store
-from steps.contract import approval
-from steps.contract.operation import BRINGUP, Operation, OperationKind
+from steps.contract.runs import approval
+from steps.contract.runs.operation import BRINGUP, Operation, OperationKind
 from tests.unit.rehearsal.small import SMALL
 from workflows import bringup
 from workflows.engines import launch, run_inputs

@@ -8,8 +8,9 @@ import pytest
 import yaml
 
 from steps.clients.store import Store
-from steps.contract import quarantine, run_records
+from steps.contract import run_records
 from steps.contract.canonical import canonical
+from steps.contract.runs import quarantine
 from steps.contract.verdict import Verdict
 from tests.unit.rehearsal.small import SMALL
 from tests.unit.rehearsal.stage_bench import RUN, StageBench, StageOutcome, stage_bench

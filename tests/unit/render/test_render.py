@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from steps import __version__
-from steps.contract import approval
+from steps.contract.runs import approval
 from tests.unit import small_stack
 from workflows import bringup, examples, factory, image, stack
 from workflows.engines import open_approvals

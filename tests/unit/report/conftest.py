@@ -6,9 +6,10 @@ import msgspec
 import pytest
 
 from steps.clients.store import Store
-from steps.contract import fleet, quarantine, run_records
+from steps.contract import fleet, run_records
 from steps.contract.canonical import canonical
-from steps.contract.evidence import Diagnosis, Evidence
+from steps.contract.runs import quarantine
+from steps.contract.runs.evidence import Diagnosis, Evidence
 from steps.contract.verdict import FailureClass, NodeVerdict, Status, Verdict, failed, of_nodes, passed
 from steps.report import source
 

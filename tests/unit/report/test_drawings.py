@@ -6,7 +6,7 @@ import msgspec
 
 from steps.contract.fleet import Host
 from steps.contract.measurements import Measurement, merged, versions
-from steps.contract.quarantine import QuarantineEntry
+from steps.contract.runs.quarantine import QuarantineEntry
 from steps.contract.verdict import NodeVerdict, Status, of_nodes
 from steps.report import drawings, html, model, public_report, source, text
 from steps.report.assembly import build

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 import msgspec
 
-from steps.contract.evidence import Evidence
 from steps.contract.run_records import Header
+from steps.contract.runs.evidence import Evidence
 from steps.contract.verdict import FailureClass, NodeVerdict, Status, Verdict, of_nodes, passed
 from steps.nodeimage.contract.boot_tests import BootEvent, Firmware, MachineBoot, NodeReport
 from steps.nodeimage.contract.image_manifest import ImageFile

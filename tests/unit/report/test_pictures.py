@@ -7,8 +7,8 @@ from xml.etree import ElementTree
 import msgspec
 import pytest
 
-from steps.contract.checks import CheckPod
-from steps.contract.nccl import NcclLog, NcclRow, NcclRun
+from steps.contract.node_tests.nccl import NcclLog, NcclRow, NcclRun
+from steps.contract.objects.checks import CheckPod
 from steps.localise.contract import FaultDiagnosis
 from steps.report import html, pictures, source
 from steps.report.assembly import build

@@ -6,7 +6,7 @@ import pytest
 from steps.clients.store import Store
 from steps.contract import run_records
 from steps.contract.canonical import canonical
-from steps.contract.evidence import Evidence
+from steps.contract.runs.evidence import Evidence
 from steps.report import assembly, model, source
 from steps.report.html import html
 from steps.report.text import text

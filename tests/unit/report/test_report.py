@@ -8,10 +8,10 @@ import pytest
 
 from steps.clients.store import Store
 from steps.contract.canonical import canonical
-from steps.contract.evidence import Diagnosis
-from steps.contract.lost_attempts import LostAttempt
-from steps.contract.revision import SpecSource
 from steps.contract.run_records import Cancelled
+from steps.contract.runs.evidence import Diagnosis
+from steps.contract.runs.lost_attempts import LostAttempt
+from steps.contract.runs.revision import SpecSource
 from steps.contract.verdict import FailureClass, NodeVerdict, Status, failed, of_nodes
 from steps.errors import BadTask
 from steps.report import checklists, html, junit, model, public_report, source, text, timeline

@@ -4,8 +4,8 @@ import json
 
 import msgspec
 
-from steps.contract.evidence import Evidence
 from steps.contract.run_records import Header
+from steps.contract.runs.evidence import Evidence
 from steps.contract.verdict import FailureClass, Verdict, failed, passed
 from steps.report import html, public_report
 from steps.report.assembly import build

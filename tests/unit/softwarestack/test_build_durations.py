@@ -9,7 +9,7 @@ import pytest
 
 from steps.clients.store import Store
 from steps.contract.canonical import canonical
-from steps.contract.evidence import Evidence
+from steps.contract.runs.evidence import Evidence
 from steps.softwarestack.contract.package_build import BuildOutcome, PackageBuilt
 from steps.stages.stack_build.contract import BatchBuilt
 from tests.unit.softwarestack.small_locks import chain, hash_of, lock

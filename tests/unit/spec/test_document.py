@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from workflows import spec
-from workflows.spec.document import BadDocument, parse
+from workflows.spec.parsing.document import BadDocument, parse
 from workflows.spec.starter import starter
 
 

@@ -11,9 +11,9 @@ from tests.unit.rehearsal.gpu_groups import BY_GROUP, MIG, OLDER, SLICED, TWO_PR
 from workflows import catalog
 from workflows.spec import ClusterSpec, SpecErrors, load
 from workflows.spec.accelerators import PRODUCTS
+from workflows.spec.acceptance.untested import untested
 from workflows.spec.cluster_spec import PRODUCT_LABEL, allocatable, product_label
 from workflows.spec.gpu_pools import gpu_pools, plugin_configs, quota_flavors, uniform
-from workflows.spec.untested import untested
 
 
 def spec_of(document: dict[str, Any], **sections: Any) -> ClusterSpec:

@@ -13,8 +13,8 @@ from workflows import examples, spec
 from workflows.nodeimage import image_spec, recipe_files
 from workflows.nodeimage.image_spec import BOOT_KEY, SIGN_KEY
 from workflows.nodeimage.recipe_spec import RecipeSpec
-from workflows.spec.loading import load_as
-from workflows.spec.publish_access import PUBLISH_KEY
+from workflows.spec.parsing.loading import load_as
+from workflows.spec.pipelines.publish_access import PUBLISH_KEY
 
 EXAMPLE = Path(examples.__file__).parent / "images/image.yaml"
 TEXT = EXAMPLE.read_text(encoding="utf-8")

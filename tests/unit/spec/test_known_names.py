@@ -7,7 +7,7 @@ import yaml
 
 from workflows import catalog, spec
 from workflows.examples import path
-from workflows.spec.known_names import meaning
+from workflows.spec.parsing.known_names import meaning
 
 PRODUCTS = [
     ("MI300X", "out of scope", "remove accelerator"),

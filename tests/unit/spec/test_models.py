@@ -8,11 +8,12 @@ import pytest
 import yaml
 from pydantic import ValidationError
 
-from steps.contract.fleet_facts import FleetFact
+from steps.contract.node_tests.fleet_facts import FleetFact
 from workflows import spec
 from workflows.examples import path
-from workflows.spec import cluster_spec, services
-from workflows.spec.governance import Share
+from workflows.spec import cluster_spec
+from workflows.spec.sections import services
+from workflows.spec.sections.governance import Share
 
 BASE: dict[str, Any] = yaml.safe_load(path("h200-16").read_text(encoding="utf-8"))
 

@@ -5,7 +5,7 @@ import pytest
 from workflows import spec
 from workflows.nodeimage import image_spec
 from workflows.softwarestack import stack_spec
-from workflows.spec.out_of_scope import find
+from workflows.spec.parsing.out_of_scope import find
 from workflows.spec.starter import starter
 
 FACTORY = """

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from workflows import spec
-from workflows.spec import roles
+from workflows.spec.sections import roles
 
 HEAD = """apiVersion: bringup/v1
 kind: Cluster

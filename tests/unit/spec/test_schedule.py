@@ -9,7 +9,7 @@ import yaml
 
 from workflows import spec
 from workflows.examples import path
-from workflows.spec.schedule import Schedule
+from workflows.spec.sections.schedule import Schedule
 
 BASE: dict[str, Any] = yaml.safe_load(path("three-hosts").read_text(encoding="utf-8"))
 PIECES = ("*", "*", "?", "1", "5", "31", "59", "-", "/", ",", "jan", "sun")

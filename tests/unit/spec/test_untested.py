@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 import yaml
 
+from workflows.spec.acceptance.untested import untested
 from workflows.spec.cluster_spec import ClusterSpec
-from workflows.spec.untested import untested
 from workflows.stages import validation
 
 EXAMPLE = Path(validation.__file__).parents[1] / "examples" / "h200-16.yaml"

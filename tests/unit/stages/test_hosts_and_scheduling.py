@@ -16,7 +16,7 @@ from steps.contract.task import Task, Verb, encode
 from steps.runtime import gating
 from workflows import catalog, spec
 from workflows.spec.cluster_spec import GPU, allocatable
-from workflows.spec.slurm_section import Slurm
+from workflows.spec.sections.slurm_section import Slurm
 from workflows.stages import gang, os_prep, rke2, sharing
 from workflows.stages.stage import Site, Stage, Step
 

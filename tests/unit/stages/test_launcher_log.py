@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from steps.contract.nccl import NcclLog, NcclRow
+from steps.contract.node_tests.nccl import NcclLog, NcclRow
 from steps.runtime import fabric_jobs
 from steps.stages.validation import gate_collectives, reader_nccl, reader_nccl_programs
 from steps.stages.validation.contract import FunctionalExpectation, FunctionalObservation

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from steps.contract.nccl import NcclWant
-from steps.contract.node_health import GemmFigures, HostWant
+from steps.contract.node_tests.nccl import NcclWant
+from steps.contract.node_tests.node_health import GemmFigures, HostWant
 from steps.readers import gpu_query, nvbandwidth_matrix, tensor_load
 from steps.stages.shared import probe_checks
 from steps.stages.validation import gate_dcgm, gate_host, gate_nccl, reader_dcgm, reader_nccl, reader_node

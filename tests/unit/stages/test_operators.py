@@ -9,8 +9,8 @@ import pytest
 import yaml
 
 from steps.contract.canonical import canonical
-from steps.contract.charts import value_digests
 from steps.contract.delivery import Publication
+from steps.contract.objects.charts import value_digests
 from steps.contract.task import Task, Verb, encode
 from steps.runtime import check_manifests, gating
 from workflows import catalog, spec

@@ -9,7 +9,7 @@ import pytest
 import yaml
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 
-from steps.contract.operation import Operation, OperationKind
+from steps.contract.runs.operation import Operation, OperationKind
 from steps.contract.task import Task, Verb
 from steps.stages.site_roles import contract as site_roles
 from workflows import examples, spec

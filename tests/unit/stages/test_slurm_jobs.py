@@ -11,8 +11,8 @@ import pytest
 import yaml
 
 from steps.stages.slurm import reader_jobs
+from workflows.spec.acceptance.untested import SHARED_JOBS, USER_LOGIN, untested
 from workflows.spec.cluster_spec import ClusterSpec
-from workflows.spec.untested import SHARED_JOBS, USER_LOGIN, untested
 from workflows.stages import manifest_objects
 
 EXAMPLE = Path(manifest_objects.__file__).parents[1] / "examples" / "h200-16.yaml"

@@ -8,9 +8,9 @@ import pytest
 import yaml
 
 from workflows import catalog, examples, spec
-from workflows.spec import unit_checks
+from workflows.spec.acceptance import unit_checks
+from workflows.spec.acceptance.untested import untested
 from workflows.spec.cluster_spec import ClusterSpec
-from workflows.spec.untested import untested
 from workflows.stages import gang, sharing
 from workflows.stages.stage import Site, Step
 

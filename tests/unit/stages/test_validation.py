@@ -13,7 +13,7 @@ import msgspec
 import pytest
 import yaml
 
-from steps.contract.nccl import NcclWant
+from steps.contract.node_tests.nccl import NcclWant
 from steps.contract.task import Verb, encode
 from steps.localise.contract import FabricTest
 from steps.readers import fio_report, stream_table

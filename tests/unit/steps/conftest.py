@@ -15,7 +15,7 @@ import pytest
 from steps.clients.environment import SIMULATOR, SIMULATOR_TOKEN, read
 from steps.clients.store import Store
 from steps.contract import fleet, paths
-from steps.contract.evidence import Evidence
+from steps.contract.runs.evidence import Evidence
 from steps.contract.task import Task, encode, file_name
 from steps.runtime.context import Context
 from tests.unit.steps.front import Front, serving

@@ -8,8 +8,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from steps.contract import approval, paths
-from steps.contract.evidence import Evidence
+from steps.contract import paths
+from steps.contract.runs import approval
+from steps.contract.runs.evidence import Evidence
 from steps.contract.task import Task, Verb
 from steps.contract.verdict import FailureClass, Status
 from tests.unit.steps.chat import CANARY, CUT, Chat, serving

@@ -9,8 +9,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from steps.contract import approval, delivery
-from steps.contract.evidence import Evidence
+from steps.contract import delivery
+from steps.contract.runs import approval
+from steps.contract.runs.evidence import Evidence
 from steps.contract.task import Task, Verb
 from steps.contract.verdict import FailureClass, Status, Verdict
 from tests.unit.steps import authority, tunnel

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from steps.clients.kube.client import Kube
-from steps.contract.evidence import Evidence
+from steps.contract.runs.evidence import Evidence
 from steps.contract.task import Task, Verb
 from steps.contract.verdict import FailureClass, Status
 from workflows.rehearsal.apiserver import RunningServer, serve_in_thread

@@ -9,8 +9,8 @@ import msgspec
 import pytest
 
 from steps.clients import signature
-from steps.contract import approval
-from steps.contract.evidence import Evidence
+from steps.contract.runs import approval
+from steps.contract.runs.evidence import Evidence
 from steps.contract.task import Task, Verb
 
 RECORD = Evidence(

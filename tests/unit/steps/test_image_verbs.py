@@ -13,8 +13,8 @@ from steps import timeouts
 from steps.clients.environment import read
 from steps.clients.releases import release_lease
 from steps.contract.canonical import canonical
-from steps.contract.evidence import Evidence
 from steps.contract.run_records import Header, header_key
+from steps.contract.runs.evidence import Evidence
 from steps.contract.task import Task, Verb
 from steps.contract.verdict import FailureClass, Verdict, failed, passed
 from steps.nodeimage import garbage_collection, image_parts, tasks

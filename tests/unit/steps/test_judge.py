@@ -2,7 +2,7 @@
 
 import msgspec
 
-from steps.contract.judging import JudgedTask, StageExpectation, StageObservation, TaskVerdicts
+from steps.contract.runs.judging import JudgedTask, StageExpectation, StageObservation, TaskVerdicts
 from steps.contract.verdict import FailureClass, NodeVerdict, Status, Verdict, failed, of_nodes, passed
 from steps.runtime.quorum import judge, nodes_set_aside
 

@@ -5,9 +5,9 @@ import random
 import msgspec
 import pytest
 
-from steps.contract import last_word
-from steps.contract.evidence import Evidence
-from steps.contract.last_word import Said
+from steps.contract.runs import last_word
+from steps.contract.runs.evidence import Evidence
+from steps.contract.runs.last_word import Said
 from steps.contract.task import Task, Verb
 from steps.contract.verdict import FailureClass, NodeVerdict, Status, Verdict, failed, of_nodes, passed
 from tests.unit.steps.conftest import Desk

@@ -12,7 +12,7 @@ import pytest
 
 from steps.clients.output_log import HEAD, TAIL, Log
 from steps.clients.redact import Redactor
-from steps.contract import log_keys, run_seal
+from steps.contract.runs import log_keys, run_seal
 from steps.contract.task import Task, Verb
 from steps.report import verify
 

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from steps.contract.judging import JudgedTask
+from steps.contract.runs.judging import JudgedTask
 from steps.contract.task import Task, Verb
 from steps.contract.verdict import passed
 from steps.runtime.context import Context

@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from steps.contract import judging
+from steps.contract.runs import judging
 from steps.contract.verdict import NodeVerdict, Status, Verdict, passed
 from steps.runtime import quorum
 from steps.stages.os_prep import gate as os_prep

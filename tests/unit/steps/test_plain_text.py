@@ -8,9 +8,10 @@ import pytest
 
 from steps.clients.ansible import failures
 from steps.clients.redact import MARK, Redactor
-from steps.contract import last_word, plain_text
-from steps.contract.evidence import decode
-from steps.contract.last_word import Said
+from steps.contract import plain_text
+from steps.contract.runs import last_word
+from steps.contract.runs.evidence import decode
+from steps.contract.runs.last_word import Said
 from steps.contract.task import Task, Verb
 from steps.contract.verdict import FailureClass, NodeVerdict, Status, Verdict, failed, passed
 from steps.errors import StepError

@@ -19,7 +19,7 @@ from steps.clients.git.repositories import Author, Git
 from steps.contract import delivery
 from steps.contract.canonical import canonical
 from steps.contract.delivery import Delivered
-from steps.contract.evidence import Evidence
+from steps.contract.runs.evidence import Evidence
 from steps.contract.task import Task, Verb, encode, file_name
 from steps.contract.verdict import FailureClass, Status
 from tests.unit.steps.git_server import LOGIN, backend, bare, certificate, serving

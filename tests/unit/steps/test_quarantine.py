@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
-from steps.contract import quarantine, run_records
+from steps.contract import run_records
 from steps.contract.canonical import canonical
-from steps.contract.evidence import Evidence
+from steps.contract.runs import quarantine
+from steps.contract.runs.evidence import Evidence
 from steps.contract.task import Task, Verb, encode, file_name
 from steps.contract.verdict import FailureClass, NodeVerdict, Status, of_nodes
 from steps.verbs import judge

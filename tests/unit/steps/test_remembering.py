@@ -5,8 +5,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from steps.contract.charts import Chart, InstallJob, Release, ReleaseState
-from steps.contract.checks import CheckPod
+from steps.contract.objects.charts import Chart, InstallJob, Release, ReleaseState
+from steps.contract.objects.checks import CheckPod
 from steps.contract.verdict import FailureClass, Status
 from steps.runtime.watching import keep_check_pods, keep_install_logs
 from steps.stages.base_services import gate as base_services

@@ -6,8 +6,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from steps.contract import evidence, quarantine, run_records
+from steps.contract import run_records
 from steps.contract.canonical import canonical
+from steps.contract.runs import evidence, quarantine
 from steps.contract.task import Task, Verb
 from steps.contract.verdict import FailureClass, NodeVerdict, Status, Verdict, failed, passed
 from steps.errors import BadTask

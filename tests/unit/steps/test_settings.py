@@ -10,7 +10,7 @@ import pytest
 
 from steps.contract import delivery
 from steps.contract.canonical import canonical
-from steps.contract.evidence import Evidence
+from steps.contract.runs.evidence import Evidence
 from steps.contract.task import Task, Verb
 from steps.contract.verdict import FailureClass
 from tests.unit.steps.front import Front, Refusal

@@ -9,9 +9,9 @@ import pytest
 from msgspec.structs import replace
 
 from steps.contract.canonical import canonical, digest
-from steps.contract.evidence import Evidence
 from steps.contract.release_layout import ReleaseTarget
 from steps.contract.run_records import Header, header_key
+from steps.contract.runs.evidence import Evidence
 from steps.contract.task import Task, Verb
 from steps.contract.verdict import FailureClass, Status, Verdict, failed, passed
 from steps.softwarestack.contract import stack_input

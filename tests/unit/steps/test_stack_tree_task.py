@@ -11,7 +11,7 @@ import pytest
 
 from steps.contract.canonical import digest_bytes
 from steps.contract.detachment import Factory
-from steps.contract.evidence import Evidence
+from steps.contract.runs.evidence import Evidence
 from steps.contract.task import Task, Verb
 from steps.contract.verdict import FailureClass, Status
 from steps.softwarestack.cache.build_cache import BuildCache

@@ -10,7 +10,7 @@ import pytest
 
 from steps import timeouts
 from steps.clients.store import AlreadyWritten, Store, retry
-from steps.contract import evidence
+from steps.contract.runs import evidence
 from steps.errors import BadTask, StepError, StoreBusy
 
 

@@ -18,7 +18,8 @@ from steps.contract.detachment import ExternalLink, Factory
 from steps.contract.plain_text import count
 from workflows.app.factories import packed_content
 from workflows.app.factories.packed_content import PackedFileError
-from workflows.spec import FactorySpec, factory_addresses
+from workflows.spec import FactorySpec
+from workflows.spec.pipelines import factory_addresses
 
 LARGEST: Final = 256 << 20
 """Largest file that is read as it is, in bytes; larger ones are listed as not read."""

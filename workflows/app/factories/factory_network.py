@@ -13,7 +13,8 @@ from typing import Protocol, TypeVar
 
 from msgspec import Struct
 
-from workflows.spec import FactorySpec, factory_addresses
+from workflows.spec import FactorySpec
+from workflows.spec.pipelines import factory_addresses
 
 T = TypeVar("T")
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network

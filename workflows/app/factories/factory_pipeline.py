@@ -7,7 +7,7 @@ from workflows.app.specs import sources
 from workflows.plan.factory_plan import compile_factory
 from workflows.plan.model import Plan
 from workflows.spec import FactorySpec, SpecErrors, load_factory
-from workflows.spec.pipeline_files import load_pipelines
+from workflows.spec.pipelines.pipeline_files import load_pipelines
 
 KIND = "factory"
 _OTHERS = {

@@ -10,7 +10,7 @@ from steps.clients.kube.client import Kube
 from steps.clients.store import Store
 from steps.contract import run_records
 from steps.contract.exit import ExitCode
-from steps.contract.operation import Operation, OperationKind
+from steps.contract.runs.operation import Operation, OperationKind
 from steps.errors import StepError
 from steps.report import factory_phases
 from steps.report.timeline import stamp

@@ -6,7 +6,7 @@ from pathlib import Path
 from workflows import catalog
 from workflows.app.factories import registry_certificate, registry_push
 from workflows.spec import Issue, key_files, load_factory
-from workflows.spec.pipeline_files import load_pipelines
+from workflows.spec.pipelines.pipeline_files import load_pipelines
 
 
 def issues(path: Path) -> Iterator[Issue]:

@@ -14,7 +14,7 @@ from steps.contract.host_play import HostOutcome
 from steps.contract.plain_text import count
 from workflows.app.factories import host_plays
 from workflows.spec import ClusterSpec, FactorySpec, load
-from workflows.spec.factory_spec import Drill, DrilledMachine
+from workflows.spec.pipelines.factory_spec import Drill, DrilledMachine
 
 PLAYBOOK = "factory_cut"
 MARGIN_SECONDS = 180

@@ -19,7 +19,7 @@ from steps.errors import StepError
 from workflows.app.factories import factory_network
 from workflows.app.factories.factory_network import FactoryNetwork, ObjectLists, Resolver, host_addresses
 from workflows.spec import FactorySpec
-from workflows.spec.factory_spec import RESERVED, SYSTEM_SPACES
+from workflows.spec.pipelines.factory_spec import RESERVED, SYSTEM_SPACES
 
 _CLAIMS, _VOLUMES, _NODES = "/api/v1/persistentvolumeclaims", "/api/v1/persistentvolumes", "/api/v1/nodes"
 _WORK: Final = frozenset({"Pod", "Workflow"})

@@ -6,7 +6,7 @@ from typing import Any
 import yaml
 
 from workflows.spec import FactorySpec
-from workflows.spec.factory_spec import SecondPlace
+from workflows.spec.pipelines.factory_spec import SecondPlace
 
 FILES, HOME = "/factory", "/bringup-home"
 """Folders in the pod: the spec with its files, and the state of bringup."""

@@ -12,7 +12,7 @@ from steps.clients import certificates
 from steps.contract.delivery import certificates as bodies_of
 from steps.errors import BadTask
 from workflows.spec import FactorySpec, Issue
-from workflows.spec.factory_spec import RegistryTls
+from workflows.spec.pipelines.factory_spec import RegistryTls
 
 RULE, SOURCE = "registry_tls", "https://distribution.github.io/distribution/about/insecure/"
 _ROUNDS = 4

@@ -13,7 +13,7 @@ import urllib3
 from msgspec import Struct
 
 from workflows.app.factories.registry_push import INDEX, MANIFEST, RegistryEndpoint
-from workflows.spec.factory_spec import BuilderImage
+from workflows.spec.pipelines.factory_spec import BuilderImage
 
 PAGE, MOST_NAMES = 500, 20_000
 """Names that are asked for at a time, and most repositories or tags that are read."""

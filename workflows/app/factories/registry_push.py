@@ -19,7 +19,7 @@ from steps.clients import certificates
 from steps.contract.exit import ExitCode
 from workflows.engines import run_secrets
 from workflows.spec import FactorySpec, Issue, SecretRef
-from workflows.spec.factory_spec import BuilderImage
+from workflows.spec.pipelines.factory_spec import BuilderImage
 from workflows.stages.host_access import secret_file
 
 INDEX = "application/vnd.oci.image.index.v1+json"

@@ -17,7 +17,7 @@ from steps.nodeimage.publishing.image_kind import image_kind
 from steps.softwarestack.publication import stack_kind
 from steps.softwarestack.publication.package_checks import PackageChecks
 from workflows.app import release_trees
-from workflows.spec.factory_spec import SurvivingCopy
+from workflows.spec.pipelines.factory_spec import SurvivingCopy
 
 MOST_FILES = 200_000
 """Most files of a copy that are looked at, so that a check of a large folder ends."""

@@ -19,7 +19,7 @@ from steps.errors import StepError
 from workflows.app.factories import cluster_origins
 from workflows.plan.model import Plan
 from workflows.spec import FactorySpec
-from workflows.spec.factory_spec import RESERVED, SYSTEM_SPACES
+from workflows.spec.pipelines.factory_spec import RESERVED, SYSTEM_SPACES
 from workflows.stages import factory_pipelines
 
 Object = dict[str, Any]

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from steps.contract.revision import SpecSource
+from steps.contract.runs.revision import SpecSource
 from workflows import image
 from workflows.app.branch_build import BranchPlan, BranchProduct
 from workflows.app.images import image_pipeline, image_specs

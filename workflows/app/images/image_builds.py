@@ -4,7 +4,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from steps.clients.store import Store
-from steps.contract import evidence, run_records
+from steps.contract import run_records
+from steps.contract.runs import evidence
 from steps.contract.verdict import Status
 from steps.errors import StepError
 from steps.nodeimage.containment import id_ranges

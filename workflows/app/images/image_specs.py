@@ -15,8 +15,8 @@ from workflows.nodeimage.image_spec import ImageSpec, load_image
 from workflows.nodeimage.recipe_resolution import RecipeRequest, Resolved
 from workflows.podimage.errors import BuildError
 from workflows.spec import SpecError, SpecErrors
-from workflows.spec.loading import read
-from workflows.spec.pipeline_specs import RelativePath
+from workflows.spec.parsing.loading import read
+from workflows.spec.pipelines.pipeline_specs import RelativePath
 
 CLUSTER = {
     "Cluster": (

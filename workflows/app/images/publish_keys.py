@@ -4,7 +4,7 @@ from workflows.app import kubeconfigs
 from workflows.engines.argo import prerequisites
 from workflows.engines.argo.home import NoHomeCluster
 from workflows.engines.run_secrets import SecretMissing
-from workflows.spec.publish_access import PublishSsh
+from workflows.spec.pipelines.publish_access import PublishSsh
 from workflows.stages.host_access import SecretFile
 
 

@@ -17,7 +17,7 @@ from workflows.app.release_trees import NoTree, OpenedTree
 from workflows.engines import run_secrets
 from workflows.nodeimage import publish_targets
 from workflows.nodeimage.image_spec import SIGN_KEY, ImageSpec
-from workflows.spec.publish_access import PUBLISH_KEY, PUBLISH_KNOWN_HOSTS, PublishSsh
+from workflows.spec.pipelines.publish_access import PUBLISH_KEY, PUBLISH_KNOWN_HOSTS, PublishSsh
 from workflows.stages.host_access import SecretFile, secret_file
 
 __all__ = ["NoTree", "OpenedTree", "TreeLogin", "opened", "signing_key"]

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from steps import __version__
-from steps.contract.revision import SpecSource
+from steps.contract.runs.revision import SpecSource
 from workflows.app.specs import file_origins, revisions
 from workflows.app.specs.file_origins import CHANGED, OUTSIDE
 from workflows.nodeimage import recipe_files

@@ -3,7 +3,7 @@
 The evidence must be named by digest, or have been shown by `status` here, or be shown now.
 """
 
-from steps.contract import approval
+from steps.contract.runs import approval
 from workflows.app.runs import argo_runs, local_runs
 from workflows.app.runs.screen import Screen
 from workflows.engines import open_approvals

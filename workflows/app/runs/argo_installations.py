@@ -2,7 +2,7 @@
 
 from datetime import UTC, datetime
 
-from steps.contract import last_word
+from steps.contract.runs import last_word
 from workflows import bringup, image, stack
 from workflows.app import kubeconfigs, name_checks
 from workflows.app.run_options import RunLocation, UsageError

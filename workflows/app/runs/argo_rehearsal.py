@@ -2,7 +2,7 @@
 
 import os
 
-from steps.contract import approval
+from steps.contract.runs import approval
 from workflows.app import kubeconfigs
 from workflows.app.run_options import RehearsalRequest, UsageError
 from workflows.app.runs import argo_runs, argo_start, argo_watch

@@ -6,7 +6,8 @@ from typing import Any
 import msgspec
 
 from steps.clients.store import Store
-from steps.contract import run_records, run_seal
+from steps.contract import run_records
+from steps.contract.runs import run_seal
 from steps.contract.verdict import Status
 from steps.errors import StepError
 from steps.report import source

@@ -11,7 +11,7 @@ import msgspec
 
 from steps.contract import run_records
 from steps.contract.exit import ExitCode
-from steps.contract.revision import SpecSource
+from steps.contract.runs.revision import SpecSource
 from steps.errors import StepError, Temporary
 from workflows.app import kubeconfigs, name_checks
 from workflows.app.run_options import Pipeline, StartOptions, Wish

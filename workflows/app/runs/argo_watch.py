@@ -1,7 +1,7 @@
 """Follow a run on Argo with a live view, and print its report at the end.
 
 A thread feeds the view, so that slow requests to the home cluster never delay the command. The lines are those of a local run, but
-they come from pods' last words (termination messages, `steps.contract.last_word`), since the store is in the home cluster.
+they come from pods' last words (termination messages, `steps.contract.runs.last_word`), since the store is in the home cluster.
 """
 
 import functools
@@ -17,9 +17,9 @@ import tenacity
 
 from steps import timeouts
 from steps.clients.store import Store
-from steps.contract import approval, last_word, run_seal
 from steps.contract.exit import ExitCode
-from steps.contract.last_word import Said
+from steps.contract.runs import approval, last_word, run_seal
+from steps.contract.runs.last_word import Said
 from steps.errors import StepError, Unreachable
 from steps.report import verify
 from workflows.app.runs.argo_runs import NEVER_BEGUN, ArgoRun, objection

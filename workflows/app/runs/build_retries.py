@@ -1,8 +1,8 @@
 """Tell failed builds that a retry may mend from those that it cannot: the exit code by which a CI server decides."""
 
 from steps.clients.store import Store
-from steps.contract import evidence
 from steps.contract.exit import ExitCode
+from steps.contract.runs import evidence
 from steps.contract.verdict import Status
 from workflows.engines.folders import StateFolder
 

@@ -5,8 +5,9 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from steps.clients.store import Store
-from steps.contract import log_keys, run_records
+from steps.contract import run_records
 from steps.contract.exit import ExitCode
+from steps.contract.runs import log_keys
 from steps.report.model import NOT_RUN
 from steps.report.timeline import stamp
 from workflows.app.runs import cancel_records, report_assembly, run_progress

@@ -12,7 +12,7 @@ import msgspec
 
 from steps.clients.store import Store
 from steps.contract import run_records
-from steps.contract.operation import BRINGUP, Operation, OperationKind
+from steps.contract.runs.operation import BRINGUP, Operation, OperationKind
 from steps.contract.verdict import Status
 from workflows import bringup
 from workflows.app.run_options import Pipeline, Wish

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from steps.contract import quarantine
+from steps.contract.runs import quarantine
 from workflows.app import quarantine_list
 from workflows.app.runs import argo_runs, run_evidence
 from workflows.engines import node_release

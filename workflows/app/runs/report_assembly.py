@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from steps.clients import regular_files
 from steps.clients.store import Store
-from steps.contract import approval, run_seal
+from steps.contract.runs import approval, run_seal
 from steps.errors import BadTask, Refused
 from steps.report import model, source, verify
 from steps.report.assembly import build

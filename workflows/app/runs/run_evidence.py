@@ -5,8 +5,9 @@ from pathlib import Path
 
 from steps.clients import signature
 from steps.clients.store import Store
-from steps.contract import run_records, run_seal
-from steps.contract.lost_attempts import LostAttempt
+from steps.contract import run_records
+from steps.contract.runs import run_seal
+from steps.contract.runs.lost_attempts import LostAttempt
 from steps.errors import StepError
 from steps.report import verify
 from steps.report.timeline import stamp

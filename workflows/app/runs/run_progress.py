@@ -7,9 +7,10 @@ from typing import Any
 import msgspec
 
 from steps.clients.store import Store
-from steps.contract import approval, last_word, run_records
-from steps.contract.last_word import Said
+from steps.contract import run_records
 from steps.contract.plain_text import count
+from steps.contract.runs import approval, last_word
+from steps.contract.runs.last_word import Said
 from steps.contract.verdict import Status
 from workflows.engines.folders import RunFolder
 from workflows.engines.local.result import RunNodeStatus

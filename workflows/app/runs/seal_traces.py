@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from steps.clients import regular_files
-from steps.contract import run_records, run_seal
+from steps.contract import run_records
+from steps.contract.runs import run_seal
 from workflows.engines.folders import RunFolder
 from workflows.engines.local.result import RunNodeStatus, RunStatus
 from workflows.render import names

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from steps.contract.operation import BRINGUP, RELEASES, Operation, OperationKind
+from steps.contract.runs.operation import BRINGUP, RELEASES, Operation, OperationKind
 from workflows.accept import scope
 from workflows.app.run_options import UsageError
 from workflows.spec import ClusterSpec, range_syntax

@@ -16,7 +16,7 @@ from pathlib import Path
 import msgspec
 
 from steps import timeouts
-from steps.contract import revision
+from steps.contract.runs import revision
 from workflows.engines.folders import RunFolder
 
 _ANOTHERS = "dubious ownership"

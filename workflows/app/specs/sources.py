@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from workflows import examples
 from workflows.nodeimage import recipe_files
 from workflows.spec import SpecError, SpecErrors
-from workflows.spec.loading import read as read_document
-from workflows.spec.validation_errors import line_of
+from workflows.spec.parsing.loading import read as read_document
+from workflows.spec.parsing.validation_errors import line_of
 
 if TYPE_CHECKING:
     from workflows.spec import ClusterSpec

@@ -7,7 +7,7 @@ from typing import Final
 import msgspec
 
 from steps.clients.store import Store
-from steps.contract.evidence import Evidence, read_observation
+from steps.contract.runs.evidence import Evidence, read_observation
 from steps.softwarestack.contract.package_build import BuildOutcome, PackageBuilt
 from steps.stages.stack_build.contract import BatchBuilt
 from workflows.engines.folders import NoStateFolder, StateFolder

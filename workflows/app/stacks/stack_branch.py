@@ -11,10 +11,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from steps.clients.git import checkout
-from steps.contract import approval
 from steps.contract.canonical import digest_bytes
 from steps.contract.exit import ExitCode
-from steps.contract.revision import SpecSource
+from steps.contract.runs import approval
+from steps.contract.runs.revision import SpecSource
 from workflows import stack, user_paths
 from workflows.app import branch_build
 from workflows.app.branch_build import Branch, BranchPlan, BranchProduct, OutOfBounds

@@ -8,7 +8,7 @@ from pathlib import Path
 from steps.contract import release_layout
 from steps.contract.canonical import digest_bytes
 from steps.contract.exit import ExitCode
-from steps.contract.revision import SpecSource
+from steps.contract.runs.revision import SpecSource
 from steps.errors import StepError
 from steps.softwarestack.contract import stack_release
 from steps.softwarestack.contract.stack_input import PACKAGES

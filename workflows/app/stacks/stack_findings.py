@@ -9,7 +9,7 @@ from workflows.softwarestack import stack_resolution
 from workflows.softwarestack.build_graph import LockError
 from workflows.softwarestack.stack_spec import StackSpec, load_stack, lock_name
 from workflows.spec import Issue, SpecErrors
-from workflows.spec.loading import read
+from workflows.spec.parsing.loading import read
 
 _SOURCE = "workflows/docs/software_stacks.md"
 _PROGRAMS: Final = {"zstd": "apt-get install zstd", "bwrap": "apt-get install bubblewrap"}

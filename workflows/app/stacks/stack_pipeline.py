@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace as with_fields
 
 from steps import __version__
-from steps.contract.revision import SpecSource
+from steps.contract.runs.revision import SpecSource
 from workflows.app.run_options import Pipeline, Wish
 from workflows.app.runs import build_retries
 from workflows.app.specs import file_origins

@@ -15,7 +15,7 @@ from pydantic import Field, model_validator
 from workflows.catalog.criteria import DIMENSIONS, Facts, matches
 from workflows.catalog.model import Criteria
 from workflows.spec.fields import Section, problem
-from workflows.spec.loading import load_as
+from workflows.spec.parsing.loading import load_as
 
 HERE = Path(__file__).parent
 BASE = "base"

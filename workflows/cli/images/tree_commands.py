@@ -26,7 +26,7 @@ from workflows.cli.release_output import (
 )
 
 if TYPE_CHECKING:
-    from workflows.spec.publish_access import PublishSsh
+    from workflows.spec.pipelines.publish_access import PublishSsh
     from workflows.stages.host_access import SecretFile
 
 TreeOf = Annotated[str, typer.Argument(metavar="TREE|SPEC", help="The folder that nodes boot from, or an image spec (image.yaml).")]

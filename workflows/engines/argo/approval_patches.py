@@ -10,7 +10,7 @@ import msgspec
 
 from steps.clients.kube.api import ApiError
 from steps.clients.store import Store
-from steps.contract import approval
+from steps.contract.runs import approval
 from steps.errors import Temporary
 from workflows.engines import open_approvals
 from workflows.engines.approval_announcer import Claim

@@ -4,9 +4,10 @@ from collections.abc import Callable
 from functools import partial
 
 from steps.clients.kube.api import ApiError
-from steps.contract import run_records, run_seal
+from steps.contract import run_records
 from steps.contract.canonical import canonical
 from steps.contract.run_records import Cancelled
+from steps.contract.runs import run_seal
 from steps.errors import StepError
 from workflows.engines.argo import approval_patches, helper_pods
 from workflows.engines.argo.home import Home, NoWorkflow, Object

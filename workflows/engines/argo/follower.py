@@ -6,8 +6,9 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from steps.contract import approval, last_word, run_records, stage_contracts
+from steps.contract import run_records, stage_contracts
 from steps.contract.exit import ExitCode
+from steps.contract.runs import approval, last_word
 from workflows.engines.argo import waits
 from workflows.engines.argo.home import Home, NoWorkflow, decode_workflow
 from workflows.engines.argo.resource_watch import ObjectGone, ObjectState, ResourceWatch, RoundEnded, WatchPace

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from steps.clients.kube.api import ApiError
 from steps.clients.store import Store
-from steps.contract import log_keys
+from steps.contract.runs import log_keys
 from steps.errors import Refused, StepError, Temporary
 from workflows.engines.argo import pull, run_pods
 from workflows.engines.argo.home import Home

@@ -24,8 +24,8 @@ from workflows.plan.model import Plan
 from workflows.render import claim_volumes
 from workflows.render.bundle import Bundle
 from workflows.spec import ClusterSpec
-from workflows.spec.document import value_at
 from workflows.spec.fields import SecretKey
+from workflows.spec.parsing.document import value_at
 from workflows.stages.host_access import SecretFile
 
 EVERYWHERE, ON_ONE_NODE = "ReadWriteMany", "ReadWriteOnce"

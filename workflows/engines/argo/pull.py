@@ -20,7 +20,7 @@ import msgspec
 from msgspec import Struct
 
 from steps.clients.store import Store
-from steps.contract.lost_attempts import LostAttempt
+from steps.contract.runs.lost_attempts import LostAttempt
 from steps.errors import Refused, Temporary
 from workflows.engines.argo import helper_pods, run_memory, store_reader
 from workflows.engines.argo.home import Home, NoTemplate, NotOurs, WorkflowGone

@@ -8,8 +8,8 @@ import os
 import msgspec
 from msgspec import Struct
 
-from steps.contract.lost_attempts import LostAttempt
 from steps.contract.run_records import PLAN_FILE
+from steps.contract.runs.lost_attempts import LostAttempt
 from workflows.engines.approval_announcer import AnnounceCommand
 from workflows.engines.argo.home_address import HomeAddress
 from workflows.engines.folders import RunFolder

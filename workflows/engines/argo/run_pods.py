@@ -2,8 +2,8 @@
 
 from msgspec import Struct
 
-from steps.contract import last_word
-from steps.contract.last_word import Said
+from steps.contract.runs import last_word
+from steps.contract.runs.last_word import Said
 from steps.errors import Refused
 from workflows.engines.argo.home import Home
 from workflows.engines.argo.workflow_objects import NODE_NAME, WORKFLOW_LABEL, ResourceMeta, Workflow, WorkflowNode, seconds

@@ -9,10 +9,10 @@ from collections.abc import Mapping
 import msgspec
 
 from steps.clients.kube.api import ApiError
-from steps.contract import last_word, revision
 from steps.contract.exit import ExitCode
 from steps.contract.fleet import Host
-from steps.contract.revision import SpecSource
+from steps.contract.runs import last_word, revision
+from steps.contract.runs.revision import SpecSource
 from steps.errors import StepError, Unreachable
 from workflows.engines.argo.home import Home, NoWorkflow, Object, decode_workflow
 from workflows.engines.argo.workflow_objects import (

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from msgspec import Struct
 
 from steps import timeouts
-from steps.contract import approval
+from steps.contract.runs import approval
 from steps.errors import StepError
 from workflows.engines.argo import run_pods
 from workflows.engines.argo.home import Home

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from workflows.spec.compat.kubernetes import TRAEFIK_SINCE
 from workflows.spec.compat.rule_table import Platform, RuleFinding, rule
-from workflows.spec.infrastructure import Rke2Settings
+from workflows.spec.sections.infrastructure import Rke2Settings
 
 _LEGACY, _ALL = ("core", "canal"), "all is the archive of core and canal"
 _RELEASES = "docker.io"

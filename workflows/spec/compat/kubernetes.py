@@ -11,7 +11,7 @@ from workflows.spec.accelerators import has_containerd_2_1, numbers
 from workflows.spec.cluster_spec import has_gpu_cluster, ingress_groups
 from workflows.spec.compat.rule_table import Platform, RuleFinding, releases_outside_range, rule
 from workflows.spec.gpu_pools import gpu_pools, uses_dra
-from workflows.spec.infrastructure import Rke2Settings
+from workflows.spec.sections.infrastructure import Rke2Settings
 
 LEAST, MOST = (1, 33, 0), (1, 36)
 TRAEFIK_SINCE = (1, 36)

@@ -8,9 +8,9 @@ from typing import Any
 from workflows.spec.cluster_spec import ClusterSpec
 from workflows.spec.compat.rule_table import Platform, ReleaseFacts, RuleFinding, rule
 from workflows.spec.compat.value_shapes import ShapeComparison, ValueFlaw
-from workflows.spec.document import value_at
 from workflows.spec.errors import Severity
 from workflows.spec.gpu_pools import mig_strategy, sharing_modes
+from workflows.spec.parsing.document import value_at
 
 _WORDS = {
     "bool": "true or false without quotes (a template takes any text for true)",

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from workflows.spec.accelerators import NEWEST_PATCH, is_prerelease, numbers
+from workflows.spec.acceptance.untested import NCCL_INTER, NCCL_INTRA, PORTS, runs, untested
 from workflows.spec.cluster_spec import ClusterSpec, allocatable
 from workflows.spec.compat.rule_table import Platform, RuleFinding, rule
 from workflows.spec.gpu_pools import PoolFlavor, gpu_pools, quota_flavors, shares_by_mig
-from workflows.spec.untested import NCCL_INTER, NCCL_INTRA, PORTS, runs, untested
 
 _RHEL = tuple(f"{major}.{minor}" for major, most in ((8, 10), (9, 8), (10, 2)) for minor in range(most + 1))
 KNOWN_SYSTEMS = {

@@ -12,8 +12,8 @@ from typing import Any, TypeVar
 
 from workflows.spec.accelerators import kubernetes
 from workflows.spec.cluster_spec import ClusterSpec
-from workflows.spec.document import value_at
 from workflows.spec.errors import Issue, Severity
+from workflows.spec.parsing.document import value_at
 
 T = TypeVar("T")
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from workflows.spec.cluster_spec import ClusterSpec
 from workflows.spec.compat.rule_table import Platform, RuleFinding, rule
 from workflows.spec.fields import is_address
-from workflows.spec.node import PolicyRepository
+from workflows.spec.sections.node import PolicyRepository
 
 ENFORCING = ("rhel", "rocky", "almalinux")
 """Distributions that enforce SELinux by default and for which RKE2 has a policy (package rke2-selinux)."""

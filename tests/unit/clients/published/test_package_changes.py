@@ -7,7 +7,7 @@ import pytest
 
 from steps.clients.store import Store
 from steps.contract.canonical import canonical
-from steps.contract.evidence import Evidence
+from steps.contract.runs.evidence import Evidence
 from steps.nodeimage.contract.image_manifest import PackageOf
 from steps.nodeimage.product_report import details as shown
 from steps.nodeimage.publishing import publication_status

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from steps.contract import approval
+from steps.contract.runs import approval
 from steps.contract.task import Task, Verb
 from tests.unit.chained_pipeline import build
 from tests.unit.engines.argo.lab import REAL, Lab, lab

@@ -11,7 +11,7 @@ import pytest
 
 from steps.clients.kube.client import Kube
 from steps.clients.store import Store
-from steps.contract import approval
+from steps.contract.runs import approval
 from steps.contract.verdict import Status
 from steps.report import source
 from steps.report.assembly import build
@@ -27,7 +27,7 @@ from workflows.engines.run_comparison import differences
 from workflows.plan.model import Starts
 from workflows.render import starts
 from workflows.render.steps import Settings
-from workflows.spec.schedule import EventTrigger, Schedule
+from workflows.spec.sections.schedule import EventTrigger, Schedule
 
 Drill = Callable[..., Any]
 GATE, TELLS = "approve-parade", "announce-parade"

@@ -10,8 +10,8 @@ import msgspec
 import pytest
 
 from steps.clients.store import Store
-from steps.contract import approval
 from steps.contract.canonical import canonical
+from steps.contract.runs import approval
 from tests.unit.engines.argo.lab import Lab, until
 from tests.unit.engines.argo.test_follow import BY_ADA, QUICK, Follower, approve, assert_whole, begin, evidence, records, shell
 from workflows.engines import open_approvals

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from steps.contract import revision
+from steps.contract.runs import revision
 from tests.unit import small_image
 from tests.unit.engines.argo.git_desk import NAME, Desk, desk_of
 from tests.unit.engines.argo.lab import Lab

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from steps.clients.kube.api import Http
-from steps.contract import revision
+from steps.contract.runs import revision
 from steps.errors import Conflict
 from tests.unit import small_image
 from tests.unit.chained_pipeline import build

@@ -13,7 +13,7 @@ import pytest
 
 from steps.clients.kube.client import Kube
 from steps.clients.store import Store
-from steps.contract import quarantine
+from steps.contract.runs import quarantine
 from tests.unit import warm_commands
 from tests.unit.engines.argo.lab import Lab
 from tests.unit.engines.argo.test_follow import Follower, approve, begin

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from steps.contract import last_word
+from steps.contract.runs import last_word
 from tests.bench.argo_played import Played, last
 from workflows import bringup, examples
 from workflows.engines.argo import submission

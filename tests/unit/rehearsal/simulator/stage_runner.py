@@ -15,7 +15,7 @@ import yaml
 
 from steps.clients.kube.client import Kube
 from steps.contract.gres_conf import GresConf
-from steps.contract.pod_script import PodScript
+from steps.contract.objects.pod_script import PodScript
 from steps.contract.task import Task, Verb
 from steps.contract.verdict import Verdict
 from steps.runtime import check_manifests, gating, gres_settlement, job_removal, pod_scripts, watching

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from steps.clients.kube.client import Kube
-from steps.contract.login_pods import LoginPods
+from steps.contract.objects.login_pods import LoginPods
 from steps.contract.task import Task
 from steps.runtime import login_pod_replacement
 from steps.stages.slurm_login.contract import OutdatedPod, SessionsObservation, approval_text

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from steps.contract.nccl import NcclWant
+from steps.contract.node_tests.nccl import NcclWant
 from steps.stages.validation import gate_nccl, reader_nccl
 from tests.unit.rehearsal.simulator.harness import Make, User
 from tests.unit.rehearsal.simulator.stage_runner import NODES, run, stage

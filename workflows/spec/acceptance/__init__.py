@@ -1,0 +1,1 @@
+"""Levels of an acceptance, and the tests that a configuration rules out."""

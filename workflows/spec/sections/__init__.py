@@ -1,0 +1,1 @@
+"""The sections of a spec as frozen models, each with the rules that concern it alone."""
