@@ -26,7 +26,7 @@ from steps.verbs import job
 from tests.unit.rehearsal.simulator.harness import User
 from workflows import catalog, spec
 from workflows.rehearsal.simulator.control_server import ControlApi, ControlServer
-from workflows.stages.stage import Site, Stage
+from workflows.stages.stage import Site, Stage, Step
 
 EXAMPLE = Path(__file__).parents[4] / "workflows/examples/h200-16.yaml"
 HOSTS: dict[str, dict[str, Any]] = {
@@ -59,7 +59,7 @@ def run(user: User, made: Stage) -> dict[str, Verdict]:
             break
         if step.task.verb is Verb.LOCALISE:
             continue
-        _make(user, kube, step.task)
+        _make(user, kube, step)
         if step.task.verb is Verb.APPLY:
             continue
         found[step.name] = _wait(user, kube, step.task)
@@ -80,7 +80,8 @@ class DirectTask(NamedTuple):
         """Forget a change."""
 
 
-def _make(user: User, kube: Kube, task: Task) -> None:
+def _make(user: User, kube: Kube, step: Step) -> None:
+    task = step.task
     for secret in task.arguments.get("secrets", []):
         meta = {"name": secret["name"], "namespace": secret["namespace"]}
         kube.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": meta["namespace"]}})
@@ -93,7 +94,8 @@ def _make(user: User, kube: Kube, task: Task) -> None:
             pod_scripts.run(DirectTask(kube, VirtualClock(user)), msgspec.convert(script, PodScript))
     if jobs := task.arguments.get("replaced_jobs"):
         job_removal.remove(DirectTask(kube, VirtualClock(user)), msgspec.convert(jobs, ReplacedJobs))
-    for manifest in check_manifests.on_nodes(task.arguments.get("objects", []), NODES):
+    beside = [manifest for data in step.files.values() for manifest in msgspec.json.decode(data)]
+    for manifest in check_manifests.on_nodes([*task.arguments.get("objects", []), *beside], NODES):
         kube.apply(manifest)
     labels = task.arguments.get("node_labels") or {}
     for name in NODES if labels else ():
