@@ -1,4 +1,4 @@
-"""Runs tiers as pytest processes, one after another, and reads what became of them."""
+"""Runs tiers as pytest processes and reads what became of them."""
 
 import os
 import subprocess
@@ -6,7 +6,8 @@ import sys
 import tempfile
 import time
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from xml.etree import ElementTree
@@ -20,7 +21,8 @@ TEST_SECONDS, LONG_TEST_SECONDS = 1200, 3600
 class Tier:
     """One tier: its folders and files, its budget in seconds, and what prepares it (returns why it cannot run here, or nothing).
 
-    `arguments` go to pytest; `long_arguments` take their place for the long sweeps.
+    `arguments` go to pytest; `long_arguments` take their place for the long sweeps. `beside` is the tier during which it runs: one
+    that uses a single process.
     """
 
     name: str
@@ -29,6 +31,7 @@ class Tier:
     prepare: Callable[[], str]
     arguments: tuple[str, ...] = ()
     long_arguments: tuple[str, ...] | None = None
+    beside: str = ""
 
     def command(self, report: Path, *, long: bool) -> list[str]:
         """The words that run it; `report` gets its JUnit file."""
@@ -57,20 +60,26 @@ class Outcome:
     files: dict[str, float] = field(default_factory=dict)
 
 
-def run_tier(tier: Tier, *, long: bool) -> Outcome:
-    """Prepare and run a tier, with the output of pytest as it comes, and return how it ended."""
+def run_tier(tier: Tier, *, long: bool, live: bool = True) -> Outcome:
+    """Prepare and run a tier, and return how it ended. The output of pytest is printed as it comes, or at the end if not `live`."""
     began = time.monotonic()
     reason = tier.prepare()
     prepared = time.monotonic() - began
     if reason:
         return Outcome(tier, reason=reason, prepared=prepared)
     with tempfile.TemporaryDirectory() as folder:
-        report = Path(folder) / "junit.xml"
+        report, output = Path(folder) / "junit.xml", Path(folder) / "output"
         words = tier.command(report, long=long)
-        print(f"== {tier.name}: {' '.join(words[1:])}", flush=True)
-        process = subprocess.Popen([sys.executable, *words], cwd=ROOT)
-        _, status, usage = os.wait4(process.pid, 0)
+        headline = f"== {tier.name}: {' '.join(words[1:])}"
+        if live:
+            print(headline, flush=True)
+        with output.open("wb") as stream:
+            both = {} if live else {"stdout": stream, "stderr": subprocess.STDOUT}
+            process = subprocess.Popen([sys.executable, *words], cwd=ROOT, **both)
+            _, status, usage = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)
+        if not live:
+            print(f"\n{headline}\n{output.read_text(errors='replace')}", flush=True)
         passed, failed, skipped = _count(report)
         return Outcome(
             tier,
@@ -82,6 +91,13 @@ def run_tier(tier: Tier, *, long: bool) -> Outcome:
             usage.ru_utime + usage.ru_stime,
             files=_seconds(report),
         )
+
+
+def run_beside(tier: Tier, others: Iterable[Tier], *, long: bool) -> list[Outcome]:
+    """Run a tier, and others one after another beside it, whose output comes in one piece; return how all of them ended."""
+    with ThreadPoolExecutor(1) as pool:
+        waiting = [pool.submit(run_tier, other, long=long, live=False) for other in others]
+        return [run_tier(tier, long=long), *(outcome.result() for outcome in waiting)]
 
 
 def _count(report: Path) -> tuple[int, int, int]:

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Runs a command, such as the interpreter of a test process, on a machine of its own as far as namespaces give one: processes,
 # interfaces, mounts and cgroups that another such machine beside it, and the tests of other tiers, neither see nor end.
-# Two of them share the tier, each with hosts of the same names. Nothing in them reaches a mirror: `hosts.py install` builds the roots before.
+# Three of them share the tier, each with hosts of the same names. Nothing in them reaches a mirror: `hosts.py install` builds the roots before.
 set -euo pipefail
 work=$(mktemp -d "${TMPDIR:-/tmp}/machine-XXXXXX")
 trap 'rm -rf --one-file-system "$work"; rmdir "/var/tmp/bringup-hosts-$$" 2>/dev/null || true' EXIT

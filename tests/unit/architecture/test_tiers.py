@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests import tiers
-from tests.tier_runs import Outcome, Tier
+from tests.tier_runs import Outcome, Tier, run_beside
 
 TIER = Tier("one", ("tests/one",), 100, lambda: "")
 GOOD = Outcome(TIER, passed=3, seconds=100.0, files={f"tests/one/test_{number}.py": float(number) for number in range(12)})
@@ -47,3 +47,18 @@ def test_every_tier_has_its_folder_and_is_run_once() -> None:
 def test_the_sweeps_are_left_out_unless_they_are_asked_for() -> None:
     assert "not long" in tiers.HOSTS.command(Path("report.xml"), long=False)
     assert "not long" not in tiers.HOSTS.command(Path("report.xml"), long=True)
+
+
+def test_a_tier_beside_another_prints_its_output_in_one_piece(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    for name, claim in (("one", "True"), ("two", "False")):
+        (tmp_path / f"test_{name}.py").write_text(f"def test_{name}() -> None:\n    assert {claim}\n")
+    first, second = (Tier(name, (str(tmp_path / f"test_{name}.py"),), 100, lambda: "") for name in ("one", "two"))
+    outcomes = run_beside(first, [second], long=False)
+    assert [(outcome.tier.name, outcome.passed, outcome.failed) for outcome in outcomes] == [("one", 1, 0), ("two", 0, 1)]
+    assert "1 failed" in capfd.readouterr().out.partition("== two: ")[2]
+
+
+def test_tiers_beside_another_have_one_that_runs() -> None:
+    beside = {tier.name: tier.beside for tier in tiers.TIERS if tier.beside}
+    assert beside == {"slurm": "stack", "mpi": "stack"}
+    assert not [name for name in beside.values() if name in beside]
