@@ -1,7 +1,7 @@
 """Judgement of gate slurm_acceptance/bandwidth: which sentence the acceptance ends with."""
 
 import statistics
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from msgspec.structs import replace
@@ -17,12 +17,15 @@ _MOST_NAMED: Final = 4
 _FAILURES: Final = 2
 """Figures below the floor from which on a node is not cleared if they are a quarter of its figures: a median hides them."""
 _PERFORMANCE = FailureClass.PERFORMANCE
+_Figures = Mapping[str, Sequence[float]]
+"""Figures in GB/s by the node that took part in their tests."""
 
 
 def judged(gate: str, seen: BandwidthObservation, want: BandwidthExpectation) -> Verdict:
     """Return the verdict with the median of each node; its reason is the sentence with which the acceptance ends."""
-    medians = node_medians(seen)
-    verdict = _judged(gate, seen, want, medians)
+    figures = _figures_by_node(seen)
+    medians = {node: statistics.median(values) for node, values in figures.items()}
+    verdict = _judged(gate, seen, want, figures, medians)
     values: dict[str, tuple[float | None, ...]] = {node: (medians.get(node),) for node in want.nodes}
     measured = Measurement(quantity=QUANTITY, unit="GB/s", floor=want.floor, values=values)
     notes = (
@@ -33,22 +36,25 @@ def judged(gate: str, seen: BandwidthObservation, want: BandwidthExpectation) ->
     return replace(verdict, measured=(measured,), notes=notes)
 
 
-def node_medians(seen: BandwidthObservation) -> dict[str, float]:
-    """Return the median of all figures that a node took part in, by node: k of n, never the best of n."""
+def _figures_by_node(seen: BandwidthObservation) -> _Figures:
+    """Return all figures that a node took part in, by node: its median is k of n, never the best of n."""
     figures: dict[str, list[float]] = {}
     for row in seen.figures:
         if row.figure is not None:
             for node in row.nodes:
                 figures.setdefault(node, []).append(row.figure)
-    return {node: statistics.median(values) for node, values in figures.items()}
+    return figures
 
 
-def _judged(gate: str, seen: BandwidthObservation, want: BandwidthExpectation, medians: dict[str, float]) -> Verdict:
+def _judged(
+    gate: str, seen: BandwidthObservation, want: BandwidthExpectation, figures: _Figures, medians: Mapping[str, float]
+) -> Verdict:
     if want.floor <= 0 or len(want.nodes) < 2:
         return _open(gate, "no floor above 0, or fewer than two nodes", "a floor and two nodes", "give --floor and --nodes", ())
     if seen.parts:
-        return _refused(gate, seen, want)
-    rows = [_node(name, seen, want, medians) for name in want.nodes]
+        return _refused(gate, seen, want, figures)
+    cleared = frozenset(seen.cleared)
+    rows = [_node(name, want.floor, figures.get(name, ()), medians.get(name), name in cleared) for name in want.nodes]
     bad = [row for row in rows if row.status is not Status.PASS]
     if not seen.finished:
         first = by_cause(seen.errors)[:1]
@@ -57,7 +63,7 @@ def _judged(gate: str, seen: BandwidthObservation, want: BandwidthExpectation, m
         return _open(gate, text, "a verdict on every node", "see the log of this task", rows)
     if bad:
         # partners of a node that fails now and then fail with it: the node that fails most of its tests comes first
-        bad.sort(key=lambda row: (row.status is not Status.FAIL, -_share_below(row.node, seen, want.floor)))
+        bad.sort(key=lambda row: (row.status is not Status.FAIL, -_share_below(figures.get(row.node, ()), want.floor)))
         first_bad = bad[0]
         text, step = f"{first_bad.node}: {first_bad.seen}", first_bad.next_step
         if first_bad.status is Status.FAIL:
@@ -78,39 +84,38 @@ def _is_whole(row: PairFigure) -> bool:
     return bool(row.test) and len(row.nodes) > 1 and (row.figure is not None or bool(row.problem))
 
 
-def _node(name: str, seen: BandwidthObservation, want: BandwidthExpectation, medians: dict[str, float]) -> NodeVerdict:
-    figure = medians.get(name)
-    expected, step = f"a floor of {want.floor:g} GB/s", "measure it by hand with the same program, against two good nodes"
-    if figure is not None and figure < want.floor:
-        text = f"its median is {figure:.3g} GB/s"
+def _node(name: str, floor: float, figures: Sequence[float], median: float | None, is_cleared: bool) -> NodeVerdict:
+    expected, step = f"a floor of {floor:g} GB/s", "measure it by hand with the same program, against two good nodes"
+    if median is not None and median < floor:
+        text = f"its median is {median:.3g} GB/s"
         return NodeVerdict(node=name, status=Status.FAIL, seen=text, expected=expected, next_step=step, failure_class=_PERFORMANCE)
-    fails, tests = _below(name, seen, want.floor)
+    fails, tests = _below(figures, floor), len(figures)
     unsteady = fails >= _FAILURES and fails * 4 >= tests
-    if figure is None or unsteady or name not in seen.cleared:
+    if median is None or unsteady or not is_cleared:
         text = f"it fails {fails} of {tests} of its tests" if fails else "it is not cleared"
-        text = "nothing was measured" if figure is None else text
+        text = "nothing was measured" if median is None else text
         return NodeVerdict(
             node=name, status=Status.INCONCLUSIVE, seen=text, expected=expected, next_step=step, failure_class=_PERFORMANCE
         )
-    return NodeVerdict(node=name, status=Status.PASS, seen=f"{figure:.3g} GB/s")
+    return NodeVerdict(node=name, status=Status.PASS, seen=f"{median:.3g} GB/s")
 
 
-def _below(name: str, seen: BandwidthObservation, floor: float) -> tuple[int, int]:
-    """Return how many figures of a node are below the floor, and how many it has."""
-    figures = [row.figure for row in seen.figures if name in row.nodes and row.figure is not None]
-    return sum(figure < floor for figure in figures), len(figures)
+def _below(figures: Iterable[float], floor: float) -> int:
+    return sum(figure < floor for figure in figures)
 
 
-def _share_below(name: str, seen: BandwidthObservation, floor: float) -> float:
-    fails, tests = _below(name, seen, floor)
-    return fails / max(tests, 1)
+def _share_below(figures: Sequence[float], floor: float) -> float:
+    return _below(figures, floor) / max(len(figures), 1)
 
 
-def _refused(gate: str, seen: BandwidthObservation, want: BandwidthExpectation) -> Verdict:
+def _refused(gate: str, seen: BandwidthObservation, want: BandwidthExpectation, figures: _Figures) -> Verdict:
     """Return the fail that names the bad parts with their measurements."""
-    texts = [f"{part_text(part)}, by {evidence_text(part, seen)}{_share(part, seen, want)}" for part in seen.parts[:_MOST_NAMED]]
+    texts = [
+        f"{part_text(part)}, by {evidence_text(part, seen)}{_share(part, want.floor, figures)}" for part in seen.parts[:_MOST_NAMED]
+    ]
     more = len(seen.parts) - len(texts)
     text = "; ".join(texts) + (f"; and {count(more, 'more part')}" if more else "")
+    cleared = frozenset(seen.cleared)
     named = {node: part for part in seen.parts if part.kind in ("node", "rail", "pair") for node in part.nodes}
     rows = [
         NodeVerdict(
@@ -122,7 +127,7 @@ def _refused(gate: str, seen: BandwidthObservation, want: BandwidthExpectation) 
             failure_class=_PERFORMANCE,
         )
         if name in named
-        else _cleared(name, seen)
+        else _cleared(name, name in cleared)
         for name in want.nodes
     ]
     step = "see the links of the part, and accept it again with --nodes after the repair"
@@ -131,15 +136,16 @@ def _refused(gate: str, seen: BandwidthObservation, want: BandwidthExpectation) 
     )
 
 
-def _share(part: BadPart, seen: BandwidthObservation, want: BandwidthExpectation) -> str:
+def _share(part: BadPart, floor: float, figures: _Figures) -> str:
     """Return how many of its tests a node fails if it passes others; empty for other parts."""
-    fails, tests = _below(part.nodes[0], seen, want.floor) if part.kind == "node" and part.nodes else (0, 0)
-    return f" (it fails {fails} of {tests} of its tests)" if 0 < fails < tests else ""
+    own = figures.get(part.nodes[0], ()) if part.kind == "node" and part.nodes else ()
+    fails = _below(own, floor)
+    return f" (it fails {fails} of {len(own)} of its tests)" if 0 < fails < len(own) else ""
 
 
-def _cleared(name: str, seen: BandwidthObservation) -> NodeVerdict:
+def _cleared(name: str, is_cleared: bool) -> NodeVerdict:
     """Return the verdict on a node beside a bad part: a pass if the localisation has cleared it."""
-    if name in seen.cleared:
+    if is_cleared:
         return NodeVerdict(node=name, status=Status.PASS, seen="cleared")
     text = "not decided beside the bad part"
     return NodeVerdict(node=name, status=Status.INCONCLUSIVE, seen=text, failure_class=_PERFORMANCE)
