@@ -58,6 +58,11 @@ def toleration(taint: str) -> dict[str, str]:
     return {"key": tainted["key"], "effect": tainted["effect"], **match}
 
 
+def lock_toleration() -> dict[str, str]:
+    """Return the toleration of SUNK's lock, which slurmd needs too: a NodeSet counts only nodes that its pods fit."""
+    return toleration(f"{SUNK_LOCK}:NoExecute")
+
+
 # ---- node groups ---------------------------------------------------------------------------------------------------------------
 
 
@@ -110,10 +115,6 @@ def _outside_slurm(spec: ClusterSpec) -> Object | None:
     return _required({GROUP_LABEL: groups}) if groups else None
 
 
-LOCK_TOLERATION: Object = {"key": SUNK_LOCK, "operator": "Exists", "effect": "NoExecute"}
-"""The toleration of slurmd's own lock: without it a NodeSet counts only the nodes that run no job as feasible."""
-
-
 def _sunk_group(spec: ClusterSpec, name: str) -> Object:
     """Return a node group of SUNK, which names its NodeSet and its partition alike; `gres` has no `gpu:` before type and count."""
     group = _slurm_group(spec, name)
@@ -121,7 +122,7 @@ def _sunk_group(spec: ClusterSpec, name: str) -> Object:
     settings = {"Default": "YES" if partition.default else "NO", "MaxTime": partition.max_time} if partition else {}
     settings |= _sharing(partition) if partition else {}
     own = {"name": partition.name if partition else group["name"], "partition": settings}
-    return {**group, **own, "gres": group["gres"].removeprefix("gpu:"), "tolerations": [*group["tolerations"], LOCK_TOLERATION]}
+    return {**group, **own, "gres": group["gres"].removeprefix("gpu:"), "tolerations": [*group["tolerations"], lock_toleration()]}
 
 
 def _sharing(partition: Partition) -> dict[str, str]:

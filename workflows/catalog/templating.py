@@ -112,7 +112,7 @@ def _queue(queue: TenantQueue, flavors: Iterable[PoolFlavor], covered: tuple[str
 def _daemon_tolerations(spec: ClusterSpec) -> list[dict[str, str]]:
     """Return the tolerations of DaemonSets on GPU nodes: that of the charts, and those for the taints of the spec and of SUNK."""
     usual = {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}
-    lock = [{"key": key, "operator": "Exists", "effect": "NoExecute"} for key in own_taints(spec)]
+    lock = [slurm_values.toleration(f"{key}:NoExecute") for key in own_taints(spec)]
     return [usual, *lock, *(slurm_values.toleration(taint) for taint in keeping_taints(spec, gpu_groups(spec)))]
 
 

@@ -9,10 +9,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from steps.contract.host_ranges import fold
-from steps.contract.node_taints import SUNK_LOCK
 from steps.contract.task import Verb
 from workflows.catalog import PlannedRelease
-from workflows.catalog.slurm_values import MARKS, leaves
+from workflows.catalog.slurm_values import MARKS, leaves, lock_toleration
 from workflows.spec.cluster_spec import slurm_groups
 from workflows.spec.machines import Machine
 from workflows.spec.parsing.document import value_at
@@ -204,7 +203,7 @@ def pods(check_site: CheckSite, after: str, *, passed: Sequence[str]) -> Step:
     scheduler = str(value_at(check_site.cluster.values, "scheduler.name"))
     # the lock is named for SUNK, and nodes may have taints of their own
     own: Object = {
-        "tolerations": [{"key": SUNK_LOCK, "operator": "Exists", "effect": "NoExecute"}, {"operator": "Exists"}],
+        "tolerations": [lock_toleration(), {"operator": "Exists"}],
         "terminationGracePeriodSeconds": GRACE,
     }
     near = {"labelSelector": {"matchLabels": {manifest_objects.CHECK_LABEL: PODS_CHECK}}, "topologyKey": manifest_objects.HOSTNAME}

@@ -121,6 +121,7 @@ def test_everything_that_must_stay_tolerates_the_lock() -> None:
     slurm = planned["sunk_slurm"].values
     for part in ("controller", "rest", "accounting", "login", "scheduler", "syncer", "secretJob", "cleanupCompleting"):
         assert LOCK in slurm[part]["tolerations"], part
+    assert all(LOCK in group["tolerations"] for group in slurm["compute"]["nodes"].values())
     manager = planned["cert_manager"].values
     parts = [manager, *(manager[part] for part in ("webhook", "cainjector", "startupapicheck")), planned["moco"].values]
     parts += [planned["sunk"].values[part] for part in ("operator", "scheduler", "syncer")]
