@@ -84,8 +84,13 @@ def _prepared(script: str, *commands: str) -> str:
 
 TWO = ("-n", "2", "--dist", "loadfile", "--no-loadscope-reorder")
 """Two processes, each with whole files, in the order in which the files are collected: the longest first."""
-MACHINES = ("--tx", f"3*popen//python={ROOT}/tests/hosts/machine.sh {sys.executable}", *TWO[2:])
-"""Three processes on machines of their own: all have hosts of the same names and addresses."""
+
+
+def _machines(processes: int) -> tuple[str, ...]:
+    """Return the options for processes on machines of their own: all have hosts of the same names and addresses."""
+    return ("--tx", f"{processes}*popen//python={ROOT}/tests/hosts/machine.sh {sys.executable}", *TWO[2:])
+
+
 SAMPLE = "tests/unit/rehearsal/faults/test_quick.py"
 """A sample of the sweeps of faults, for the quick tier alone."""
 QUICK = Tier(
@@ -108,20 +113,20 @@ FAST = Tier(
     _nothing,
     (*TWO, f"--ignore={SAMPLE}"),  # the sweeps beside it have its stages and faults
 )
-HOSTS = Tier("hosts", ("tests/hosts",), 1000, _hosts, MACHINES, long_arguments=())
+HOSTS = Tier("hosts", ("tests/hosts",), 1000, _hosts, _machines(3), long_arguments=())
 CLUSTER = Tier("cluster", ("tests/cluster",), 800, _cluster, TWO)
 BOOT = Tier("boot", ("tests/boot",), 1400, _boot, TWO)
 STACK = Tier("stack", ("tests/stack",), 400, _stack)
 """In one process: all its tests share the packages of one build, which uses both cores by itself."""
-MACHINE = ("--tx", MACHINES[1].replace("3*", "1*"), *TWO[2:])
+MACHINE = _machines(1)
 """One process on a machine of its own, for tests that share one cluster."""
 SLURM = Tier("slurm", ("tests/slurm",), 170, _slurm, MACHINE, long_arguments=(), beside=STACK.name)
 MPI = Tier("mpi", ("tests/mpi",), 120, _mpi, MACHINE, long_arguments=(), beside=STACK.name)
 TIERS = (FAST, STACK, SLURM, MPI, BOOT, HOSTS, CLUSTER)
 """All tiers in running order: first those that need no parts of a real Kubernetes, which are built meanwhile if not cached.
 
-Budgets are seconds on two busy cores with warm caches, as measured: all tiers use both cores whole, so only less work makes them
-quicker. The aim is fast 720, stack 300, boot 360, hosts 420 and cluster 300.
+Budgets are seconds on two busy cores with warm caches, as measured. The aim is fast 720,
+stack 300, boot 360, hosts 420 and cluster 300.
 """
 
 
@@ -143,11 +148,8 @@ def main() -> int:
     if {HOSTS, CLUSTER} & set(chosen):
         _parts()
     outcomes = []
-    names = {tier.name for tier in chosen}
-    for tier in chosen:
-        if tier.beside in names:
-            continue
-        for outcome in run_beside(tier, [other for other in chosen if other.beside == tier.name], long=options.long):
+    for tier, others in group_tiers(chosen, long=options.long):
+        for outcome in run_beside(tier, others, long=options.long):
             outcomes.append(outcome)
             if len(chosen) > 1:
                 print_slowest([outcome])
@@ -156,6 +158,17 @@ def main() -> int:
     passed = sum(outcome.passed for outcome in outcomes)
     print(f"{passed} passed, {failed} failed ({time.monotonic() - began:.0f} s)")
     return 1 if failed or not passed else 0
+
+
+def group_tiers(chosen: list[Tier], *, long: bool) -> list[tuple[Tier, list[Tier]]]:
+    """Return the tiers in running order, each with those that run beside it.
+
+    Long sweeps of tiers have no machines of their own, so each runs alone.
+    """
+    if long:
+        return [(tier, []) for tier in chosen]
+    names = {tier.name for tier in chosen}
+    return [(tier, [other for other in chosen if other.beside == tier.name]) for tier in chosen if tier.beside not in names]
 
 
 def print_slowest(outcomes: list[Outcome]) -> None:

@@ -62,3 +62,17 @@ def test_tiers_beside_another_have_one_that_runs() -> None:
     beside = {tier.name: tier.beside for tier in tiers.TIERS if tier.beside}
     assert beside == {"slurm": "stack", "mpi": "stack"}
     assert not [name for name in beside.values() if name in beside]
+
+
+@pytest.mark.parametrize(
+    ("chosen", "long", "groups"),
+    [
+        ([tiers.STACK, tiers.SLURM, tiers.BOOT], False, [(tiers.STACK, [tiers.SLURM]), (tiers.BOOT, [])]),
+        ([tiers.SLURM, tiers.MPI], False, [(tiers.SLURM, []), (tiers.MPI, [])]),
+        ([tiers.STACK, tiers.MPI], True, [(tiers.STACK, []), (tiers.MPI, [])]),
+    ],
+)
+def test_a_tier_runs_alone_without_the_one_beside_it_and_in_long_sweeps(
+    chosen: list[Tier], long: bool, groups: list[tuple[Tier, list[Tier]]]
+) -> None:
+    assert tiers.group_tiers(chosen, long=long) == groups
