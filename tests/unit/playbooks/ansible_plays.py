@@ -10,9 +10,9 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
+from tests.unit.playbooks.library import PLAYBOOKS
 from tests.unit.warm_commands import Commands
 
-PLAYBOOKS = Path(__file__).parents[3] / "playbooks"
 PROGRAM = Path(sys.executable).with_name("ansible-playbook")
 SECONDS = 120.0
 

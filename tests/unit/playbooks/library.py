@@ -4,7 +4,8 @@ import importlib.util
 from pathlib import Path
 from typing import Any
 
-LIBRARY = Path(__file__).parents[3] / "playbooks" / "library"
+PLAYBOOKS = Path(__file__).parents[3] / "playbooks"
+LIBRARY = PLAYBOOKS / "library"
 
 
 def loaded(name: str, folder: str = "library") -> Any:

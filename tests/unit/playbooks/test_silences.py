@@ -1,7 +1,6 @@
 """One silent host never costs the others their play: whatever waits on a host ends before the play's own longest silence."""
 
 import configparser
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,9 +9,9 @@ from ansible.module_utils import host_lock
 
 from steps.clients.ansible import ssh_plays
 from steps.contract.host_play import PlayHost, PlayRequest
+from tests.unit.playbooks.library import PLAYBOOKS
 from workflows.plan.compiler import OPEN_SECONDS
 
-PLAYBOOKS = Path(__file__).parents[3] / "playbooks"
 SILENCE = PlayRequest(playbook="os_prep", hosts=(PlayHost(name="n1", address="192.0.2.1"),)).idle_timeout_seconds
 
 

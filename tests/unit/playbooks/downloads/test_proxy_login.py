@@ -22,9 +22,9 @@ from steps.clients.ansible.failures import failure_reason
 from steps.clients.redact import Redactor
 from steps.contract.host_play import FailureKind
 from tests.unit.playbooks import library
+from tests.unit.playbooks.library import PLAYBOOKS
 from tests.unit.served import served
 
-PLAYBOOKS = Path(__file__).parents[4] / "playbooks"
 PASSWORD = "p@ss/w%rd: canary"
 LOGIN = {"proxy_user": "bringup", "proxy_password": PASSWORD}
 ARCHIVE = b"archive"

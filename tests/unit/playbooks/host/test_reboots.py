@@ -1,11 +1,11 @@
 """Reboots by plays respect inhibitors, such as a package manager at work."""
 
-from pathlib import Path
 from typing import Any
 
 import yaml
 
-PLAYBOOKS = Path(__file__).parents[4] / "playbooks"
+from tests.unit.playbooks.library import PLAYBOOKS
+
 OVERRIDE = {"-i", "--ignore-inhibitors", "--check-inhibitors=no", "-f", "-ff", "--force"}
 
 

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from tests.unit.playbooks import ansible_plays
+from tests.unit.playbooks.library import PLAYBOOKS
 
-PLAYBOOKS = Path(__file__).parents[4] / "playbooks"
 PLAY = """
 - hosts: played
   gather_facts: false

@@ -14,8 +14,8 @@ import yaml
 from steps.clients.ansible import workspace
 from steps.contract.host_play import ENDED
 from tests.unit.playbooks import ansible_plays
+from tests.unit.playbooks.library import PLAYBOOKS
 
-PLAYBOOKS = Path(__file__).parents[4] / "playbooks"
 SAY = {"ansible.builtin.copy": {"dest": "{{ said }}/{{ inventory_hostname }}", "content": ""}}
 FAIL = {"ansible.builtin.fail": {"msg": "its pods do not go"}, "when": "inventory_hostname == 'a1'"}
 AWAY = {

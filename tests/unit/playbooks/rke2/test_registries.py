@@ -1,13 +1,14 @@
 """The registries.yaml for containerd: endpoints with a path of their own get the /v2 that RKE2 does not put before it."""
 
 import json
-from pathlib import Path
 
 import jinja2
 import pytest
 import yaml
 
-TEMPLATES = Path(__file__).parents[4] / "playbooks/roles/rke2/templates"
+from tests.unit.playbooks.library import PLAYBOOKS
+
+TEMPLATES = PLAYBOOKS / "roles/rke2/templates"
 
 
 def rendered(mirror: str, registries: dict[str, object] | None = None, *, fallback: bool = True) -> dict[str, object]:

@@ -11,7 +11,8 @@ import pytest
 import yaml
 from ansible.module_utils.rke2 import node_address
 
-PLAYBOOKS = Path(__file__).parents[4] / "playbooks"
+from tests.unit.playbooks.library import PLAYBOOKS
+
 REGISTERED = "127.55.0.1"
 LINKS = [
     {"ifname": "lo", "addr_info": [{"family": "inet", "local": "127.0.0.1"}, {"family": "inet6", "local": "::1"}]},

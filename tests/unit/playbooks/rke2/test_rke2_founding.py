@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from tests.unit.playbooks import ansible_plays
+from tests.unit.playbooks.library import PLAYBOOKS
 from tests.unit.served import served
 
-PLAYBOOKS = Path(__file__).parents[4] / "playbooks"
 FIRST, OTHER = "127.55.0.1", "127.55.0.2"
 PLAY = """
 - hosts: sv1

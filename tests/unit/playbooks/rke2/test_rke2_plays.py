@@ -8,10 +8,9 @@ import pytest
 
 from steps.contract.runs.operation import BRINGUP, Operation, OperationKind
 from tests.unit.playbooks import ansible_plays
+from tests.unit.playbooks.library import PLAYBOOKS
 from workflows import examples, spec
 from workflows.plan.compiler import compile_plan
-
-PLAYBOOKS = Path(__file__).parents[4] / "playbooks"
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from tests.unit.playbooks import ansible_plays
+from tests.unit.playbooks.library import PLAYBOOKS
 
-PLAYBOOKS = Path(__file__).parents[4] / "playbooks"
 VERSION = "v1.35.7+rke2r1"
 STATE = {"joined": True, "ready": True, "enabled": True, "version": VERSION, "restarts": 0}
 SHOWN = {"changed": False, "observation": STATE, "refusal": "", "adopted": False, "pending": False, "half": False, "pings": ""}

@@ -9,7 +9,6 @@ import pytest
 
 from tests.unit.playbooks import ansible_plays
 
-PLAYBOOKS = Path(__file__).parents[4] / "playbooks"
 OLD, NEW = "v1.35.7+rke2r1", "v1.36.1+rke2r1"
 PLAY = """
 - hosts: sv1

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from tests.unit.playbooks import ansible_plays
+from tests.unit.playbooks.library import PLAYBOOKS
 
-PLAYBOOKS = Path(__file__).parents[4] / "playbooks"
 OLD, NEW = "v1.35.7+rke2r1", "v1.36.1+rke2r1"
 PLAY = """
 - hosts: played

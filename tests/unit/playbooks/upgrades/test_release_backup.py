@@ -9,7 +9,9 @@ import pytest
 import yaml
 from ansible.module_utils.rke2 import release_backup
 
-ROLE = Path(__file__).parents[4] / "playbooks/roles/rke2"
+from tests.unit.playbooks.library import PLAYBOOKS
+
+ROLE = PLAYBOOKS / "roles/rke2"
 OLD = "v1.35.7+rke2r1"
 CONFIG, REGISTRIES, AUDIT, KUBELET, KUBE_VIP, SERVER, AGENT = release_backup.CONFIGURATION
 CA, KEY = (f"/etc/rancher/rke2/rke2_registry_1_{part}.pem" for part in ("ca", "key"))

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.unit.playbooks.library import loaded
+from tests.unit.playbooks.library import PLAYBOOKS, loaded
 
-ROLE = Path(__file__).parents[4] / "playbooks/roles/rke2"
+ROLE = PLAYBOOKS / "roles/rke2"
 IP = """#!/bin/sh
 # addresses are the lines of a file
 case "$*" in

@@ -1,12 +1,13 @@
 """The way back over a minor, as the failure of an upgrade tells it: in order, with the place of the snapshot and the release."""
 
-from pathlib import Path
 from typing import Any
 
 import jinja2
 import pytest
 
-ROLE = Path(__file__).parents[4] / "playbooks/roles/rke2"
+from tests.unit.playbooks.library import PLAYBOOKS
+
+ROLE = PLAYBOOKS / "roles/rke2"
 SNAPSHOTS = "/var/lib/rancher/rke2/server/db/snapshots"
 WAY = {
     "before": "v1.35.7+rke2r1",

@@ -15,6 +15,8 @@ import yaml
 
 from steps.clients.kube.client import Kube
 from steps.contract.gres_conf import GresConf
+from steps.contract.objects import object_files
+from steps.contract.objects.object_files import TaskObjects
 from steps.contract.objects.pod_script import PodScript
 from steps.contract.task import Task, Verb
 from steps.contract.verdict import Verdict
@@ -94,8 +96,10 @@ def _make(user: User, kube: Kube, step: Step) -> None:
             pod_scripts.run(DirectTask(kube, VirtualClock(user)), msgspec.convert(script, PodScript))
     if jobs := task.arguments.get("replaced_jobs"):
         job_removal.remove(DirectTask(kube, VirtualClock(user)), msgspec.convert(jobs, ReplacedJobs))
-    beside = [manifest for data in step.files.values() for manifest in msgspec.json.decode(data)]
-    for manifest in check_manifests.on_nodes([*task.arguments.get("objects", []), *beside], NODES):
+    manifests = list(task.arguments.get("objects", []))
+    if file := task.arguments.get("file"):
+        manifests += object_files.decode(msgspec.convert(file, TaskObjects), step.files[file["name"]])
+    for manifest in check_manifests.on_nodes(manifests, NODES):
         kube.apply(manifest)
     labels = task.arguments.get("node_labels") or {}
     for name in NODES if labels else ():
