@@ -60,16 +60,16 @@ def test_a_tier_beside_another_prints_its_output_in_one_piece(tmp_path: Path, ca
 
 def test_tiers_beside_another_have_one_that_runs() -> None:
     beside = {tier.name: tier.beside for tier in tiers.TIERS if tier.beside}
-    assert beside == {"slurm": "stack", "mpi": "stack"}
+    assert beside == {"stack": "cluster", "slurm": "cluster", "mpi": "cluster"}
     assert not [name for name in beside.values() if name in beside]
 
 
 @pytest.mark.parametrize(
     ("chosen", "long", "groups"),
     [
-        ([tiers.STACK, tiers.SLURM, tiers.BOOT], False, [(tiers.STACK, [tiers.SLURM]), (tiers.BOOT, [])]),
+        ([tiers.BOOT, tiers.CLUSTER, tiers.SLURM], False, [(tiers.BOOT, []), (tiers.CLUSTER, [tiers.SLURM])]),
         ([tiers.SLURM, tiers.MPI], False, [(tiers.SLURM, []), (tiers.MPI, [])]),
-        ([tiers.STACK, tiers.MPI], True, [(tiers.STACK, []), (tiers.MPI, [])]),
+        ([tiers.CLUSTER, tiers.MPI], True, [(tiers.CLUSTER, []), (tiers.MPI, [])]),
     ],
 )
 def test_a_tier_runs_alone_without_the_one_beside_it_and_in_long_sweeps(
