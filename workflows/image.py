@@ -12,7 +12,7 @@ KIND = "image"
 def build(plan: Plan, settings: Settings) -> WorkflowTemplate:
     """Return an image build as one WorkflowTemplate. `>>` is explained in `workflows/bringup.py`.
 
-    Stage `image_standing` reads what is published. The first stage after it has the condition (`when`) that this image is not
+    Stage `image_status` reads what is published. The first stage after it has the condition (`when`) that this image is not
     published yet; otherwise Argo omits that stage and all later ones.
     """
     tasks = PipelineTasks(KIND, plan, settings)
@@ -23,7 +23,7 @@ def build(plan: Plan, settings: Settings) -> WorkflowTemplate:
         with DAG(name=KIND):
             (
                 tasks.open()
-                >> tasks.stage("image_standing")  # absent if the plan builds whatever is published
+                >> tasks.stage("image_status")  # absent if the plan builds whatever is published
                 >> tasks.stage("image_lock")
                 >> tasks.stage("image_layers")
                 >> tasks.stage("image_assemble")

@@ -18,9 +18,9 @@ from steps.stages.image_layers.contract import Built
 from steps.stages.image_lock.contract import Archive
 from steps.stages.image_publish.contract import Published
 from steps.stages.image_sandbox.contract import Sandboxed
-from steps.stages.image_standing.contract import ID as STATUS_STAGE
-from steps.stages.image_standing.contract import TASK as STATUS_TASK
-from steps.stages.image_standing.contract import Standing
+from steps.stages.image_status.contract import ID as STATUS_STAGE
+from steps.stages.image_status.contract import TASK as STATUS_TASK
+from steps.stages.image_status.contract import ImageStatus
 
 T = TypeVar("T")
 SECTION: Final = "image"
@@ -115,7 +115,7 @@ def details(latest: Sequence[Evidence]) -> ImageReport | None:
     archive = next(_observed(latest, "image_lock", Archive), None)
     assembled = next(_observed(latest, "image_assemble", Assembled), None)
     published = next(_observed(latest, "image_publish", Published), None)
-    standing = next(_observed(latest, "image_standing", Standing), None)
+    status = next(_observed(latest, "image_status", ImageStatus), None)
     sandboxed = next(_observed(latest, "image_sandbox", Sandboxed), None)
     boots = [boot for observed in _observed(latest, "image_boot", Booted) for boot in observed.boots]
     booted = [row for boot in boots for row in _tests(boot.name, boot.report.results if boot.report else ())]
@@ -130,11 +130,11 @@ def details(latest: Sequence[Evidence]) -> ImageReport | None:
         tests=(*_tests(_SANDBOX, sandboxed.results if sandboxed else ()), *booted),
         machines=tuple(_machine(boot, good=boot.name in _passed(latest)) for boot in boots),
     )
-    if published is None and standing is not None and standing.is_current:
-        return msgspec.structs.replace(built, key=standing.key, version=standing.version, unchanged=True)
-    if published is None and standing is not None:
-        added, gone, changed = standing.packages_added, standing.packages_removed, standing.packages_changed
-        return msgspec.structs.replace(built, before=standing.version, added=added, removed=gone, changed=changed)
+    if published is None and status is not None and status.is_current:
+        return msgspec.structs.replace(built, key=status.key, version=status.version, unchanged=True)
+    if published is None and status is not None:
+        added, gone, changed = status.packages_added, status.packages_removed, status.packages_changed
+        return msgspec.structs.replace(built, before=status.version, added=added, removed=gone, changed=changed)
     if published is None:
         return built
     return msgspec.structs.replace(
@@ -154,8 +154,8 @@ def nothing_to_do(latest: Iterable[Evidence]) -> str:
     """Return the sentence that this image is published already, for which later stages were skipped; empty for any other run."""
     for record in latest:
         if (record.stage, record.task) == (STATUS_STAGE, STATUS_TASK) and record.verdict is not None and record.verdict.is_pass:
-            standing = read_observation(record.observation, Standing)
-            return standing.sentence if standing is not None and standing.is_current else ""
+            status = read_observation(record.observation, ImageStatus)
+            return status.sentence if status is not None and status.is_current else ""
     return ""
 
 

@@ -26,7 +26,7 @@ from steps.runtime.context import Context
 from steps.stages.image_boot.contract import Booted
 from steps.stages.image_publish.contract import Published
 from steps.stages.image_sandbox.contract import Sandboxed
-from steps.stages.image_standing.contract import CHANGED, CURRENT, OUTPUT
+from steps.stages.image_status.contract import CHANGED, CURRENT, OUTPUT
 
 _SIGNED = "signed"
 """Placeholder for the name of the signing key, which only the publishing task gets."""

@@ -6,7 +6,7 @@ from steps.contract.exit import ExitCode
 from steps.nodeimage import image_parts, publication_tasks
 from steps.runtime import gating
 from steps.runtime.context import Context
-from steps.stages.image_standing.contract import ID as STATUS_STAGE
+from steps.stages.image_status.contract import ID as STATUS_STAGE
 
 
 def build(context: Context) -> ExitCode:

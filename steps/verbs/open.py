@@ -19,8 +19,8 @@ class Arguments(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     `plan` is the plan's digest. `ssh` is given if the plan changes hosts; then the servers are asked which cluster they run.
     `registration` is the API address of a cluster that they run, by which it is held before anything is changed; `server` and
-    `server_name` are as for a play. `needs_running_cluster`: the operation is refused without one; tasks call
-    the field `standing`. The other fields are kept in `run.json` (`steps.contract.run_records.Header`).
+    `server_name` are as for a play. `needs_running_cluster`: the operation is refused without one. The other fields are kept in
+    `run.json` (`steps.contract.run_records.Header`).
     """
 
     plan: str
@@ -32,7 +32,7 @@ class Arguments(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     left_out: tuple[str, ...] = ()
     operation: str = ""
     targetless: bool = False
-    needs_running_cluster: bool = msgspec.field(default=False, name="standing")
+    needs_running_cluster: bool = False
     ssh: play_requests.Ssh | None = None
     registration: str = ""
     server: str = ""

@@ -13,7 +13,7 @@ from steps.contract.task import Task, Verb
 from steps.nodeimage.contract import boot_tree, resolved_recipe, script_links
 from steps.nodeimage.contract.boot_tests import UNBOOTED, Firmware, why_not_booted
 from steps.nodeimage.contract.resolved_recipe import MAX_BYTES, Recipe
-from steps.stages.image_standing import contract as image_standing
+from steps.stages.image_status import contract as image_status
 from workflows.nodeimage.image_spec import ImageSpec
 from workflows.nodeimage.publish_targets import publish_target
 from workflows.plan import approvals
@@ -48,7 +48,7 @@ def compile_image(
         memory_mib=spec.boot.memory_mib,
         boot_seconds=int(spec.boot.timeout.total_seconds()),
         again=again,
-        checked=not again and until in ("", image_standing.ID),
+        checked=not again and until in ("", image_status.ID),
         relock=relock,
     )
     optional_stages = (importlib.import_module(f"workflows.stages.{name}").build(site) for name in IMAGE_ORDER)
@@ -117,7 +117,7 @@ def _secrets(spec: ImageSpec) -> tuple[SecretFile, ...]:
 def _stages_until(stages: tuple[Stage, ...], until: str) -> tuple[Stage, ...]:
     stage_ids = [stage.id for stage in stages]
     if until and until not in stage_ids:
-        known_ids = dict.fromkeys((image_standing.ID, *stage_ids))  # which is left out where another is named
+        known_ids = dict.fromkeys((image_status.ID, *stage_ids))  # which is left out where another is named
         raise PlanError(f"{until!r} is no stage of an image; stages are {', '.join(known_ids)}")
     return stages[: stage_ids.index(until) + 1] if until else stages
 

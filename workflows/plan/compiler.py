@@ -281,7 +281,7 @@ def _open_task(spec: ClusterSpec, plan: str, stages: tuple[Stage, ...], excluded
         "lease_seconds": _lease_seconds(stages),
     }
     header |= ({"left_out": excluded} if excluded else {}) | _operation_header(site)
-    header |= {"standing": True} if site.operation.kind in NEED_RUNNING_CLUSTER else {}
+    header |= {"needs_running_cluster": True} if site.operation.kind in NEED_RUNNING_CLUSTER else {}
     plays = any(step.task.verb is Verb.PLAY for stage in stages for step in stage.steps)
     header |= {"ssh": ssh_arguments(spec), "registration": spec.registration_address, **api_arguments(spec)} if plays else {}
     return Task(stage=approvals.RUN, name="open", verb=Verb.OPEN, arguments=header, deadline_seconds=OPEN_SECONDS)

@@ -14,10 +14,10 @@ RUNNING_ORDER = tuple(name for stage in ORDER for name in (stage, *FOLLOWING.get
 OPERATIONS = ("reset",)
 """Ids of stages outside a bring-up. Each is the only stage of the operation of the same name."""
 
-IMAGE_ORDER = ("image_standing", "image_lock", "image_layers", "image_assemble", "image_sandbox", "image_boot", "image_publish")
+IMAGE_ORDER = ("image_status", "image_lock", "image_layers", "image_assemble", "image_sandbox", "image_boot", "image_publish")
 """Stage ids of the node-image pipeline, in running order; their builders take an `ImageSite`.
 
-`image_standing` is left out when a command asks for a build whatever is published.
+`image_status` is left out when a command asks for a build whatever is published.
 """
 
 FACTORY_STAGES = ("factory_storage", "factory_registry", "factory_projects", "factory_argo", "factory_pipelines")

@@ -15,7 +15,7 @@ from steps.nodeimage.contract.boot_tree import PublishTarget, Tested
 from steps.nodeimage.contract.image_manifest import Manifest
 from steps.nodeimage.publishing import boot_entries, image_kind, image_release, image_versions
 from steps.nodeimage.publishing.image_release import PackedImage
-from steps.stages.image_standing.contract import CHANGED, CURRENT, LEFT, NOTHING, Standing
+from steps.stages.image_status.contract import CHANGED, CURRENT, LEFT, NOTHING, ImageStatus
 
 _NONE: Mapping[str, str] = {}
 
@@ -52,7 +52,7 @@ def query(
     firmware: tuple[str, ...],
     packages: Mapping[str, str] = _NONE,
     known: Mapping[str, str] = _NONE,
-) -> Standing:
+) -> ImageStatus:
     """Return the status of an image in its release folder. Files are read whole only if nothing else differs.
 
     `packages` are those that the image will have, name → version; `known` is image → version that was seen there before. Raises
@@ -62,7 +62,7 @@ def query(
     tree, kind = transport.look(image), image_kind.image_kind(target.url)
     preflight.refuse_wrong_mount(kind, tree, transport.where, known)
     answer = CHANGED if tree.current else NOTHING
-    status = Standing(key=key, where=transport.where, answer=answer, version=tree.current)
+    status = ImageStatus(key=key, where=transport.where, answer=answer, version=tree.current)
     if (current := image_versions.manifest_of(tree, tree.current)) is not None and packages:
         published = {package.name: package.version for package in current.packages}
         added, removed, changed = image_versions.changes(published, packages)
@@ -83,7 +83,7 @@ def query(
     return _writable(replace(status, differs=differs), tree, target)
 
 
-def _writable(status: Standing, tree: ReleaseTree, target: PublishTarget) -> Standing:
+def _writable(status: ImageStatus, tree: ReleaseTree, target: PublishTarget) -> ImageStatus:
     """Return the status unchanged.
 
     Raises Refused if a publication would fail, which is better now than after an hour of building.

@@ -23,7 +23,7 @@ from tests.boot.pipeline.site import NAME, Site, digests
 from tests.hosts.hostlab.waiting import until
 
 STAGES = {
-    "image_lock": ("image_standing/judge", 0.4),
+    "image_lock": ("image_status/judge", 0.4),
     "image_layers": ("image_lock/judge", 8.0),
     "image_assemble": ("image_layers/judge", 10.0),
     "image_sandbox": ("image_assemble/judge", 0.8),

@@ -95,7 +95,7 @@ def publish_all(root: str, texts: list[str], log: str, who: str) -> None:
     clients.publish_all(Path(root), [source(text) for text in texts], Path(log), who)
 
 
-def standing_of(root: str, text: str) -> str:
+def status_of(root: str, text: str) -> str:
     """Return the publication status of an image that is not built yet."""
     where = place(Path(root))
     return publication_status.query(local_tree(Path(root)), where, "compute", "1" * 64, ()).answer
@@ -153,7 +153,7 @@ OPEN: list[IO[bytes]] = []
 HERE: dict[str, Callable[..., Any]] = {one.__name__: one for one in (left_open, read_on)}
 """Functions that run in the agent's own process, not in a child process."""
 CALLS: dict[str, Callable[..., Any]] = HERE | {
-    one.__name__: one for one in (publish, publish_all, standing_of, rollback, booted, booted_until, looked, shell)
+    one.__name__: one for one in (publish, publish_all, status_of, rollback, booted, booted_until, looked, shell)
 }
 
 

@@ -225,7 +225,7 @@ def test_who_may_not_write_is_told_so(site: Site, version: str) -> None:
     """Root is nobody where an export says so."""
     root, there = f"/mnt/{version}/squashed", f"{SERVER}/squashed"
     site.run(f"chown root:root {there}")
-    for call in ("publish", "standing_of"):
+    for call in ("publish", "status_of"):
         refused = site.one.answer(call, root=root, text="first")
         assert (refused.error, refused.failure) == ("Refused", "permission"), refused.said
         assert "this user lacks a right" in refused.said

@@ -266,7 +266,7 @@ def test_a_shipped_recipe_is_built_by_its_name_to_the_end_of_its_tests(machine: 
         (("nosuch",), "'nosuch' is neither a file nor a shipped recipe (base, compute, gpu, site)"),
         (("nosuch",), "write one with `bringup init --image`"),
         (("base", "--until", "image_publish"), "recipe base has no place to be published to: bringup init --image base writes"),
-        (("base", "--until", "image_standing"), "recipe base has no place to be published to"),
+        (("base", "--until", "image_status"), "recipe base has no place to be published to"),
         (("base", "--until", "foo"), f"an image has no such stage; stages are {', '.join(IMAGE_ORDER)}"),
         (("base", "--until", "image_layer"), "did you mean image_layers?"),
         (("gpu",), "recipe gpu comes without a lock\nhint: a spec has one of its own: bringup init --image gpu\n"),
@@ -280,7 +280,7 @@ def test_a_shipped_recipe_is_built_by_its_name_to_the_end_of_its_tests(machine: 
     assert run.end().code in (65, 130)  # the engine had begun, or not yet
 
 
-TOLD = {"image_standing": "", "image_lock": "", "image_layers": "", "image_assemble": "image ", "image_boot": "image "}
+TOLD = {"image_status": "", "image_lock": "", "image_layers": "", "image_assemble": "image ", "image_boot": "image "}
 
 
 @pytest.mark.parametrize(("until", "told"), TOLD.items())

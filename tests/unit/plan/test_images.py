@@ -91,7 +91,7 @@ def test_a_fleet_travels_beside_the_tasks_that_name_it_by_digest(tmp_path: Path,
     publish = {**small_image.SPEC["publish"], "groups": {"default": {}, "gpu": {"nodes": nodes}}}
     plan, small = planned(tmp_path, publish=publish), planned(tmp_path)
     data = plan.archives[boot_tree.GROUPS]
-    asks, publishes = task(plan, "image_standing", "tree"), task(plan, "image_publish", "tree")
+    asks, publishes = task(plan, "image_status", "tree"), task(plan, "image_publish", "tree")
     for one in (asks, publishes):
         assert len(encode(one)) < MAX_BYTES / 4
         assert "groups" not in one.arguments["place"]
@@ -190,15 +190,15 @@ def test_until_narrows_and_names_what_there_is(tmp_path: Path) -> None:
     spec = small_image.spec(tmp_path)
     plan = compile_image(spec, small_image.recipe(), small_image.files(), until="image_sandbox")
     assert [stage.id for stage in plan.stages] == list(IMAGE_ORDER[1:5])
-    with pytest.raises(PlanError, match="'image_test' is no stage of an image; stages are image_standing, image_lock"):
+    with pytest.raises(PlanError, match="'image_test' is no stage of an image; stages are image_status, image_lock"):
         compile_image(spec, small_image.recipe(), {}, until="image_test")
 
 
 def test_the_published_tree_is_asked_first_but_where_a_build_is_meant_whatever_it_says(tmp_path: Path) -> None:
     spec, recipe = small_image.spec(tmp_path), small_image.recipe()
     for told, first in (
-        ({}, "image_standing"),
-        ({"until": "image_standing"}, "image_standing"),
+        ({}, "image_status"),
+        ({"until": "image_status"}, "image_status"),
         ({"until": "image_lock"}, "image_lock"),
         ({"again": True}, "image_lock"),
     ):
@@ -212,7 +212,7 @@ def test_the_task_that_asks_gets_the_way_to_the_tree_and_no_key_that_signs(tmp_p
         "signers": ["ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIC0000000000000000000000000000000000000000000"],
     }
     plan = planned(tmp_path, publish={**small_image.SPEC["publish"], "ssh": server, **signed})
-    asks, publishes = task(plan, "image_standing", "tree"), task(plan, "image_publish", "tree")
+    asks, publishes = task(plan, "image_status", "tree"), task(plan, "image_publish", "tree")
     assert asks.arguments["signed"] is True
     assert needed_secrets(asks, plan.secrets) == ("publish_known_hosts", "publish_ssh_key")
     assert needed_secrets(publishes, plan.secrets) == ("image_sign_key", "publish_known_hosts", "publish_ssh_key")
@@ -223,7 +223,7 @@ def test_everything_after_that_task_is_left_out_where_it_says_so(tmp_path: Path)
     main = {one["name"]: one for one in manifests.rendered(planned(tmp_path), image.build).template["spec"]["templates"]}["image"]
     tasks = {one["name"]: one for one in main["dag"]["tasks"]}
     assert {name: one["when"] for name, one in tasks.items() if "when" in one} == {
-        "image-lock": "{{tasks.image-standing.outputs.parameters.standing}} == changed"
+        "image-lock": "{{tasks.image-status.outputs.parameters.status}} == changed"
     }
     names = list(tasks)
     assert [one["depends"] for one in tasks.values() if "depends" in one] == [f"{name}.Succeeded" for name in names[:-1]]

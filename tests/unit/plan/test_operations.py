@@ -45,7 +45,7 @@ def test_the_servers_are_only_read_and_every_node_is_judged_when_hosts_are_added
     selected = {check["task"]: check.get("select", "") for check in judge["checks"]}
     assert (selected["servers"], selected["agents"], selected["nodes"]) == ("server", "touched-agent", "")
     assert judge["members"] == "agent"
-    assert arguments(plan, "run", "open")["standing"] is True
+    assert arguments(plan, "run", "open")["needs_running_cluster"] is True
 
 
 def test_a_replaced_host_is_forgotten_before_it_joins() -> None:
@@ -72,7 +72,7 @@ def test_a_rollback_has_playbooks_of_its_own_and_takes_a_cluster_that_is_down() 
     servers, agents = arguments(plan, "rke2", "servers"), arguments(plan, "rke2", "agents")
     assert (servers["playbook"], agents["playbook"]) == ("rke2_server_rollback", "rke2_agent_rollback")
     assert servers["may_be_down"] is True
-    assert "standing" not in arguments(plan, "run", "open")
+    assert "needs_running_cluster" not in arguments(plan, "run", "open")
     assert next(stage.rollback for stage in plan.stages if stage.id == "rke2").endswith("`bringup upgrade SPEC`")
 
 

@@ -22,7 +22,7 @@ from steps.stages.image_layers.contract import Built
 from steps.stages.image_lock.contract import Archive
 from steps.stages.image_publish.contract import Published
 from steps.stages.image_sandbox.contract import Sandboxed
-from steps.stages.image_standing.contract import Standing
+from steps.stages.image_status.contract import ImageStatus
 
 ROOT = ImageFile(name="root.squashfs", digest="sha256:" + "a" * 64, size=123_400_000)
 GOOD = ImageTestResult(name="mpi runs", outcome=ImageTestOutcome.PASS, seconds=0.41, output="2 ranks <ok>")
@@ -148,16 +148,16 @@ def test_an_observation_that_cannot_be_read_shows_nothing() -> None:
 
 def asked(answer: str, **more: object) -> Report:
     """A run that asked the published tree first, and whose other stages left no record."""
-    seen = Standing(key="i" * 64, where="/srv/images", answer=answer, version="0007-bbbbbbbbbbbb", **more)  # type: ignore[arg-type]
+    seen = ImageStatus(key="i" * 64, where="/srv/images", answer=answer, version="0007-bbbbbbbbbbbb", **more)  # type: ignore[arg-type]
     header = Header(run="r1", engine="local", plan="sha256:1", cluster="compute", owner="hpc", revision="1", target_uid="")
     kept = [
         Evidence(
-            run="r1", stage="image_standing", task=task, verb="publish", shard=0, attempt=1, input_digest="sha256:0",
-            engine="local", started=10.0, finished=12.0, verdict=passed("image_standing/tree", "good"), observation=told,
+            run="r1", stage="image_status", task=task, verb="publish", shard=0, attempt=1, input_digest="sha256:0",
+            engine="local", started=10.0, finished=12.0, verdict=passed("image_status/tree", "good"), observation=told,
         )
         for task, told in (("tree", msgspec.to_builtins(seen)), ("judge", None))
     ]  # fmt: skip
-    plan = {"stages": [{"id": name, "gates": []} for name in ("image_standing", "image_lock", "image_publish")]}
+    plan = {"stages": [{"id": name, "gates": []} for name in ("image_status", "image_lock", "image_publish")]}
     records = tuple(Record(f"k{number}", "sha256:0", one) for number, one in enumerate(kept))
     return build(StoredRun(header=header, target_uid="", hosts=(), plan=plan, records=records, quarantine=()))
 

@@ -333,34 +333,34 @@ def test_boots_of_another_image_or_spec_are_not(image: Any, tmp_path: Path) -> N
 
 def asking(desk: Any, **more: Any) -> Task:
     place = placed(desk, published_trees.place(desk.root / "published"))
-    told = {"recipe": RECIPE.digest, "gate": "image_standing/tree", "image": RECIPE.name, "key": KEY, **place, **more}
+    told = {"recipe": RECIPE.digest, "gate": "image_status/tree", "image": RECIPE.name, "key": KEY, **place, **more}
     wanted = {"key": told["key"]}
     told.setdefault("firmware", ["bios"])
-    return Task(stage="image_standing", name="tree", verb=Verb.PUBLISH, arguments=told, expectations=wanted)
+    return Task(stage="image_status", name="tree", verb=Verb.PUBLISH, arguments=told, expectations=wanted)
 
 
-def standing(desk: Any, **more: Any) -> tuple[str, Evidence]:
+def image_status(desk: Any, **more: Any) -> tuple[str, Evidence]:
     """The output of a task that asks the tree, and its record."""
     done = desk.run(asking(desk, **more))
     assert done.returncode == 0, done.stderr
-    return (desk.root / "out/standing").read_text(), last(desk, "image_standing", "tree")
+    return (desk.root / "out/status").read_text(), last(desk, "image_status", "tree")
 
 
 def test_a_tree_is_asked_before_anything_is_built(image: Any) -> None:
-    said, kept = standing(image)
+    said, kept = image_status(image)
     assert (said, kept.verdict.reason) == ("changed", f"to be built: {image.root / 'published'} has no version of it yet")
     show(image)
     image.run(publication(image))
     version = last(image, "image_publish", "tree").observation["version"]
     before = published_trees.state(image.root / "published")
-    said, kept = standing(image)
+    said, kept = image_status(image)
     assert (said, kept.verdict.reason) == ("current", f"nothing changed: version {version} is this image")
     assert published_trees.state(image.root / "published") == before
     assert kept.changes == ()
-    said, kept = standing(image, key="f" * 64)
+    said, kept = image_status(image, key="f" * 64)
     assert (said, kept.verdict.reason) == ("changed", f"to be built: {version} is another image")
-    assert standing(image, firmware=["uefi"])[1].verdict.reason == f"to be built: {version} was not booted by uefi"
-    assert standing(image, signed=True)[1].verdict.reason == f"to be built: {version} is not signed as the spec asks for"
+    assert image_status(image, firmware=["uefi"])[1].verdict.reason == f"to be built: {version} was not booted by uefi"
+    assert image_status(image, signed=True)[1].verdict.reason == f"to be built: {version} is not signed as the spec asks for"
 
 
 def away(desk: Any) -> Path:
@@ -382,7 +382,7 @@ def test_a_tree_whose_mount_is_away_is_not_taken_for_a_new_one(image: Any) -> No
     assert list((image.root / "published").iterdir()) == [], "nothing was written"
     (image.root / "published").rmdir()
     mounted.rename(image.root / "published")
-    assert standing(image)[0] == "current"
+    assert image_status(image)[0] == "current"
 
 
 def test_a_tree_made_anew_is_begun_on_purpose(image: Any) -> None:
@@ -394,7 +394,7 @@ def test_a_tree_made_anew_is_begun_on_purpose(image: Any) -> None:
     assert image.run(again).returncode == 0
     assert last(image, "image_publish", "tree").observation["version"].startswith("0001-")
     assert image.run(task).returncode == 0, "from then on it is the tree that is known"
-    assert standing(image)[0] == "current"
+    assert image_status(image)[0] == "current"
 
 
 def test_a_store_learns_of_a_tree_by_asking_it(image: Any, tmp_path: Path) -> None:
@@ -402,17 +402,17 @@ def test_a_store_learns_of_a_tree_by_asking_it(image: Any, tmp_path: Path) -> No
     place = published_trees.place(image.root / "published")
     for text in "ab":
         published_trees.published(place, published_trees.image(tmp_path / text, text, name=RECIPE.name))
-    assert standing(image)[1].verdict.reason.endswith("is another image")
+    assert image_status(image)[1].verdict.reason.endswith("is another image")
     other = msgspec.structs.replace(place, root=str(tmp_path / "elsewhere"))
     (tmp_path / "elsewhere").mkdir()
-    assert standing(image, **placed(image, other))[1].verdict.reason.endswith("has no version of it yet")
+    assert image_status(image, **placed(image, other))[1].verdict.reason.endswith("has no version of it yet")
     away(image)
     published_trees.published(place, tmp_path / "a")
     done = image.run(asking(image))
     assert "its newest version of lab-nodes is 0001-" in done.stderr, done.stderr
     (file,) = (image.root / "store/trees").glob("*/*.json")
     file.write_text("{")
-    assert standing(image)[1].verdict.reason.endswith("is another image"), "what cannot be read says nothing"
+    assert image_status(image)[1].verdict.reason.endswith("is another image"), "what cannot be read says nothing"
 
 
 def test_what_a_rollback_left_ends_the_run_before_it_builds(image: Any, tmp_path: Path) -> None:
@@ -421,7 +421,7 @@ def test_what_a_rollback_left_ends_the_run_before_it_builds(image: Any, tmp_path
     show(image)
     image.run(publication(image))
     image_publication.roll_back(local_tree(image.root / "published"), RECIPE.name, "", "rollback by ada@boot")
-    said, kept = standing(image)
+    said, kept = image_status(image)
     assert said == "changed"
     assert (kept.verdict.status.value, "was left by a rollback (by ada@boot, " in kept.verdict.reason) == ("fail", True)
     assert "bringup image build --again" in kept.verdict.next_step
@@ -430,4 +430,4 @@ def test_what_a_rollback_left_ends_the_run_before_it_builds(image: Any, tmp_path
 def test_a_tree_that_cannot_be_asked_ends_it_as_well(image: Any) -> None:
     gone = placed(image, published_trees.place(image.root / "nowhere"))
     assert image.run(asking(image, **gone)).returncode != 0
-    assert not last(image, "image_standing", "tree").verdict.is_pass
+    assert not last(image, "image_status", "tree").verdict.is_pass

@@ -16,7 +16,7 @@ from workflows.stages import IMAGE_ORDER
 
 SPEC = Path("image.yaml")
 SUFFIXES = (".yaml", ".yml")
-ASKED, LOCKED, PACKED = "image_standing", "image_lock", "image_assemble"
+ASKED, LOCKED, PACKED = "image_status", "image_lock", "image_assemble"
 """Ids of stages of an image build: read the published tree, fetch the locked packages, pack the image."""
 RECIPE = "compute"
 FOLDER = "recipes"

@@ -17,7 +17,7 @@ from steps.nodeimage.publishing import publication_status
 from steps.nodeimage.publishing.image_kind import local_tree
 from steps.stages.image_publish import gate as image_publish
 from steps.stages.image_publish.contract import Published, PublishedExpectation
-from steps.stages.image_standing.contract import CURRENT, Standing
+from steps.stages.image_status.contract import CURRENT, ImageStatus
 from tests.unit.clients.published.published_trees import KINDS, image, order, place, published, state, transport, wrong
 
 KEY = "0" * 64
@@ -45,7 +45,7 @@ def starting(folder: Path, *arguments: str) -> Path:
     return folder
 
 
-def asked(root: Path, kind: str, key: str = KEY) -> Standing:
+def asked(root: Path, kind: str, key: str = KEY) -> ImageStatus:
     with transport(kind, root) as way:
         return publication_status.query(way, place(root), "compute", key, ())
 

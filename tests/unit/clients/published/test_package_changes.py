@@ -11,8 +11,8 @@ from steps.contract.runs.evidence import Evidence
 from steps.nodeimage.contract.image_manifest import PackageOf
 from steps.nodeimage.product_report import details as shown
 from steps.nodeimage.publishing import publication_status
-from steps.stages.image_standing import contract as image_standing
-from steps.stages.image_standing.contract import Standing
+from steps.stages.image_status import contract as image_status
+from steps.stages.image_status.contract import ImageStatus
 from tests.unit.clients.published.published_trees import KINDS, image, place, published, transport
 from workflows.engines import open_approvals
 from workflows.engines.folders import StateFolder
@@ -27,7 +27,7 @@ def packages(versions: dict[str, str]) -> tuple[PackageOf, ...]:
     )
 
 
-def asked(root: Path, kind: str = "local", key: str = "1" * 64) -> Standing:
+def asked(root: Path, kind: str = "local", key: str = "1" * 64) -> ImageStatus:
     with transport(kind, root) as way:
         return publication_status.query(way, place(root), "compute", key, (), HAS)
 
@@ -47,9 +47,9 @@ def test_packages_are_compared_with_the_published_ones(tmp_path: Path, root: Pat
 
 def test_of_many_a_few_are_named(root: Path) -> None:
     many = tuple(f"p{number}=1" for number in range(20))
-    seen = Standing(key="1", where="x", answer="changed", version="0001-0", differs="it", packages_added=many)
+    seen = ImageStatus(key="1", where="x", answer="changed", version="0001-0", differs="it", packages_added=many)
     assert seen.against == "packages against 0001-0: 20 added (p0=1, p1=1, p2=1 and 17 more)"
-    same = Standing(key="1", where="x", answer="changed", version="0001-0", differs="it")
+    same = ImageStatus(key="1", where="x", answer="changed", version="0001-0", differs="it")
     assert same.against == "packages against 0001-0: the same"
 
 
@@ -57,7 +57,7 @@ def test_approvers_and_the_report_are_told(tmp_path: Path, root: Path) -> None:
     version = published(place(root), image(tmp_path / "a", "a", packages=packages(HAD))).version
     folder = StateFolder(tmp_path / "home").run("r1")
     record = Evidence(
-        run="r1", stage=image_standing.ID, task=image_standing.TASK, verb="publish", shard=0, attempt=1, input_digest="sha256:0",
+        run="r1", stage=image_status.ID, task=image_status.TASK, verb="publish", shard=0, attempt=1, input_digest="sha256:0",
         engine="local", started=1.0, finished=2.0, observation=msgspec.to_builtins(asked(root)),
     )  # fmt: skip
     assert open_approvals.changes(folder) == ""

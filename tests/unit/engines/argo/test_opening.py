@@ -85,11 +85,11 @@ def test_stages_of_an_image_that_is_published_already_were_skipped(said: str) ->
         return RunNodeStatus(f"one.{name}", name, kind, phase, "", template, "", {}, outputs, None, 1.0, 2.0, [])
 
     nodes = [
-        node("tree", "Pod", "Succeeded", "image-standing-tree", {"standing": said}),
-        node("judge", "Pod", "Succeeded", "image-standing-judge", {"verdict": "pass"}),
+        node("tree", "Pod", "Succeeded", "image-status-tree", {"status": said}),
+        node("judge", "Pod", "Succeeded", "image-status-judge", {"verdict": "pass"}),
         node("image-lock", "Skipped", "Skipped", "image-lock", {}),
         node("image-layers", "Skipped", "Omitted", "image-layers", {}),
     ]
-    told = {row["stage"]: row["status"] for row in follower.stages(["image_standing", "image_lock", "image_layers"], nodes, "one")}
+    told = {row["stage"]: row["status"] for row in follower.stages(["image_status", "image_lock", "image_layers"], nodes, "one")}
     left_out = "skipped" if said == "current" else "not run"
-    assert told == {"image_standing": "pass", "image_lock": left_out, "image_layers": left_out}
+    assert told == {"image_status": "pass", "image_lock": left_out, "image_layers": left_out}

@@ -164,4 +164,4 @@ def test_a_server_that_joined_at_another_stays_with_it_while_that_is_one_of_the_
     told["role"] = str(PLAYBOOKS / "roles/rke2")
     done = ansible_plays.play(tmp_path / "play.yml", tmp_path / "hosts.json", told)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert (tmp_path / "said").read_text() == f"rke2_standing https://{at}:9345"
+    assert (tmp_path / "said").read_text() == f"rke2_up https://{at}:9345"

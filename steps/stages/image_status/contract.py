@@ -1,4 +1,4 @@
-"""Types of stage image_standing: how an image compares with the published one, before anything is built."""
+"""Types of stage image_status: how an image compares with the published one, before anything is built."""
 
 from collections.abc import Iterable
 from typing import Final
@@ -12,19 +12,19 @@ from steps.contract.stage_contracts import Shortcut
 PRODUCT: Final = "nodeimage"
 """Folder of `steps` with the tasks and the report of this stage."""
 
-ID: Final = "image_standing"
+ID: Final = "image_status"
 TASK: Final = "tree"
-OUTPUT: Final = "standing"
+OUTPUT: Final = "status"
 CURRENT, CHANGED = "current", "changed"
 """Values of the stage's output: `current`, this image is published and the later stages are skipped; `changed`, they run."""
 MOST_NAMED: Final = 3
 """Most packages of a kind (added, removed, changed) named in one line; the report has all."""
 LEFT, NOTHING = "left", "nothing"
-"""Further values of `Standing.answer`: `left`, a person rolled back from this image; `nothing`, none of it is published."""
+"""Further values of `ImageStatus.answer`: `left`, a person rolled back from this image; `nothing`, none of it is published."""
 
 
-class Standing(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Observation of gate image_standing/tree: how the published release folder compares with the image that is to be built.
+class ImageStatus(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Observation of gate image_status/tree: how the published release folder compares with the image that is to be built.
 
     `key` is the key of that image, `where` the folder. `answer` is `current`, `changed`, `left` or `nothing`. `version` is the
     version that the folder's pointer names, `differs` the first difference between it and the image as it would be published now.
@@ -69,8 +69,8 @@ class Standing(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 def against(observations: Iterable[object]) -> str:
     """Return the package changes from the last readable observation of this stage in a run; empty if there is none."""
-    standings = (read_observation(observation, Standing) for observation in observations)
-    return next((standing.against for standing in reversed([*standings]) if standing is not None), "")
+    statuses = (read_observation(observation, ImageStatus) for observation in observations)
+    return next((status.against for status in reversed([*statuses]) if status is not None), "")
 
 
 SHORTCUT: Final = Shortcut(
@@ -85,7 +85,7 @@ SHORTCUT: Final = Shortcut(
 """Rule that skips the later stages if the image is published already."""
 
 
-class StandingExpectation(Struct, frozen=True, kw_only=True):
-    """Expectation of the gate image_standing/tree: the key of the image that is to be published."""
+class ImageStatusExpectation(Struct, frozen=True, kw_only=True):
+    """Expectation of the gate image_status/tree: the key of the image that is to be published."""
 
     key: str

@@ -1,15 +1,15 @@
-"""Gate of image_standing: an image from which a person rolled back is not built again; every other answer lets the run go on."""
+"""Gate of image_status: an image from which a person rolled back is not built again; every other answer lets the run go on."""
 
 from steps.contract.release_layout import Switch, rolled_back_sentence
 from steps.contract.verdict import FailureClass, Verdict, passed
 from steps.nodeimage.contract.boot_tree import REPUBLISH_HINT
-from steps.stages.image_standing.contract import CHANGED, LEFT, NOTHING, Standing, StandingExpectation
+from steps.stages.image_status.contract import CHANGED, LEFT, NOTHING, ImageStatus, ImageStatusExpectation
 from steps.stages.shared.finding import fail, unknown
 
-GATE = "image_standing/tree"
+GATE = "image_status/tree"
 
 
-def tree(seen: Standing, want: StandingExpectation) -> Verdict:
+def tree(seen: ImageStatus, want: ImageStatusExpectation) -> Verdict:
     """Check that the observation is about this image, and that no person rolled back from it."""
     if seen.key != want.key or not seen.key:
         about = f"image {seen.key[:12]}" if seen.key else "no image"

@@ -62,10 +62,10 @@ def build(site: Any, *words: str) -> Any:
 def test_what_would_change_is_told_before_anybody_approves_it(site: Any) -> None:
     """Also of a run that only asks."""
     version = publish(site, "a", key="1" * 64)
-    done = build(site, "--until", "image_standing")
+    done = build(site, "--until", "image_status")
     assert done.code == 0, done.text
     assert f"to be built: {version} is another image" in done.out
-    (record,) = (site.runs[-1] / "evidence/image_standing/tree").rglob("*.json")
+    (record,) = (site.runs[-1] / "evidence/image_status/tree").rglob("*.json")
     seen = json.loads(record.read_text())["observation"]
     assert (seen["answer"], seen["version"]) == ("changed", version)
     assert any(one.startswith("bash=") for one in seen["packages_added"]), "the stand-in image has none"
@@ -77,7 +77,7 @@ def test_what_would_change_is_told_before_anybody_approves_it(site: Any) -> None
 
 def test_a_boot_server_whose_disk_is_not_mounted_is_told_before_anything_is_built(site: Any) -> None:
     version = publish(site, "a", key="1" * 64)
-    assert build(site, "--until", "image_standing").code == 0
+    assert build(site, "--until", "image_status").code == 0
     (site.folder / "tree").rename(site.folder / "disk")
     (site.folder / "tree").mkdir()
     done = build(site)
@@ -128,13 +128,13 @@ def test_nothing_is_fetched_built_booted_or_written_by_a_run_where_nothing_chang
     told = report(site)
     assert (told["status"], told["sentence"]) == ("pass", sentence)
     assert {stage["id"]: stage["status"] for stage in told["stages"]} == {
-        "image_standing": "pass",
+        "image_status": "pass",
         **dict.fromkeys(IMAGE_ORDER[1:], "skipped"),
     }
     assert {stage["reason"] for stage in told["stages"][1:]} == {sentence}
     assert (told["image"]["version"], told["image"]["unchanged"]) == (version, True)
     assert (site.runs[-1] / "report/report.txt").read_text().rstrip().endswith(sentence), "also its last line"
-    assert sorted(path.name for path in (site.runs[-1] / "evidence").iterdir()) == ["image_standing", "run"]
+    assert sorted(path.name for path in (site.runs[-1] / "evidence").iterdir()) == ["image_status", "run"]
     every = ElementTree.parse(site.folder / "report.xml").getroot().iter("testcase")
     assert not [case for case in every if case.find("failure") is not None]
     shown = site.call("status").out
@@ -168,6 +168,6 @@ def test_what_a_rollback_left_ends_the_run_at_once(site: Any) -> None:
     image_publication.roll_back(local_tree(site.folder / "tree"), name, "", "rollback by ada@boot")
     done = build(site)
     assert done.code == 65
-    assert f"image_standing: {left} was left by a rollback (by ada@boot, " in report(site)["sentence"].replace("tree: ", "")
+    assert f"image_status: {left} was left by a rollback (by ada@boot, " in report(site)["sentence"].replace("tree: ", "")
     assert "bringup image build --again" in done.out
-    assert sorted(path.name for path in (site.runs[-1] / "evidence").iterdir()) == ["image_standing", "run"]
+    assert sorted(path.name for path in (site.runs[-1] / "evidence").iterdir()) == ["image_status", "run"]

@@ -1,4 +1,4 @@
-"""Stage image_standing: read what the boot server publishes; if it is this very image, all later stages are skipped."""
+"""Stage image_status: read what the boot server publishes; if it is this very image, all later stages are skipped."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from typing import Final
 import msgspec
 
 from steps.contract.task import Verb
-from steps.stages.image_standing.contract import ID, SHORTCUT, TASK
+from steps.stages.image_status.contract import ID, SHORTCUT, TASK
 from workflows.stages.image_site import ImageSite, arguments, image_stage, publish_arguments
 from workflows.stages.stage import Stage, Step, task
 
-GATE: Final = "image_standing/tree"
+GATE: Final = "image_status/tree"
 SECONDS = 600
 """Time limit in seconds to read a few GB of one published version, which is needed only if nothing else shows a difference."""
 
 
 def build(site: ImageSite) -> Stage | None:
-    """Return stage image_standing, or None if the command asks for a build without looking at what is published.
+    """Return stage image_status, or None if the command asks for a build without looking at what is published.
 
     The task gets the arguments of publishing without the signing key, because it only reads.
     """

@@ -12,7 +12,7 @@ from steps.errors import StepError
 from steps.nodeimage.contract.boot_tree import BootGroup, PublishTarget
 from steps.nodeimage.publishing import image_kind, image_publication, publication_status
 from steps.nodeimage.publishing.image_kind import local_tree
-from steps.stages.image_standing.contract import CHANGED, CURRENT, LEFT, NOTHING, Standing
+from steps.stages.image_status.contract import CHANGED, CURRENT, LEFT, NOTHING, ImageStatus
 from tests.unit.clients.published.published_trees import (
     KINDS,
     RESULTS,
@@ -83,7 +83,9 @@ def test_what_cannot_be_seen_does_not_stand(root: Path, tmp_path: Path) -> None:
     assert stands(place(root)) == ""
 
 
-def asked(root: Path, kind: str = "local", key: str = KEY, where: PublishTarget | None = None, name: str = "compute") -> Standing:
+def asked(
+    root: Path, kind: str = "local", key: str = KEY, where: PublishTarget | None = None, name: str = "compute"
+) -> ImageStatus:
     """Return the publication status that a tree reports through a transport, and check that the query wrote nothing."""
     before = state(root)
     with transport(kind, root) as way:

@@ -1,1 +1,0 @@
-"""Stage image_standing of a node image: it finds out if the image is published already, so that nothing need be built."""
