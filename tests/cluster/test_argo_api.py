@@ -24,9 +24,9 @@ REST = (
     "test_follow.py",
     "test_install.py",
     "test_live.py",
-    "test_announced.py",
+    "test_announced_approvals.py",
     "test_not_ours.py",
-    "test_reading.py",
+    "test_run_views.py",
 )
 """Test files about followers, installation, approvals and cancellation. They take five minutes, so they run as `long`;
 `test_argo_engine.py` tests the essence by the command line."""

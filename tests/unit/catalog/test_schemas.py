@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from tests import chart_schemas
-from tests.unit.catalog.test_published import CASES
+from tests.unit.catalog.test_published_schemas import CASES
 from workflows import catalog, spec
 from workflows.catalog.chart_schemas import chart_schema, kind_schemas
 from workflows.examples import path

@@ -9,7 +9,7 @@ import jsonschema
 import pytest
 import yaml
 
-from tests.unit.catalog.test_published import CASES, DATA
+from tests.unit.catalog.test_published_schemas import CASES, DATA
 from workflows import catalog
 
 TOKENS = "slurm-operator-2026-08-20/crds/slinky.slurm.net_tokens.yaml"
