@@ -146,9 +146,39 @@ def _slurm_partitions(spec: ClusterSpec) -> list[Object]:
     return written or [{"name": "all", "nodesets": ["ALL"], "conf": {"Default": "YES", "MaxTime": "UNLIMITED"}}]
 
 
+SMALL_FLEET = 1024
+"""Number of dynamic nodes that Slinky's own slurm.conf has room for (MaxNodeCount)."""
+
+
 def _slurm_conf(spec: ClusterSpec) -> dict[str, str]:
-    """Return the further keys of slurm.conf of Slinky's controller."""
+    """Return the further keys of slurm.conf of Slinky's controller.
+
+    Since 1.2 the operator writes only what Slurm needs to start, so jobs with GPUs, limits of their cgroups and nodes that come back
+    from a reboot need the keys here (SlinkyProject/slurm-operator, CHANGELOG-1.2: "Pruned default slurm.conf").
+    """
+    conf = {
+        "GresTypes": "gpu",
+        "ProctrackType": "proctrack/cgroup",
+        "TaskPlugin": "task/affinity,task/cgroup",
+        "PrologFlags": "Contain",
+        "ReturnToService": "2",
+    }
+    # records of replaced machines count too, until somebody deletes them
+    room = len(_machines(spec)) * 5 // 4
+    conf |= {"MaxNodeCount": str(room)} if room > SMALL_FLEET else {}
+    conf |= {"AccountingStorageTRES": "gres/gpu"} if spec.slurm.accounting else {}
+    return conf | _qos_conf(spec)
+
+
+def _qos_conf(spec: ClusterSpec) -> dict[str, str]:
+    """Return the keys of slurm.conf by which limits of a QoS hold, those of GPUs too; empty without a QoS."""
     return {"AccountingStorageEnforce": "limits,qos", "AccountingStorageTRES": "gres/gpu"} if spec.slurm.qos else {}
+
+
+def _machines(spec: ClusterSpec) -> list[Machine]:
+    """Return the machines that run Slurm."""
+    chosen = set(slurm_groups(spec))
+    return [machine for machine in spec.machines if machine.group in chosen]
 
 
 def qos_record(qos: SlurmQos) -> str:
@@ -160,7 +190,7 @@ def qos_record(qos: SlurmQos) -> str:
 
 def _sunk_conf(spec: ClusterSpec) -> Object:
     """Return the keys of SUNK's `slurmConfig`, without those that name ConfigMaps."""
-    slurm, conf = spec.slurm, dict[str, Any](_slurm_conf(spec))
+    slurm, conf = spec.slurm, dict[str, Any](_qos_conf(spec))
     if slurm.topology == "tree":
         conf["TopologyPlugin"] = "topology/tree"
     if slurm.node:
@@ -210,8 +240,7 @@ def topology_file(spec: ClusterSpec) -> str:
     """
     if spec.slurm.topology == "none":
         return ""
-    chosen = set(slurm_groups(spec))
-    by_leaf = leaves(machine for machine in spec.machines if machine.group in chosen)
+    by_leaf = leaves(_machines(spec))
     lines = ["---", f"- topology: {TREE}", "  cluster_default: true", "  tree:", "    switches:"]
     lines += [f"      - switch: {ROOT}", f"        children: {','.join(by_leaf)}"]
     for leaf, names in by_leaf.items():

@@ -10,13 +10,32 @@ import pytest
 import yaml
 
 from tests.unit.catalog.test_published_schemas import CASES, DATA
-from workflows import catalog
+from workflows import catalog, spec
+from workflows.examples import path
 
 TOKENS = "slurm-operator-2026-08-20/crds/slinky.slurm.net_tokens.yaml"
 
 
-def values() -> dict[str, Any]:
-    return next(dict(release.values) for release in catalog.resolve(CASES["slinky_full"], catalog.load()) if release.id == "slurm")
+def values(cluster: spec.ClusterSpec = CASES["slinky_full"]) -> dict[str, Any]:
+    return next(dict(release.values) for release in catalog.resolve(cluster, catalog.load()) if release.id == "slurm")
+
+
+def test_slurm_has_what_the_operator_no_longer_writes() -> None:
+    """Since 1.2 the operator's slurm.conf knows no GPU, and a cgroup.conf of ours replaces its own with IgnoreSystemd."""
+    made = values(spec.load(path("h200-16")))
+    conf = made["controller"]["extraConfMap"]
+    assert (conf["GresTypes"], conf["TaskPlugin"], conf["ReturnToService"]) == ("gpu", "task/affinity,task/cgroup", "2")
+    assert "AccountingStorageTRES" not in conf and "MaxNodeCount" not in conf
+    assert {"IgnoreSystemd=yes", "ConstrainDevices=yes"} <= set(made["configFiles"]["cgroup.conf"].splitlines())
+
+
+def test_large_fleets_have_room_for_every_node() -> None:
+    data = yaml.safe_load(path("h200-16").read_text(encoding="utf-8"))
+    data["rke2"]["cluster_cidr"] = "10.64.0.0/10"
+    for count, room in ((800, None), (1000, "1250"), (3000, "3750")):
+        data["hosts"]["gpu"] |= {"ranges": f"gpu[0001-{count:04d}]", "addresses": {"start": "172.16.0.1"}}
+        many = spec.load(yaml.safe_dump(data))
+        assert values(many)["controller"]["extraConfMap"].get("MaxNodeCount") == room
 
 
 def test_home_is_on_nodes_and_logins() -> None:
@@ -42,7 +61,10 @@ def test_topology_has_every_machine_below_its_leaf() -> None:
 
 def test_limits_are_enforced_where_there_is_a_qos() -> None:
     made = values()
-    assert made["controller"]["extraConfMap"] == {"AccountingStorageEnforce": "limits,qos", "AccountingStorageTRES": "gres/gpu"}
+    assert made["controller"]["extraConfMap"].items() >= {
+        "AccountingStorageEnforce": "limits,qos",
+        "AccountingStorageTRES": "gres/gpu",
+    }.items()
     assert made["partitions"]["train"]["configMap"] == {"Default": "YES", "MaxTime": "UNLIMITED", "QOS": "train"}
 
 

@@ -508,6 +508,21 @@ REFUSED: list[tuple[str, dict[str, Any], tuple[str, str]]] = [
         {"overrides": valued("cert_manager", crds={"enabled": False})},
         ("error", NO_CRDS),
     ),
+    (
+        "P34",
+        {"overrides": valued("slurm", controller={"extraConf": "MinJobAge=60"})},
+        ("error", "overrides.slurm.values.controller.extraConf"),
+    ),
+    (
+        "P34",
+        {"overrides": valued("slurm", nodesets={"gpu": {"extraConf": "Weight=2"}})},
+        ("error", "overrides.slurm.values.nodesets.gpu.extraConf"),
+    ),
+    (
+        "P34",
+        {"overrides": valued("slurm", configFiles={"cgroup.conf": "ConstrainCores=no\n# IgnoreSystemd=yes\n"})},
+        ("error", "overrides.slurm.values.configFiles"),
+    ),
     ("P34", kubelet("container-runtime-endpoint", "unix:///run/containerd/c.sock"), ("error", ENDPOINT)),
     ("P34", configured(clusterDNS=["10.43.0.11"]), ("error", "rke2.kubelet_config.clusterDNS")),
     ("P34", configured(staticPodPath="/etc/pods"), ("error", "rke2.kubelet_config.staticPodPath")),
@@ -719,6 +734,9 @@ ACCEPTED: list[tuple[str, dict[str, Any]]] = [
     ("P34", {"overrides": valued("gpu_operator", toolkit={"env": [SOCKET, {"name": "X", "value": "1"}]}, dcgm={"enabled": True})}),
     ("P34", {"overrides": valued("gpu_operator", toolkit={"enabled": False, "env": []})}),
     ("P34", {"sharing": SLICED, "slurm": None}),
+    ("P34", {"overrides": valued("slurm", controller={"extraConfMap": {"MinJobAge": "60"}}, nodesets={"gpu": {"extraConf": ""}})}),
+    ("P34", {"overrides": valued("slurm", configFiles={"cgroup.conf": "CgroupPlugin=cgroup/v2\n ignoresystemd = Yes\n"})}),
+    ("P34", {"overrides": valued("slurm", configFiles={"cgroup.conf": "CgroupPlugin=disabled\n"})}),
     ("P25", {}),
     ("P25", {"os": {"routes": [{"to": "10.0.0.0/8", "via": "10.10.0.254"}]}, "hosts": dialled("10.10.0.11")}),
     (

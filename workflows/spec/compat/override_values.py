@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -144,6 +145,9 @@ def values_leave_what_is_needed(platform: Platform) -> Iterator[RuleFinding]:
     operator = platform.releases.get("gpu_operator")
     if operator is not None:
         yield from _containerd(operator)
+    cluster = platform.releases.get("slurm")
+    if cluster is not None:
+        yield from _slurm_files(cluster)
     yield from _needed_values(spec, platform.releases)
 
 
@@ -164,6 +168,27 @@ def _containerd(operator: ReleaseFacts) -> Iterator[RuleFinding]:
         if value not in (None, wanted):
             problem = f"RKE2 runs containerd, and checks ask for the runtime class nvidia: {value} fits neither"
             yield RuleFinding(f"overrides.gpu_operator.values.{key}", problem, f"remove it, or write {wanted}")
+
+
+_NO_SYSTEMD = re.compile(r"^\s*(IgnoreSystemd\s*=\s*(yes|true)|CgroupPlugin\s*=\s*disabled)\b", re.IGNORECASE | re.MULTILINE)
+
+
+def _slurm_files(cluster: ReleaseFacts) -> Iterator[RuleFinding]:
+    """Yield the values of Slinky's chart that replace what the plan writes into slurm.conf and cgroup.conf."""
+    path = "overrides.slurm.values"
+    if cluster.value("controller.extraConf"):
+        problem = "the chart then ignores controller.extraConfMap, where the plan has GresTypes, TaskPlugin and the limits of slurm.qos"
+        yield RuleFinding(f"{path}.controller.extraConf", problem, "write its lines as keys of controller.extraConfMap")
+    nodesets = cluster.value("nodesets")
+    for name, nodeset in nodesets.items() if isinstance(nodesets, Mapping) else ():
+        if isinstance(nodeset, Mapping) and nodeset.get("extraConf"):
+            problem = "the chart then ignores extraConfMap of this node set, where the plan has its Gres, so that Slurm knows no GPU there"
+            yield RuleFinding(f"{path}.nodesets.{name}.extraConf", problem, "write its words as keys of extraConfMap")
+    files = cluster.value("configFiles")
+    text = files.get("cgroup.conf") if isinstance(files, Mapping) else None
+    if isinstance(text, str) and not _NO_SYSTEMD.search(text):
+        problem = "pods of slurmd have no systemd, and slurmd ends at its start unless this file says IgnoreSystemd=yes"
+        yield RuleFinding(f"{path}.configFiles", f"cgroup.conf: {problem}", "add the line IgnoreSystemd=yes, as the catalog has it")
 
 
 def _needed(spec: ClusterSpec) -> Iterator[tuple[str, str, Any, str]]:

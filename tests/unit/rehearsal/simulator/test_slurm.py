@@ -122,6 +122,25 @@ def test_sunk_has_the_faults_of_slurm_itself_too(make: Make, fault: Fault) -> No
     assert re.search(fault.cause, verdicts[-1].reason), verdicts[-1].reason
 
 
+CGROUP_ALONE = {"configFiles": {"cgroup.conf": "ConstrainCores=yes\n"}}
+NO_TYPES = {"controller": {"extraConfMap": {"GresTypes": ""}}}
+
+
+@pytest.mark.parametrize(
+    ("values", "gate", "cause"),
+    [
+        (CGROUP_ALONE, "control", "cannot connect to dbus system daemon"),
+        (NO_TYPES, "functional", "Slurm's Gres is empty; expected 8 GPUs"),
+    ],
+    ids=["cgroup.conf without IgnoreSystemd", "no GresTypes"],
+)
+def test_slurm_needs_what_the_plan_writes_into_its_files(make: Make, values: dict[str, Any], gate: str, cause: str) -> None:
+    """The simulated chart does what the real one does with these values, so that a healthy rehearsal proves them."""
+    verdict = list(run(cluster(make), stage("slurm", **SLURM, overrides={"slurm": {"values": values}})).values())[-1]
+    assert (verdict.gate, verdict.is_pass) == (f"slurm/{gate}", False)
+    assert cause in verdict.reason
+
+
 def test_the_sentence_names_node_and_reason(make: Make) -> None:
     verdict = run(cluster(make, "slurm_gres_lower_than_configured"), made())["control"]
     assert "gpu000 idle+drain+invalid_reg: gres/gpu count reported lower than configured (7 < 8)" in verdict.reason

@@ -113,7 +113,12 @@ def _states(world: World, pod: Obj) -> tuple[tuple[str, ...], str]:
 
 
 def gres(world: World, pod: Obj) -> str:
-    """Return the generic resources that a slurmd pod's NodeSet configures, such as `gpu:h200:8`; empty if there are none."""
+    """Return the generic resources that a slurmd pod's NodeSet configures, such as `gpu:h200:8`; empty if there are none.
+
+    slurmctld drops those whose type is not in GresTypes.
+    """
+    if "gpu" not in _settings(world).get("GresTypes", "").split(","):
+        return ""
     owners = pod["metadata"].get("ownerReferences") or ()
     owner = next((entry["name"] for entry in owners if entry["kind"] == "NodeSet"), "")
     nodeset = world.find(NODE_SETS, owner, pod["metadata"]["namespace"])
@@ -165,7 +170,8 @@ def cluster(world: World, release: ChartRelease) -> None:
         )
     name = release.name
     release.put(SECRETS, {"metadata": {"name": f"{name}-auth-slurm"}, "data": {"slurm.key": "c2ltdWxhdGVk"}})
-    conf = "".join(f"{line}\n" for line in _partition_lines(release.value("partitions", {})))
+    lines = [f"{key}={value}" for key, value in release.value("controller.extraConfMap", {}).items()]
+    conf = "".join(f"{line}\n" for line in (*lines, *_partition_lines(release.value("partitions", {}))))
     spec = {"clusterName": release.value("clusterName", ""), "extraConf": conf}
     release.put(CONTROLLERS, {"metadata": {"name": name}, "spec": spec})
     release.put(REST_APIS, {"metadata": {"name": name}, "spec": {"controllerRef": {"name": name}, "replicas": 1}})
@@ -347,7 +353,19 @@ def slurmdbd(world: World, pod: Obj, _node: str) -> Behaviour:
     return LongRunning()
 
 
-blocked_by("slurmd_crashes", NAME, "slurmd", "fatal: can't stat gres.conf file /dev/nvidia0: No such file or directory")
+@pod_program(NAME, "slurmd")
+def slurmd(world: World, pod: Obj, node: str) -> Behaviour:
+    """Play slurmd: it ends at its start if a GPU of gres.conf is no device, or if it looks for a systemd that its pod lacks."""
+    if world.fault("slurmd_crashes", node):
+        message = "fatal: can't stat gres.conf file /dev/nvidia0: No such file or directory"
+        return BlockedStart(reason="CrashLoopBackOff", message=message)
+    text = _config_file(world, pod["metadata"]["namespace"], "cgroup.conf")
+    if text and "IgnoreSystemd=yes" not in text.splitlines():
+        message = "error: cgroup_dbus_attach_to_scope: cannot connect to dbus system daemon"
+        return BlockedStart(reason="CrashLoopBackOff", message=message)
+    return LongRunning()
+
+
 blocked_by(
     "slurm_webhook_down",
     "app",
@@ -421,10 +439,19 @@ def _slurm(world: World, namespace: str) -> SimulatedSlurm:
 
 def _partitions(world: World) -> dict[str, dict[str, str]]:
     """Return partition → the pairs of its line in the Controller's configuration."""
+    rows = ({key: value for key, _, value in (pair.partition("=") for pair in line.split())} for line in _lines(world))
+    return {row["PartitionName"]: row for row in rows if "PartitionName" in row}
+
+
+def _settings(world: World) -> dict[str, str]:
+    """Return the keys of slurm.conf that the Controller sets for the whole cluster."""
+    pairs = (line.partition("=") for line in _lines(world) if not line.startswith("PartitionName="))
+    return {key: value for key, _, value in pairs}
+
+
+def _lines(world: World) -> list[str]:
     controller: Obj = next(iter(world.objects(CONTROLLERS)), {"spec": {}})
-    lines = (controller["spec"].get("extraConf") or "").splitlines()
-    rows = ({key: value for key, _, value in (pair.partition("=") for pair in line.split())} for line in lines)
-    return {row.get("PartitionName", ""): row for row in rows}
+    return (controller["spec"].get("extraConf") or "").splitlines()
 
 
 def _sharing(world: World) -> dict[str, str]:
@@ -480,9 +507,14 @@ def _around(world: World, namespace: str) -> SlurmSurroundings:
 
 
 def _topology_file(world: World, namespace: str) -> str:
-    """Return topology.yaml in the ConfigMap that the chart writes for its configuration files; empty without one."""
+    """Return topology.yaml of the chart's configuration files; empty without one."""
+    return _config_file(world, namespace, "topology.yaml")
+
+
+def _config_file(world: World, namespace: str, name: str) -> str:
+    """Return a file in the ConfigMap that the chart writes for its configuration files; empty without one."""
     maps = (item for item in world.objects(CONFIG_MAPS) if item["metadata"]["namespace"] == namespace)
-    return next((str(item["data"]["topology.yaml"]) for item in maps if "topology.yaml" in (item.get("data") or {})), "")
+    return next((str(item["data"][name]) for item in maps if name in (item.get("data") or {})), "")
 
 
 def _leaves(text: str) -> dict[str, tuple[str, ...]]:

@@ -18,7 +18,7 @@ def report(world: World, nodes: Sequence[ControlledNode], *, answers: bool, gpus
     refused = sorted(node.name for node in idle if world.fault("slurm_key_differs", node.host))
     reached = sorted((node for node in idle if node.name not in refused), key=lambda node: node.name)
     sections: dict[str, Iterator[str]] = {
-        "sinfo": (f"{node.state}|{node.gres}(S:0-1)|{node.name}" for node in nodes),
+        "sinfo": (f"{node.state}|{node.gres + '(S:0-1)' if node.gres else '(null)'}|{node.name}" for node in nodes),
         "reasons": (f"{node.reason}|{node.name}" for node in nodes if node.reason),
         "hosts": (node.name for node in reached),
         "gpus": (_kernel_line(world, node) for node in reached if gpus and node.gpus),
