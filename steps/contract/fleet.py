@@ -14,6 +14,10 @@ GROUP = "group-"
 """Prefix of the names of host groups, with commas between them, that makes a selector of their hosts (`group-a,b`)."""
 
 
+LEAF = "leaf"
+"""Variable of a host with the name of its leaf switch."""
+
+
 def selected_groups(select: str) -> tuple[str, ...]:
     """Return the names of the host groups in a selector of groups; empty for any other selector."""
     return tuple(select.removeprefix(GROUP).split(",")) if select.startswith(GROUP) else ()

@@ -21,8 +21,9 @@ class GresConf(Struct, frozen=True, kw_only=True):
     """Arguments of the task that corrects gres.conf, and writes topology.conf beside it.
 
     `name` is the ConfigMap in `namespace`. `types` maps a NodeSet to the GPU type in its GRES (`h200`). `pods` is the number of
-    pods to wait for, of those with GPUs, or of all if there are `leaves`: leaf switch → hosts as a range text. `script` resumes
-    nodes and has slurmctld read topology.conf; it runs in `container` of the pod `login`, if that is not empty.
+    pods to wait for, of those with GPUs, or of all with `tree`: topology.conf then has them below the leaf switches of their hosts,
+    which `select` takes from the fleet. `script` resumes nodes and has slurmctld read topology.conf; it runs in `container` of the
+    pod `login`, if that is not empty.
     """
 
     namespace: str
@@ -32,7 +33,8 @@ class GresConf(Struct, frozen=True, kw_only=True):
     login: str = "slurm-login-0"
     container: str = "sshd"
     script: str = ""
-    leaves: dict[str, str] = {}
+    tree: bool = False
+    select: str = "all"
 
 
 class NodeGpus(Struct, frozen=True, order=True):

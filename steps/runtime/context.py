@@ -19,6 +19,7 @@ from steps.clients.redact import Redactor
 from steps.clients.store import AlreadyWritten, Store
 from steps.contract import plain_text
 from steps.contract.canonical import canonical
+from steps.contract.fleet import LEAF
 from steps.contract.host_play import PlayEvent
 from steps.contract.runs import last_word, log_keys, quarantine
 from steps.contract.runs.evidence import Diagnosis, Evidence
@@ -165,6 +166,10 @@ class Context:
             return {}
         chosen = set(nodes)
         return {host.name: host.group for host in self.fleet.hosts() if host.name in chosen}
+
+    def leaves(self, select: str) -> dict[str, str]:
+        """Return host → leaf switch of the hosts that a selector takes, quarantined ones too; hosts without a leaf are left out."""
+        return {host.name: leaf for host in self.fleet.hosts(select) if (leaf := host.variables.get(LEAF))}
 
     def not_passed(self, tasks: Iterable[str]) -> set[str]:
         """Return the names of the nodes whose verdict is no pass in any record of the given tasks of this stage."""

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from steps.contract.host_ranges import fold
 from steps.contract.verdict import Verdict
 from steps.errors import BadTask
 from steps.stages.shared.kube_reader import KubeReader, Scope
@@ -21,10 +22,17 @@ class Gate(Struct, frozen=True):
     observation: type
     expectation: type
 
-    def expect(self, expectations: dict[str, Any], nodes: tuple[str, ...], groups: Mapping[str, str] | None = None) -> Any:
+    def expect(
+        self,
+        expectations: dict[str, Any],
+        nodes: tuple[str, ...],
+        groups: Mapping[str, str] | None = None,
+        leaves: Mapping[str, str] | None = None,
+    ) -> Any:
         """Return the expectation as the gate's type: the task's values, plus the expected nodes if the type has a field `nodes`.
 
-        Expectations with `pools` or `partitions` name host groups: a field `group_of` then gets the group of each node.
+        Expectations with `pools` or `partitions` name host groups: a field `group_of` then gets the group of each node. With `tree`
+        the field `topology` gets leaf switch → hosts as a range text, from `leaves` (host → leaf switch).
         Raises BadTask when the values do not fit the type.
         """
         filled, names = dict(expectations), {field.name for field in msgspec.structs.fields(self.expectation)}
@@ -32,10 +40,19 @@ class Gate(Struct, frozen=True):
             filled["nodes"] = nodes
         if "group_of" in names and (filled.get("pools") or filled.get("partitions")):
             filled["group_of"] = {node: (groups or {}).get(node, "") for node in nodes}
+        if "topology" in names and filled.get("tree"):
+            filled["topology"] = _by_leaf(leaves or {})
         try:
             return msgspec.convert(filled, self.expectation)
         except msgspec.ValidationError as error:
             raise BadTask(f"expectations of gate {self.id}: {error}") from error
+
+
+def _by_leaf(leaves: Mapping[str, str]) -> dict[str, str]:
+    hosts: dict[str, list[str]] = {}
+    for host, leaf in leaves.items():
+        hosts.setdefault(leaf, []).append(host)
+    return {leaf: fold(names) for leaf, names in hosts.items()}
 
 
 def find(gate_id: str) -> Gate:

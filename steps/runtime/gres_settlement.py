@@ -112,12 +112,12 @@ def settle(task: RunningTask, wanted: GresConf) -> Verdict:
 def _slurmd_pods(task: RunningTask, wanted: GresConf) -> dict[str, _SlurmdPod]:
     """Return the pods of slurmd with GPUs; all of them if there is a topology, which has the others too."""
     pods = task.kube.list(f"/api/v1/namespaces/{wanted.namespace}/pods", _SlurmdPod, labels=_ROLE) or ()
-    return {pod.metadata.name: pod for pod in pods if pod.gpus or (wanted.leaves and pod.spec.node_name)}
+    return {pod.metadata.name: pod for pod in pods if pod.gpus or (wanted.tree and pod.spec.node_name)}
 
 
 def _write_topology(task: RunningTask, wanted: GresConf, path: str, live: _ConfigMapOfSlurm, pods: dict[str, _SlurmdPod]) -> str:
     """Write topology.conf with the pods on the hosts of each leaf, and return its text; empty if the plan has no leaves."""
-    leaf_of = {host: leaf for leaf, hosts in wanted.leaves.items() for host in expand(hosts)}
+    leaf_of = task.leaves(wanted.select) if wanted.tree else {}
     leaves: dict[str, list[str]] = {}
     for name, pod in pods.items():
         if leaf := leaf_of.get(pod.spec.node_name, ""):

@@ -25,5 +25,8 @@ class RunningTask(Protocol):
     def own_gate(self) -> str:
         """Return the id under which the task's verdict is recorded."""
 
+    def leaves(self, select: str) -> dict[str, str]:
+        """Return host → leaf switch of the hosts that a selector takes."""
+
     def did(self, change: str) -> None:
         """Record a change."""

@@ -25,6 +25,7 @@ from steps.runtime import (
     gating,
     gres_settlement,
     job_removal,
+    leaf_annotation,
     login_pod_tasks,
     pod_scripts,
     reuse,
@@ -36,6 +37,7 @@ from steps.runtime import (
 from steps.runtime.context import Context
 from steps.runtime.diagnose import diagnose_refusal
 from steps.runtime.job_removal import ReplacedJobs
+from steps.runtime.leaf_annotation import LeafAnnotation
 from steps.stages.shared.kube_reader import Scope
 
 Object = dict[str, Any]
@@ -50,6 +52,7 @@ class Arguments(Struct, frozen=True, kw_only=True):
     - `gate`: the stage's control-plane gate, which must pass again before reuse; `gate_expectations` are its expectations.
     - `node_labels`: set on every expected node that `select` takes, after the objects. They are forced, because operators write
       defaults (`nvidia.com/mig.config=all-disabled`) that this run takes over. `group_labels` are labels by host group.
+    - `leaf_annotation`: writes into an annotation of nodes, before the objects, which leaf switch each has; see `leaf_annotation`.
     - `upgrade_from`: releases → lines from which the vendor supports the upgrade (see `upgrade_path`).
     - `secrets`: Secrets that are made of secret files, after the objects.
     - `replaced_jobs`: ended Jobs that are deleted before the objects are applied, since they are immutable; see `job_removal`.
@@ -64,6 +67,7 @@ class Arguments(Struct, frozen=True, kw_only=True):
     file: TaskObjects | None = None
     node_labels: dict[str, str] = {}
     group_labels: dict[str, dict[str, str]] = {}
+    leaf_annotation: LeafAnnotation | None = None
     gate: str = ""
     select: str = "all"
     gate_expectations: dict[str, Any] = {}
@@ -96,7 +100,12 @@ def run(context: Context) -> ExitCode:
     objects = (*arguments.objects, *_file_objects(context, arguments.file))
     if arguments.replaced_jobs is not None:
         job_removal.remove(context, arguments.replaced_jobs)
-    refusal = _apply_all(context, objects) or _label_nodes(context, arguments) or _set_up(context, arguments)
+    refusal = (
+        _annotate(context, arguments)
+        or _apply_all(context, objects)
+        or _label_nodes(context, arguments)
+        or _set_up(context, arguments)
+    )
     if refusal is not None:
         manifest, error = refusal
         diagnosis = diagnose_refusal(context, manifest, error)
@@ -153,6 +162,12 @@ def _apply(context: Context, manifest: Object) -> str:
     if before is None:
         return f"created {name}"
     return f"{'unchanged' if before.metadata.resource_version == after['resourceVersion'] else 'changed'} {name}"
+
+
+def _annotate(context: Context, arguments: Arguments) -> Refusal | None:
+    if arguments.leaf_annotation is None:
+        return None
+    return leaf_annotation.write(context, arguments.leaf_annotation, context.leaves(arguments.select))
 
 
 def _label_nodes(context: Context, arguments: Arguments) -> Refusal | None:

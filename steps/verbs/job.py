@@ -127,7 +127,8 @@ def _record_reused(context: Context, arguments: Arguments, earlier: Evidence, no
 def _measure(context: Context, arguments: Arguments, objects: list[dict[str, Any]], nodes: tuple[str, ...]) -> _Measured:
     """Create the check's objects and watch their pods until the gate is decided. Return verdict, observation and findings."""
     gate, probe = gating.find(arguments.gate), gating.probe(arguments.gate)
-    want = gate.expect(context.task.expectations, nodes, context.groups(nodes))
+    leaves = context.leaves(arguments.select) if context.task.expectations.get("tree") else {}
+    want = gate.expect(context.task.expectations, nodes, context.groups(nodes), leaves)
     if refused := _create(context, arguments, objects):
         return refused
     since = context.clock.now()

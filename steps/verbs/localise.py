@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from steps.contract.canonical import canonical
 from steps.contract.exit import ExitCode
+from steps.contract.fleet import LEAF
 from steps.contract.task import Task, TaskError, decode, file_name
 from steps.contract.verdict import FailureClass, Status, Verdict, passed
 from steps.errors import BadTask, StepError
@@ -26,7 +27,6 @@ _OF_PARTS = (FailureClass.PERFORMANCE, FailureClass.HARDWARE, FailureClass.RUNTI
 MOST_SHOWN = 60
 """So many of the last rounds are in the observation, which is part of the run's evidence."""
 
-LEAF = "leaf"
 ONE_LEAF = "fabric"
 """Name of the only leaf where the fleet names no leaves, so that no path can be told from a pair."""
 

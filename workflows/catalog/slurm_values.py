@@ -153,7 +153,7 @@ SMALL_FLEET = 1024
 def _slurm_conf(spec: ClusterSpec) -> dict[str, str]:
     """Return the further keys of slurm.conf of Slinky's controller.
 
-    Since 1.2 the operator writes only what Slurm needs to start, so jobs with GPUs, limits of their cgroups and nodes that come back
+    Since 1.2 the operator writes only what Slurm needs to start. Jobs with GPUs, limits of their cgroups, and nodes that come back
     from a reboot need the keys here (SlinkyProject/slurm-operator, CHANGELOG-1.2: "Pruned default slurm.conf").
     """
     conf = {

@@ -165,7 +165,7 @@ def _scheduling(spec: ClusterSpec, proofs: _Proofs) -> Iterator[ContractLine]:
     records = "each job has a record in Slurm's database" if slurm.has_accounting else "there is none: no job leaves a record"
     yield ContractLine("accounting", records, "Slurm", proofs.part("scheduling", "accounting"))
     tree = "Slurm places jobs by the leaf switches of the hosts" if slurm.topology == "tree" else "Slurm knows no topology"
-    yield ContractLine("topology", tree, "Slurm", proofs.part("scheduling", "topology"))
+    yield ContractLine("topology", tree, "Slurm", proofs.part("scheduling", "tree"))
     fast = "jobs reach the fabric by the devices that slurmd's pod requests" if spec.fabric.kind != "none" else "there is no fabric"
     # tests of the fabric run in pods of their own, outside slurmd
     yield ContractLine("data plane", fast, "Network Operator", ())

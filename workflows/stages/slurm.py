@@ -13,7 +13,7 @@ from steps.contract import fleet
 from steps.contract.task import Verb
 from workflows.catalog import PlannedRelease
 from workflows.catalog.slurm_objects import CLUSTER, supporting_objects
-from workflows.catalog.slurm_values import qos_record
+from workflows.catalog.slurm_values import TREE, qos_record
 from workflows.spec.cluster_spec import slurm_groups
 from workflows.spec.machines import Machine
 from workflows.spec.parsing.document import value_at
@@ -38,6 +38,9 @@ SECRET_JOB = "slurm-secret-job"
 LOGIN_IMAGE = "ghcr.io/slinkyproject/login:26.05-ubuntu26.04"
 """The login image of the slurm chart 1.2.1 (loginsetDefaults.login.image), which has srun, sinfo and sackd."""
 
+TOPOLOGY_ANNOTATION = "topology.slinky.slurm.net/spec"
+"""Annotation of a node from which Slinky's operator takes the topology of its Slurm node."""
+
 _WORKLOADS = {"slurm_operator_crds": 0, "slurm_operator": 2, "slurm": 0, "sunk": 1, "moco": 1, "sunk_slurm": 1}
 """Release id → number of workloads that the chart itself installs.
 
@@ -61,6 +64,7 @@ def build(site: Site) -> Stage | None:
     reads = _reads(site, cluster.namespace)
     beside = _beside(site, cluster)
     further: Object = {"select": node_selector(site), **_place(site, cluster), **_secrets(site, cluster), "beside": beside}
+    further |= _leaf_annotation(site)
     further |= {} if slinky else {"replaced_jobs": {"namespace": cluster.namespace, "prefix": SECRET_JOB}}
     writes = _writes(cluster.namespace, further)
     if manifest_objects.by_argo_cd(site, releases):
@@ -91,7 +95,7 @@ def build(site: Site) -> Stage | None:
         changes=(
             *manifest_objects.installs(releases),
             Change(what="run slurmd, which holds the node's GPUs", where=f"{len(machines(site))} nodes"),
-            *(() if slinky else _corrections(site)),
+            *(_annotations(site) if slinky else _corrections(site)),
         ),
         rollback=cluster.rollback,
         releases=tuple(release.id for release in releases),
@@ -112,7 +116,7 @@ def _corrected_and_proven(
     site: Site, releases: tuple[PlannedRelease, ...], cluster: PlannedRelease, control: Object, after: str
 ) -> list[Step]:
     """Return the tasks after the installation: what the run corrects, and the gates."""
-    corrected = site.spec.slurm.kind == "sunk" and bool(any(gpus_of(site).values()) or slurm_checks.topology(site, machines(site)))
+    corrected = site.spec.slurm.kind == "sunk" and bool(any(gpus_of(site).values()) or _has_tree(site))
     steps = [_gres(site, cluster, after)] if corrected else []
     steps.append(_control(site, releases, cluster, control, steps[-1].name if steps else after))
     steps += [_qos(site, cluster)] if site.spec.slurm.qos else []
@@ -140,15 +144,37 @@ def _writes(namespace: str, further: Object) -> tuple[Rule, ...]:
     rules = [Rule(groups=("",), resources=("secrets",), verbs=verbs, namespaces=space)] if "secrets" in further else []
     if "replaced_jobs" in further:
         rules.append(Rule(groups=("batch",), resources=("jobs",), verbs=("list", "delete"), namespaces=space))
+    if "leaf_annotation" in further:
+        rules.append(Rule(groups=("",), resources=("nodes",), verbs=("get", "list", "patch")))
     resources = tuple(sorted({_RESOURCES[item["kind"]] for item in further["beside"]}))
     return (*rules, Rule(groups=("",), resources=resources, verbs=verbs, namespaces=space)) if resources else tuple(rules)
+
+
+def _has_tree(site: Site) -> bool:
+    return site.spec.slurm.topology == "tree"
+
+
+def _leaf_annotation(site: Site) -> Object:
+    """Return the argument by which nodes get their place in Slurm's topology; empty without one, and with SUNK.
+
+    Slinky's operator gives each Slurm node the topology that its Kubernetes node names, and takes it out of the tree where that
+    names none, whatever topology.yaml says (SlinkyProject/slurm-operator, docs/usage/topology.md).
+    """
+    if site.spec.slurm.kind != "slinky" or not _has_tree(site):
+        return {}
+    return {"leaf_annotation": {"key": TOPOLOGY_ANNOTATION, "prefix": f"{TREE}:"}}
+
+
+def _annotations(site: Site) -> tuple[Change, ...]:
+    if not _has_tree(site):
+        return ()
+    return (Change(what=f"annotate nodes with their leaf switch ({TOPOLOGY_ANNOTATION})", where=f"{len(machines(site))} nodes"),)
 
 
 def _corrections(site: Site) -> tuple[Change, ...]:
     """Return what the run changes of SUNK's installation before its gates, since no value of its charts does it."""
     place = "ConfigMap slurm-slurm-conf"
-    tree = slurm_checks.topology(site, machines(site))
-    written = (Change(what="write topology.conf by the nodes of the pods of slurmd", where=place),) if tree else ()
+    written = (Change(what="write topology.conf by the nodes of the pods of slurmd", where=place),) if _has_tree(site) else ()
     if not any(gpus_of(site).values()):
         return written
     what = "correct gres.conf (AutoDetect=off, a File= line for each node), restart pods of slurmd, resume their nodes"
@@ -167,12 +193,11 @@ def _gres(site: Site, cluster: PlannedRelease, after: str) -> Step:
     """
     groups: Mapping[str, Object] = cluster.values.get("compute", {}).get("nodes", {})
     types = {name: group["gresGpu"].partition(":")[0] for name, group in groups.items() if group.get("gresGpu")}
-    leaves = slurm_checks.topology(site, machines(site))
     wanted: Object = {
         "namespace": cluster.namespace,
         "types": types,
-        "pods": len(machines(site)) if leaves else sum(bool(count) for count in gpus_of(site).values()),
-        **({"leaves": leaves} if leaves else {}),
+        "pods": len(machines(site)) if _has_tree(site) else sum(bool(count) for count in gpus_of(site).values()),
+        **({"tree": True, "select": node_selector(site)} if _has_tree(site) else {}),
         "script": manifest_objects.script("resume_gres.sh"),
         **({} if site.spec.slurm.login.replicas else {"login": ""}),
     }

@@ -8,10 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from steps.contract.host_ranges import fold
 from steps.contract.task import Verb
 from workflows.catalog import PlannedRelease
-from workflows.catalog.slurm_values import MARKS, leaves, lock_toleration
+from workflows.catalog.slurm_values import MARKS, lock_toleration
 from workflows.spec.cluster_spec import slurm_groups
 from workflows.spec.machines import Machine
 from workflows.spec.parsing.document import value_at
@@ -318,14 +317,8 @@ def _metrics(check_site: CheckSite) -> Object:
     return {"slurm_nodes_total": "nodes", **({"slurm_partition_gpu_total": "gpus"} if any(check_site.gpus.values()) else {})}
 
 
-def topology(site: Site, members: Sequence[Machine]) -> dict[str, str]:
-    """Return leaf switch → hosts of Slurm as a range text; empty if the spec asks for no topology."""
-    return {leaf: fold(names) for leaf, names in leaves(members).items()} if site.spec.slurm.topology == "tree" else {}
-
-
 def _expectations(check_site: CheckSite, checks: Sequence[str]) -> Object:
     spec = check_site.site.spec
-    tree = topology(check_site.site, check_site.members)
     groups = {partition.name: list(partition.groups) for partition in spec.slurm.partitions}
     sharing = {partition.name: partition.oversubscribe for partition in spec.slurm.partitions if partition.oversubscribe}
     if check_site.sunk and not groups:  # SUNK has a partition of the name of each group of nodes
@@ -337,7 +330,7 @@ def _expectations(check_site: CheckSite, checks: Sequence[str]) -> Object:
         **({"gres": check_site.gres} if check_site.gres else {}),
         **({"accounting": True} if check_site.accounting else {}),
         **({"qos": [qos.name for qos in spec.slurm.qos]} if spec.slurm.qos else {}),
-        **({"topology": tree} if tree else {}),
+        **({"tree": True} if spec.slurm.topology == "tree" else {}),
         **({"container": SYSTEM} if "pyxis" in checks else {}),
         **({"metrics": _metrics(check_site)} if "metrics" in checks else {}),
     }

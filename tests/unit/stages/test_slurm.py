@@ -98,6 +98,31 @@ def test_tasks_are_what_verbs_and_gates_take(over: dict[str, Any]) -> None:
             gating.find(arguments.gate).expect(arguments.gate_expectations, ("gpu001",))
 
 
+@pytest.mark.parametrize("over", [{"kind": "slinky"}, SUNK])
+def test_a_topology_of_any_size_fits_into_the_tasks(over: dict[str, Any]) -> None:
+    """Leaf switches are read from the fleet, since a task is small however many machines there are."""
+    hosts = yaml.load(EXAMPLE.read_text(), Loader=yaml.CSafeLoader)["hosts"]
+    hosts["gpu"] |= {"ranges": "gpu[0001-4000]", "addresses": {"start": "172.16.0.1"}, "topology": {"leaf": "leaf{block:8}"}}
+    built = stage.build(site(hosts=hosts, slurm=over | {"topology": "tree"}))
+    assert built is not None
+    assert max(len(encode(step.task)) for step in built.steps) <= 8192
+    (check,) = [step.task for step in built.steps if step.name == "scheduling"]
+    leaves = {"gpu0001": "leaf1", "gpu0002": "leaf1", "gpu0009": "leaf2"}
+    want = gating.find("slurm/scheduling").expect(check.expectations, ("gpu0001",), {}, leaves)
+    assert want.topology == {"leaf1": "gpu[0001-0002]", "leaf2": "gpu0009"}
+
+
+def test_slinky_reads_the_leaf_of_a_node_from_its_annotation() -> None:
+    hosts = yaml.load(EXAMPLE.read_text(), Loader=yaml.CSafeLoader)["hosts"]
+    hosts["gpu"] |= {"topology": {"leaf": "leaf{block:8}"}}
+    built = stage.build(site(hosts=hosts, slurm={"kind": "slinky", "topology": "tree"}))
+    assert built is not None
+    (configure,) = [step for step in built.steps if step.name == "configure"]
+    assert configure.task.arguments["leaf_annotation"] == {"key": "topology.slinky.slurm.net/spec", "prefix": "tree:"}
+    assert ("nodes", "patch") in {(resource, verb) for rule in configure.rules for resource in rule.resources for verb in rule.verbs}
+    assert any("annotate nodes with their leaf switch" in change.what for change in built.changes)
+
+
 def test_sunk_runs_jobs_from_its_login_pod() -> None:
     built = stage.build(site(slurm=SUNK))
     assert built is not None

@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from steps.clients.kube.client import Kube
+from steps.contract import fleet
 from steps.contract.runs.evidence import Evidence
 from steps.contract.task import Task, Verb
 from steps.contract.verdict import FailureClass, Status
@@ -60,6 +61,18 @@ def test_each_host_group_gets_its_own_labels(desk: Any, server: RunningServer, k
     code, record = attempt(desk, server, group_labels={"g": {"k": "v"}, "other": {"k": "w"}}, select="all")
     assert code == 0
     assert record.changes == ("changed labels of nodes: k=v (1 of 1 nodes)", "unchanged labels of nodes: k=w (0 of 0 nodes)")
+
+
+def test_leaf_switches_are_annotated_and_labels_of_other_stages_stay(desk: Any, server: RunningServer, kube: Kube) -> None:
+    desk.hosts([fleet.Host(name=name, address=name, group="g", role="agent", variables={"leaf": "l1"}) for name in ("gpu1", "gpu2")])
+    kube.create({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "gpu1"}})
+    attempt(desk, server, node_labels={"k": "v"}, select="all")
+    for done in ("changed annotation example.org/leaf (1 of 1 node)", "unchanged annotation example.org/leaf (0 of 1 node)"):
+        code, record = attempt(desk, server, leaf_annotation={"key": "example.org/leaf", "prefix": "tree:"}, select="all")
+        assert (code, record.changes) == (0, (done,))
+    node = kube.get("/api/v1/nodes/gpu1", dict[str, Any])
+    assert node is not None
+    assert (node["metadata"]["annotations"], node["metadata"]["labels"]) == ({"example.org/leaf": "tree:l1"}, {"k": "v"})
 
 
 def test_a_refused_object_keeps_what_was_written_before_it(desk: Any, server: RunningServer) -> None:

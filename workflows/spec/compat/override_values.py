@@ -177,12 +177,14 @@ def _slurm_files(cluster: ReleaseFacts) -> Iterator[RuleFinding]:
     """Yield the values of Slinky's chart that replace what the plan writes into slurm.conf and cgroup.conf."""
     path = "overrides.slurm.values"
     if cluster.value("controller.extraConf"):
-        problem = "the chart then ignores controller.extraConfMap, where the plan has GresTypes, TaskPlugin and the limits of slurm.qos"
+        problem = (
+            "the chart then ignores controller.extraConfMap, where the plan has GresTypes, TaskPlugin and the limits of slurm.qos"
+        )
         yield RuleFinding(f"{path}.controller.extraConf", problem, "write its lines as keys of controller.extraConfMap")
     nodesets = cluster.value("nodesets")
     for name, nodeset in nodesets.items() if isinstance(nodesets, Mapping) else ():
         if isinstance(nodeset, Mapping) and nodeset.get("extraConf"):
-            problem = "the chart then ignores extraConfMap of this node set, where the plan has its Gres, so that Slurm knows no GPU there"
+            problem = "the chart then ignores extraConfMap of this node set, where the plan has its Gres, and Slurm knows no GPU"
             yield RuleFinding(f"{path}.nodesets.{name}.extraConf", problem, "write its words as keys of extraConfMap")
     files = cluster.value("configFiles")
     text = files.get("cgroup.conf") if isinstance(files, Mapping) else None

@@ -20,9 +20,10 @@ from steps.contract.objects.object_files import TaskObjects
 from steps.contract.objects.pod_script import PodScript
 from steps.contract.task import Task, Verb
 from steps.contract.verdict import Verdict
-from steps.runtime import check_manifests, gating, gres_settlement, job_removal, pod_scripts, watching
+from steps.runtime import check_manifests, gating, gres_settlement, job_removal, leaf_annotation, pod_scripts, watching
 from steps.runtime.drain_round_trip import DrainPlan, RoundTrip, as_output
 from steps.runtime.job_removal import ReplacedJobs
+from steps.runtime.leaf_annotation import LeafAnnotation
 from steps.stages.shared.kube_reader import Scope
 from steps.verbs import job
 from tests.unit.rehearsal.simulator.harness import User
@@ -35,7 +36,9 @@ HOSTS: dict[str, dict[str, Any]] = {
     "servers": {"role": "server", "ranges": "cp00"},
     "gpu": {"role": "agent", "ranges": "gpu[000-002]", "gpu": True},
 }
+HOSTS_ON_LEAVES = {**HOSTS, "gpu": HOSTS["gpu"] | {"topology": {"leaf": "leaf{block:2}"}}}
 NODES = ("gpu000", "gpu001", "gpu002")
+LEAVES = {"gpu000": "leaf1", "gpu001": "leaf1", "gpu002": "leaf2"}
 
 
 def stage(name: str, **changes: Any) -> Stage:
@@ -78,6 +81,10 @@ class DirectTask(NamedTuple):
     clock: Any
     own_gate: str = "slurm/gres"
 
+    def leaves(self, _select: str) -> dict[str, str]:
+        """The leaf switches of HOSTS_ON_LEAVES."""
+        return LEAVES
+
     def did(self, _change: str) -> None:
         """Forget a change."""
 
@@ -96,6 +103,8 @@ def _make(user: User, kube: Kube, step: Step) -> None:
             pod_scripts.run(DirectTask(kube, VirtualClock(user)), msgspec.convert(script, PodScript))
     if jobs := task.arguments.get("replaced_jobs"):
         job_removal.remove(DirectTask(kube, VirtualClock(user)), msgspec.convert(jobs, ReplacedJobs))
+    if annotation := task.arguments.get("leaf_annotation"):
+        leaf_annotation.write(DirectTask(kube, VirtualClock(user)), msgspec.convert(annotation, LeafAnnotation), LEAVES)
     manifests = list(task.arguments.get("objects", []))
     if file := task.arguments.get("file"):
         manifests += object_files.decode(msgspec.convert(file, TaskObjects), step.files[file["name"]])
@@ -109,7 +118,7 @@ def _make(user: User, kube: Kube, step: Step) -> None:
 
 def _wait(user: User, kube: Kube, task: Task) -> Verdict:
     gate, probe = gating.find(task.arguments["gate"]), gating.probe(task.arguments["gate"])
-    want, since = gate.expect(task.expectations, NODES, dict.fromkeys(NODES, "gpu")), user.world.now
+    want, since = gate.expect(task.expectations, NODES, dict.fromkeys(NODES, "gpu"), LEAVES), user.world.now
 
     arguments = task.arguments | (_output(user, kube, task) if {"command", "round_trip"} & task.arguments.keys() else {})
 

@@ -9,10 +9,9 @@ import msgspec
 from steps.clients.kube.client import Kube
 from steps.contract import topology_conf
 from steps.contract.gres_conf import KEY, GresConf, NodeGpus, nodes_of, text_of
-from steps.contract.host_ranges import expand
 from steps.runtime import gres_settlement
 from tests.unit.rehearsal.simulator.harness import Make, User
-from tests.unit.rehearsal.simulator.stage_runner import DirectTask, VirtualClock, kubelets, run
+from tests.unit.rehearsal.simulator.stage_runner import LEAVES, DirectTask, VirtualClock, kubelets, run
 from tests.unit.rehearsal.simulator.test_slurm import cluster, sunk
 from workflows.rehearsal.simulator.api import api_kinds
 from workflows.rehearsal.simulator.stages.slurm import slurm_sunk
@@ -65,10 +64,8 @@ def test_pods_restart_only_if_they_may_have_read_another_text(make: Make) -> Non
 
 def topology_follows_the_pods(user: User) -> None:
     """topology.conf has the pods at the leaves of their nodes, and is written again if somebody has changed it."""
-    (step,) = [step for step in sunk().steps if step.name == "gres"]
-    leaf_of = {host: leaf for leaf, hosts in step.task.arguments["gres_conf"]["leaves"].items() for host in expand(hosts)}
     pods = user.pods("tenant-slurm", f"{slurm_sunk.ROLE}=compute")
-    placed = {pod["metadata"]["name"]: leaf_of[pod["spec"]["nodeName"]] for pod in pods}
+    placed = {pod["metadata"]["name"]: LEAVES[pod["spec"]["nodeName"]] for pod in pods}
     assert {name: leaf for leaf, names in leaves(user).items() for name in names} == placed
     user.api.merge(api_kinds.CONFIG_MAPS, MAP, {"data": {topology_conf.KEY: "SwitchName=leaf9 Nodes=slurm-gpu-000-000\n"}})
     user.simulator.settle()

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from tests.unit.rehearsal.simulator.harness import Make, User
-from tests.unit.rehearsal.simulator.stage_runner import HOSTS, NODES, run, stage
+from tests.unit.rehearsal.simulator.stage_runner import HOSTS_ON_LEAVES, NODES, run, stage
 from workflows.rehearsal.faults import slurm as faults
 from workflows.rehearsal.faults.fault_registry import Fault
 from workflows.rehearsal.simulator.api import api_kinds
@@ -46,7 +46,6 @@ SUNK_NEEDS = ("slurm.kind=sunk", "slurm.login.test_user=alice")
 SCRIPTS = {"prolog": {"10-check.sh": "#!/bin/sh\ntrue\n"}, "epilog": {"10-clean.sh": "#!/bin/sh\ntrue\n"}}
 HOME = {"server": "10.10.0.5", "path": "/export/home"}
 TRAIN = {"name": "train", "groups": "gpu", "default": True, "oversubscribe": "FORCE:2"}
-HOSTS_ON_LEAVES = {**HOSTS, "gpu": HOSTS["gpu"] | {"topology": {"leaf": "leaf{block:2}"}}}
 
 
 def accounted() -> Stage:

@@ -497,13 +497,23 @@ def _around(world: World, namespace: str) -> SlurmSurroundings:
         metrics=slurm_job_check.served_metrics(_controlled_nodes(world, namespace), "slurm_nodes"),
         accounting=code == 0 and not lines.rstrip().endswith("|"),
         qos=slurm_qos.known(world, namespace),
-        topology=slurm_job_check.running_topology(world, _leaves(_topology_file(world, namespace))),
+        topology=slurm_job_check.running_topology(world, _tree(world, _leaves(_topology_file(world, namespace)))),
         topology_file=slurm_job_check.topology_file(world, _topology_file(world, namespace), _leaves),
         sharing=slurm_job_check.shown_sharing(world, _sharing(world)),
         home_shared=not world.fault("slurm_home_not_shared"),
         login=any(item["metadata"]["namespace"] == namespace for item in world.objects(LOGIN_SETS)),
         memory=slurm_job_check.machine_memory(world, hosts),
     )
+
+
+TOPOLOGY = "topology.slinky.slurm.net/spec"
+"""Annotation of a node with its place in Slurm's topologies."""
+
+
+def _tree(world: World, leaves: dict[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
+    """Return the tree as slurmctld has it: the operator leaves a node only where the annotation of its Kubernetes node has it."""
+    places = {node["metadata"]["name"]: annotations_of(node).get(TOPOLOGY, "") for node in world.objects(NODES)}
+    return {leaf: tuple(name for name in names if places.get(name) == f"tree:{leaf}") for leaf, names in leaves.items()}
 
 
 def _topology_file(world: World, namespace: str) -> str:
