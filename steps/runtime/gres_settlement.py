@@ -12,7 +12,6 @@ from steps.clients.kube.api import ApiError
 from steps.contract import topology_conf
 from steps.contract.canonical import digest
 from steps.contract.gres_conf import KEY, GresConf, NodeGpus, nodes_of, text_of
-from steps.contract.host_ranges import expand
 from steps.contract.plain_text import count
 from steps.contract.verdict import Verdict, passed
 from steps.errors import NotUnderstood, Unreachable

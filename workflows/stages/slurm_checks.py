@@ -5,6 +5,7 @@ Facts: `steps/docs/facts/slurm.md`.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -317,6 +318,15 @@ def _metrics(check_site: CheckSite) -> Object:
     return {"slurm_nodes_total": "nodes", **({"slurm_partition_gpu_total": "gpus"} if any(check_site.gpus.values()) else {})}
 
 
+_CONFINED = re.compile(r"^\s*ConstrainDevices\s*=\s*(yes|true)\s*(#.*)?$", re.IGNORECASE | re.MULTILINE)
+
+
+def _confines(cluster: PlannedRelease) -> bool:
+    """Return True if cgroup.conf in the values confines jobs to their devices. SUNK's values have none."""
+    files = cluster.values.get("configFiles")
+    return isinstance(files, Mapping) and _CONFINED.search(str(files.get("cgroup.conf", ""))) is not None
+
+
 def _expectations(check_site: CheckSite, checks: Sequence[str]) -> Object:
     spec = check_site.site.spec
     groups = {partition.name: list(partition.groups) for partition in spec.slurm.partitions}
@@ -328,6 +338,7 @@ def _expectations(check_site: CheckSite, checks: Sequence[str]) -> Object:
         "partitions": groups or {"all": list(slurm_groups(spec))},
         **({"oversubscribe": sharing} if sharing else {}),
         **({"gres": check_site.gres} if check_site.gres else {}),
+        **({"isolated": True} if "gpu" in checks and _confines(check_site.cluster) else {}),
         **({"accounting": True} if check_site.accounting else {}),
         **({"qos": [qos.name for qos in spec.slurm.qos]} if spec.slurm.qos else {}),
         **({"tree": True} if spec.slurm.topology == "tree" else {}),

@@ -299,10 +299,11 @@ class SchedulingExpectation(Struct, frozen=True, kw_only=True, omit_defaults=Tru
 
     `checks` must each be proven. `partitions` maps a partition to the host groups whose nodes it must have; `group_of` is filled
     with the group of each node. `oversubscribe` maps partitions to their rule of sharing, as far as it is planned. `qos` must
-    exist. `tree`: Slurm has a topology; `topology` is then filled from the fleet with
-    leaf switch → hosts as a range text (`gpu[001-032]`); empty: not compared. `gres` is the GPU type that
-    Slurm must count (`h200`). `accounting`: each job must have its record in the database. `container` must stand in the answer of
-    check `pyxis`. `metrics` maps metrics to what their values must add up to: the nodes or the GPUs that Slurm shows.
+    exist. `tree`: Slurm has a topology; `topology` is then filled from the fleet with leaf switch → hosts as a range text
+    (`gpu[001-032]`); empty: not compared. `gres` is the GPU type that Slurm must count (`h200`). `isolated`: cgroup.conf confines
+    jobs to their devices, so that a job with one GPU must see one. `accounting`: each job must have its record in the database.
+    `container` must stand in the answer of check `pyxis`. `metrics` maps metrics to what their values must add up to: the nodes or
+    the GPUs that Slurm shows.
     """
 
     checks: tuple[JobCheckName, ...] = ()
@@ -314,6 +315,7 @@ class SchedulingExpectation(Struct, frozen=True, kw_only=True, omit_defaults=Tru
     tree: bool = False
     topology: dict[str, str] = {}
     gres: str = ""
+    isolated: bool = False
     accounting: bool = False
     container: str = ""
     metrics: dict[str, Literal["nodes", "gpus"]] = {}

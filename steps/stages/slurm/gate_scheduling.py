@@ -1,5 +1,6 @@
 """Judges what jobs prove about a Slurm cluster: its controller, node records, partitions, QoS, topology, kinds of jobs."""
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from itertools import pairwise
 
@@ -7,7 +8,7 @@ from steps.contract import host_ranges
 from steps.contract.host_ranges import fold
 from steps.contract.verdict import FailureClass, Verdict, passed
 from steps.stages.shared import gate_checks, gate_slurm_states
-from steps.stages.shared.finding import Finding, fail
+from steps.stages.shared.finding import Finding, fail, unknown
 from steps.stages.slurm.contract import (
     JobCheckName,
     JobsReport,
@@ -74,12 +75,17 @@ def _untested(report: JobsReport, want: SchedulingExpectation) -> Iterator[JobCh
 
 def _seen_gpus(report: JobsReport) -> str:
     """Return what the job with one GPU saw, as a further clause; empty if it wrote nothing."""
+    devices, visible = _view_of_gpus(report)
+    return f"; the job with one GPU saw devices {devices}, CUDA_VISIBLE_DEVICES {visible}" if devices or visible else ""
+
+
+def _view_of_gpus(report: JobsReport) -> tuple[str, str]:
+    """Return the number of devices and the CUDA_VISIBLE_DEVICES that the job with one GPU saw; empty if it wrote nothing."""
     comment = next((job.comment for job in report.jobs if job.check == "gpu" and job.comment), "")
     if not comment:
-        return ""
+        return "", ""
     words = dict(part.partition(":")[::2] for part in comment.split(",", 1))
-    devices, visible = words.get("devices", "unknown"), words.get("visible", "unknown")
-    return f"; the job with one GPU saw devices {devices}, CUDA_VISIBLE_DEVICES {visible}"
+    return words.get("devices", "unknown"), words.get("visible", "unknown")
 
 
 def _problems(seen: SchedulingObservation, report: JobsReport, want: SchedulingExpectation) -> Iterator[Finding]:
@@ -88,6 +94,7 @@ def _problems(seen: SchedulingObservation, report: JobsReport, want: SchedulingE
     yield from _partitions(seen, report, want)
     yield from _settings(report, want)
     yield from _topology(seen, report, want)
+    yield from _none_submitted(report, want)
     for check in want.checks:
         yield from _check(check, report, want)
     yield from _after(seen, report, want)
@@ -191,6 +198,19 @@ def _topology(seen: SchedulingObservation, report: JobsReport, want: SchedulingE
                 yield fail(FailureClass.INPUT, f"{source}: switch {switch} has {fold(others)}", fold(expected), step)
 
 
+def _none_submitted(report: JobsReport, want: SchedulingExpectation) -> Iterator[Finding]:
+    """Yield a finding if the check found no idle node for its jobs, as in a cluster at work."""
+    if report.jobs or report.refusals or not set(want.checks) - {*ANSWERED, "metrics"}:
+        return
+    counts = Counter("+".join(node.states) or "of no known state" for node in report.nodes)
+    states = ", ".join(f"{number} {state}" for state, number in counts.most_common(3)) or "no node is known"
+    seen = f"the check submitted no job, since no partition had an idle node; afterwards: {states}"
+    step = (
+        "squeue shows whose jobs have the nodes: wait for their end, or reserve two nodes (scontrol create reservation), and resume"
+    )
+    yield unknown(FailureClass.DEPENDENCY, seen, "an idle node for the check's jobs", step)
+
+
 # ---- jobs ----------------------------------------------------------------------------------------------------------------------
 
 
@@ -254,6 +274,8 @@ def _ended(check: JobCheckName, jobs: list[SlurmJob], report: JobsReport, want: 
             seen = f"{PURPOSE[check]}: job {job.id} was started {job.restarts + 1} times"
             yield fail(FailureClass.RUNTIME, seen, "one start", step)
     yield from _shape(check, jobs, report)
+    if check == "gpu" and want.isolated:
+        yield from _isolated(report)
     if want.accounting:
         yield from _records(check, jobs)
 
@@ -272,6 +294,21 @@ def _shape(check: JobCheckName, jobs: list[SlurmJob], report: JobsReport) -> Ite
         yield fail(FailureClass.INPUT, seen, "both at the same time", step)
     if check == "restart":
         yield from _restarted(report)
+
+
+def _isolated(report: JobsReport) -> Iterator[Finding]:
+    """Yield a finding unless the job with one GPU saw one device: CUDA_VISIBLE_DEVICES alone keeps no job from those of others."""
+    devices, visible = _view_of_gpus(report)
+    if devices == "1":
+        return
+    expected, step = "one device", "see that slurm.conf has TaskPlugin=task/cgroup, and read slurmd's log about cgroup.conf"
+    if not devices.isdecimal():
+        yield unknown(FailureClass.RUNTIME, "the job with one GPU does not say which devices it saw", expected, step)
+        return
+    seen = (
+        f"a job with one GPU saw {devices} devices (CUDA_VISIBLE_DEVICES {visible}), although cgroup.conf has ConstrainDevices=yes"
+    )
+    yield fail(FailureClass.RUNTIME, seen, expected, step)
 
 
 def _in_turn(jobs: Iterable[SlurmJob]) -> bool:

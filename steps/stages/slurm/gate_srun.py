@@ -77,8 +77,22 @@ def _job(
         finding = fail(FailureClass.HEALTH, f"Slurm knows no node {name}", "a state in sinfo", "read slurmd's log on the node")
     else:
         gpus = want.others.get(node, want.gpus)
-        finding = gate_states.problem(known, gpus) or _reached(name, srun, reached) or _saw(name, srun, gpus, kernels=want.kernels)
+        finding = (
+            gate_states.problem(known, gpus)
+            or _busy(known, reached)
+            or _reached(name, srun, reached)
+            or _saw(name, srun, gpus, kernels=want.kernels)
+        )
     return node_verdict(node, finding, f"job ran on {name}")
+
+
+def _busy(known: SlurmNode, reached: Set[str]) -> Finding | None:
+    """Return a finding if the check left a node out, because it asks idle nodes alone and other jobs have this one."""
+    if known.name in reached or known.states == ("idle",):
+        return None
+    seen = f"the node is {'+'.join(known.states)}, so other jobs have it, and the check, which takes idle nodes, ran none here"
+    step = f"squeue -w {known.name} shows the jobs: wait for their end, then resume the run"
+    return unknown(FailureClass.DEPENDENCY, seen, "an idle node, or a job of the check on it", step)
 
 
 def _reached(name: str, srun: Srun, reached: Set[str]) -> Finding | None:

@@ -119,7 +119,9 @@ def test_slinky_reads_the_leaf_of_a_node_from_its_annotation() -> None:
     assert built is not None
     (configure,) = [step for step in built.steps if step.name == "configure"]
     assert configure.task.arguments["leaf_annotation"] == {"key": "topology.slinky.slurm.net/spec", "prefix": "tree:"}
-    assert ("nodes", "patch") in {(resource, verb) for rule in configure.rules for resource in rule.resources for verb in rule.verbs}
+    assert ("nodes", "patch") in {
+        (resource, verb) for rule in configure.rules for resource in rule.resources for verb in rule.verbs
+    }
     assert any("annotate nodes with their leaf switch" in change.what for change in built.changes)
 
 

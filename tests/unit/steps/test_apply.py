@@ -64,7 +64,9 @@ def test_each_host_group_gets_its_own_labels(desk: Any, server: RunningServer, k
 
 
 def test_leaf_switches_are_annotated_and_labels_of_other_stages_stay(desk: Any, server: RunningServer, kube: Kube) -> None:
-    desk.hosts([fleet.Host(name=name, address=name, group="g", role="agent", variables={"leaf": "l1"}) for name in ("gpu1", "gpu2")])
+    desk.hosts(
+        [fleet.Host(name=name, address=name, group="g", role="agent", variables={"leaf": "l1"}) for name in ("gpu1", "gpu2")]
+    )
     kube.create({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "gpu1"}})
     attempt(desk, server, node_labels={"k": "v"}, select="all")
     for done in ("changed annotation example.org/leaf (1 of 1 node)", "unchanged annotation example.org/leaf (0 of 1 node)"):

@@ -122,6 +122,7 @@ def test_sunk_has_the_faults_of_slurm_itself_too(make: Make, fault: Fault) -> No
 
 
 CGROUP_ALONE = {"configFiles": {"cgroup.conf": "ConstrainCores=yes\n"}}
+NO_PLUGIN = {"controller": {"extraConfMap": {"TaskPlugin": "task/affinity"}}}
 NO_TYPES = {"controller": {"extraConfMap": {"GresTypes": ""}}}
 
 
@@ -129,9 +130,10 @@ NO_TYPES = {"controller": {"extraConfMap": {"GresTypes": ""}}}
     ("values", "gate", "cause"),
     [
         (CGROUP_ALONE, "control", "cannot connect to dbus system daemon"),
+        (NO_PLUGIN, "scheduling", "a job with one GPU saw 8 devices (CUDA_VISIBLE_DEVICES 0), although cgroup.conf has"),
         (NO_TYPES, "functional", "Slurm's Gres is empty; expected 8 GPUs"),
     ],
-    ids=["cgroup.conf without IgnoreSystemd", "no GresTypes"],
+    ids=["cgroup.conf without IgnoreSystemd", "no plugin for cgroups", "no GresTypes"],
 )
 def test_slurm_needs_what_the_plan_writes_into_its_files(make: Make, values: dict[str, Any], gate: str, cause: str) -> None:
     """The simulated chart does what the real one does with these values, so that a healthy rehearsal proves them."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator
+from dataclasses import replace
 
 import yaml
 
@@ -434,7 +435,14 @@ def _slurm(world: World, namespace: str) -> SimulatedSlurm:
     nodes = slurm_job_check.with_stale(world, _controlled_nodes(world, namespace))
     for node in nodes:
         node.shared = node.name in slurm_job_check.shared_nodes(partitions, _sharing(world))
-    return SimulatedSlurm(nodes, partitions, world.now, slurm_job_check.faults(world))
+    faults = replace(slurm_job_check.faults(world), unconfined=not _confines(world, namespace))
+    return SimulatedSlurm(nodes, partitions, world.now, faults)
+
+
+def _confines(world: World, namespace: str) -> bool:
+    """Return True if jobs see only their own devices, for which slurmd needs a plugin beside the line in cgroup.conf."""
+    lines = _config_file(world, namespace, "cgroup.conf").splitlines()
+    return "ConstrainDevices=yes" in lines and "task/cgroup" in _settings(world).get("TaskPlugin", "").split(",")
 
 
 def _partitions(world: World) -> dict[str, dict[str, str]]:

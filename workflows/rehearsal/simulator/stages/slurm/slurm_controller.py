@@ -81,6 +81,8 @@ class SlurmFaults:
     drops_records: bool = False
     shares_exclusive: bool = False
     all_gpus: bool = False
+    unconfined: bool = False
+    """Jobs see all devices of their node, and are told by CUDA_VISIBLE_DEVICES which are theirs."""
     nodes_apart: bool = False
     no_pmix: bool = False
     drains_after: frozenset[str] = frozenset()
@@ -211,7 +213,9 @@ class SimulatedSlurm:
             for node in job.nodes:
                 self._leave(job, node)
             if job.request.gpus:
-                job.comment = f"devices:{job.nodes[0].gpus if self.faults.all_gpus else job.request.gpus},visible:unset"
+                loose = self.faults.all_gpus or self.faults.unconfined
+                visible = "0" if self.faults.unconfined else "unset"
+                job.comment = f"devices:{job.nodes[0].gpus if loose else job.request.gpus},visible:{visible}"
             if not self.faults.drops_records:
                 self.records[job.id] = f"{job.state}|{job.code}:0"
 
