@@ -11,7 +11,7 @@ import yaml
 
 from steps.contract.host_play import PYTHON
 from steps.contract.host_ranges import fold
-from workflows.inventory import foreign_settings, foreign_taints, grouping, machine_variables
+from workflows.inventory import foreign_labels, foreign_settings, foreign_taints, grouping, machine_variables
 from workflows.inventory.connection import HostAccess, host_access
 from workflows.inventory.model import BadInventory, Inventory
 from workflows.spec import range_syntax
@@ -30,6 +30,11 @@ _FRONT = (
     "k3s_registration_address",
 )
 """Variables with the address in front of the servers: our own, and those of RKE2 roles, k3s-ansible and Kubespray."""
+_BALANCER, _DOMAIN = "loadbalancer_apiserver", "apiserver_loadbalancer_domain_name"
+"""Kubespray's variables with address and name of a load balancer in front of the servers."""
+_NO_FRONT = "no variable has the address in front of the servers"
+_CLUSTER_ADDRESSES = ("ip", "access_ip")
+"""Kubespray's variables with the address of a host that the cluster uses, which may be another one than that of SSH."""
 _NETWORKS = (foreign_settings.PODS, foreign_settings.SERVICES, foreign_settings.PLUGIN)
 _PROXIES = ("http_proxy", "https_proxy", "no_proxy")
 """Variables with the proxies of machines in Kubespray and other projects."""
@@ -80,9 +85,13 @@ def convert(inventory: Inventory, choice: ConversionOptions) -> ConvertedSpec:
     product = _mark_gpus(inventory, used, groups)
     for name, members in used.groups.items():
         more_notes += machine_variables.set_topology(members, inventory.hosts, groups[name])
+        more_notes += foreign_labels.set_labels(members, inventory.hosts, groups[name])
     unmarked = ", ".join(name for name in used.gpu if "gpu" not in groups[name])
     remedy = "add accelerator: {product: H200, per_node: 8} and gpu: true to the group"
-    lacking = [f"GPUs of {unmarked}: an inventory does not say which; {remedy}"] if unmarked else []
+    gres = foreign_settings.gpus_of_slurm(inventory.hosts[planned[0]])
+    source = f"Slurm's groups of nodes say {', '.join(gres)}" if gres else "an inventory does not say which"
+    lacking = [f"GPUs of {unmarked}: {source}; {remedy}"] if unmarked else []
+    lacking += _other_addresses(inventory, ways)
     rke2, rke2_notes = _rke2(inventory, [host for name in used.servers for host in used.groups[name]], ways)
     data = {
         "apiVersion": "bringup/v1",
@@ -220,7 +229,12 @@ def _addresses(ordered: Sequence[str], addresses: Mapping[str, str]) -> dict[str
 def _rke2(inventory: Inventory, servers: Sequence[str], ways: Mapping[str, HostAccess]) -> tuple[dict[str, Any], list[str]]:
     """Return the section `rke2` with notes: the address in front of the servers, and networks with room for all planned hosts."""
     front, notes = _front(inventory, servers, ways)
-    section = {"registration_address": front} if front else {}
+    section: dict[str, Any] = {"registration_address": front} if front else {}
+    names, san_notes = foreign_settings.further_names(inventory.hosts[servers[0]], _ADDRESS)
+    domain = inventory.hosts[servers[0]].get(_DOMAIN)
+    names += [domain] if isinstance(domain, str) and _ADDRESS.fullmatch(domain) and domain not in (front, *names) else []
+    section |= {"tls_san": names} if names else {}
+    notes += san_notes
     foreign, foreign_notes = foreign_settings.convert_networks(inventory.hosts[servers[0]], len(ways))
     network, wide = _network(len(ways)) if "cluster_cidr" not in foreign else ("", [])
     return section | ({"cluster_cidr": network} if network else {}) | foreign, [*notes, *wide, *foreign_notes]
@@ -231,12 +245,17 @@ def _front(inventory: Inventory, servers: Sequence[str], ways: Mapping[str, Host
     if len(servers) == 1:
         return "", []
     variables = inventory.hosts[servers[0]]
-    address = next((str(variables[name]) for name in _FRONT if _ADDRESS.fullmatch(str(variables.get(name, "")))), "")
-    if address:
-        return address, []
+    balancer = variables.get(_BALANCER)
+    variables = {**variables, _BALANCER: balancer.get("address", "") if isinstance(balancer, Mapping) else ""}
+    source = next((name for name in (*_FRONT, _BALANCER, _DOMAIN) if _ADDRESS.fullmatch(str(variables.get(name, "")))), "")
+    if source:
+        port = "rke2.registration_address: the load balancer must forward port 9345 too, at which machines of RKE2 join"
+        return str(variables[source]), [port] if source in (_BALANCER, _DOMAIN) else []
+    templates = [name for name in (*_FRONT, _BALANCER, _DOMAIN) if "{{" in str(variables.get(name, ""))]
+    why = f"{', '.join(templates)} has a template, which is never evaluated" if templates else _NO_FRONT
     first = ways[servers[0]].address or servers[0]
     return first, [
-        f"rke2.registration_address: no variable has the address in front of the servers; {first}, the first of them, "
+        f"rke2.registration_address: {why}; {first}, the first of the servers, "
         "stands there: write the virtual IP or DNS name, or agents cannot join while that one is down"
     ]
 
@@ -268,7 +287,7 @@ def _variables(ways: Mapping[str, HostAccess]) -> list[str]:
     """Return notes about Ansible variables that were not converted, and about the names of all other variables."""
     by_reason = _by_reason((reason, host) for host, way in ways.items() for reason in way.lost)
     lost = [f"{name} of {_named(hosts)}: {why}" for (name, why), hosts in by_reason.items()]
-    own = sorted({name for way in ways.values() for name in way.own} - {*_FRONT, *_PROXIES, *_NETWORKS, *foreign_taints.VARIABLES})
+    own = sorted({name for way in ways.values() for name in way.own} - _CONVERTED)
     elsewhere = foreign_settings.notes_on(own)
     own = [name for name in own if name not in foreign_settings.ELSEWHERE]
     # all names: what a user does not find here was converted
@@ -278,6 +297,27 @@ def _variables(ways: Mapping[str, HostAccess]) -> list[str]:
     proxies = ", ".join(name for name in _PROXIES if any(name in way.own for way in ways.values()))
     say = f"variables {proxies}: say them as proxy: {{http: http://HOST:PORT, no_proxy: [.example.org]}}"
     return [*lost, *([say] if proxies else []), *elsewhere, *kept]
+
+
+_CONVERTED = {
+    *(*_FRONT, _BALANCER, _DOMAIN, *_CLUSTER_ADDRESSES),
+    *(*_PROXIES, *_NETWORKS, *foreign_settings.SANS),
+    *(*foreign_taints.VARIABLES, *foreign_labels.VARIABLES),
+}
+"""Variables that the spec has, or that have notes of their own."""
+
+
+def _other_addresses(inventory: Inventory, ways: Mapping[str, HostAccess]) -> list[str]:
+    """Return a note about hosts whose cluster is on another network than SSH, which a spec cannot say."""
+    others = [
+        host
+        for host, way in ways.items()
+        if any(
+            str(inventory.hosts[host].get(name) or way.address or host) not in (way.address, host) for name in _CLUSTER_ADDRESSES
+        )
+    ]
+    remedy = "nodes take the address that SSH dials, unless a file in /etc/rancher/rke2/config.yaml.d of the machine says node-ip"
+    return [f"ip or access_ip of {_named(others)}: {remedy} (reaching_machines.md)"] if others else []
 
 
 def _by_reason(pairs: Iterable[tuple[Reason, str]]) -> dict[Reason, list[str]]:

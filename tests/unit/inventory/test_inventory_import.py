@@ -436,12 +436,17 @@ VALUES = st.one_of(
     st.booleans(),
     st.none(),
     st.lists(st.text(max_size=3), max_size=2),
+    st.dictionaries(st.text(max_size=3), st.one_of(st.text(max_size=3), st.booleans(), st.none()), max_size=2),
     st.sampled_from(
         ["-J a,b", "-o ProxyJump=x@y:22", "-o 'ProxyCommand=ssh -W %h:%p -p 22 j'", "{{ x }}", "10.0.0.1", "~/key", "o'p"]
     ),
 )
 NAMES = st.sampled_from(
-    ["ansible_host", "ansible_user", "ansible_port", "ansible_ssh_private_key_file", "ansible_ssh_common_args", "rke2_api_ip"]
+    [
+        *("ansible_host", "ansible_user", "ansible_port", "ansible_ssh_private_key_file", "ansible_ssh_common_args", "rke2_api_ip"),
+        *("loadbalancer_apiserver", "apiserver_loadbalancer_domain_name", "opt_tls_san", "node_labels", "k8s_node_label", "ip"),
+        "openhpc_nodegroups",
+    ]
 )
 
 
@@ -493,6 +498,68 @@ def test_networks_and_plugin_of_kubespray_are_those_of_the_spec() -> None:
 def test_what_rke2_cannot_have_is_named(changed: dict[str, Any], note: str) -> None:
     _, notes = spec_of(inventory({"kube_control_plane": ["n1"], "kube_node": ["n2", "n3"]}, _=KUBESPRAY | changed))
     assert note in notes
+
+
+SERVERS = {"kube_control_plane": ["n1", "n2", "n3"], "kube_node": ["n4", "n5"]}
+BALANCER = {"address": "10.0.0.100", "port": 6443}
+
+
+@pytest.mark.parametrize(
+    ("variables", "front", "names", "note"),
+    [
+        ({"loadbalancer_apiserver": BALANCER}, "10.0.0.100", (), "must forward port 9345 too"),
+        (
+            {"loadbalancer_apiserver": BALANCER, "apiserver_loadbalancer_domain_name": "k8s.example.org"},
+            "10.0.0.100",
+            ("k8s.example.org",),
+            "must forward port 9345 too",
+        ),
+        ({"apiserver_loadbalancer_domain_name": "k8s.example.org"}, "k8s.example.org", (), "must forward port 9345 too"),
+        ({"api_endpoint": "{{ vip }}"}, "n1", (), "api_endpoint has a template, which is never evaluated; n1, the first"),
+        ({"loadbalancer_apiserver": {"address": "{{ vip }}"}}, "n1", (), "loadbalancer_apiserver has a template"),
+        ({"loadbalancer_apiserver": "nonsense"}, "n1", (), "no variable has the address in front of the servers"),
+        ({"opt_tls_san": ["a.example.org", "{{ b }}"]}, "n1", ("a.example.org",), "opt_tls_san: 1 of 2 are no names or addresses"),
+    ],
+)
+def test_the_address_in_front_of_the_servers(variables: dict[str, Any], front: str, names: tuple[str, ...], note: str) -> None:
+    spec, notes = spec_of(inventory(SERVERS, _=variables))
+    assert (spec.rke2.registration_address, spec.rke2.tls_san) == (front, names)
+    assert note in notes
+    assert "your roles' own" not in notes
+
+
+def test_labels_of_nodes_are_those_of_groups_and_hosts() -> None:
+    labels = {"rack": "r1", "site.example.org/hot": True, "nvidia.com/gpu.product": "H100", "kubernetes.io/role": "x"}
+    spec, notes = spec_of(
+        inventory(
+            {"masters": ["s1"], "nodes": ["w1", "w2", "w3"]},
+            w1={"node_labels": labels},
+            w2={"k8s_node_label": ["rack=r1"]},
+            w3={"node_labels": "rack=r1,row={{ row }}"},
+        )
+    )
+    assert spec.hosts["nodes"].labels == {"rack": "r1"}
+    assert {host: dict(odd.labels) for host, odd in spec.hosts["nodes"].overrides.items()} == {
+        "w1": {"site.example.org/hot": "true"}
+    }
+    assert "node_labels of w[1,3]: some of it is no label that a kubelet may set, or one that the operators" in notes
+
+
+def test_settings_of_other_projects_are_not_called_the_sites_own() -> None:
+    known = {"container_manager": "crio", "kubelet_max_pods": 250, "server_config_yaml": "x: y", "nfs_configurations": []}
+    groups = [{"name": "hopper", "gres": [{"conf": "gpu:h200:8"}]}, {"name": "std"}, "odd", {"name": "x", "gres": ["{{ y }}"]}]
+    _, notes = spec_of(
+        inventory(
+            {"masters": ["s1"], "gpu": ["g1"]},
+            _=known | {"openhpc_nodegroups": groups, "ours": 1},
+            g1={"ansible_host": "10.0.0.1", "ip": "10.1.0.1"},
+        )
+    )
+    assert "container_manager: RKE2 brings its own containerd" in notes
+    assert "kubelet_max_pods: write it as rke2: {kubelet_args: {max-pods: …}}" in notes
+    assert "GPUs of gpu: Slurm's groups of nodes say hopper: gpu:h200:8; add accelerator" in notes
+    assert "ip or access_ip of g1: nodes take the address that SSH dials" in notes
+    assert "variables ours: they are your roles' own" in notes
 
 
 EXTERNAL, GPU_TAINT = "node.example.com/external=true:NoSchedule", "nvidia.com/gpu:NoSchedule"
