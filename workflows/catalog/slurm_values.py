@@ -19,8 +19,8 @@ HOME_CLAIM = "slurm-home"
 """Name of the PersistentVolumeClaim of a shared /home that is made of a storage class."""
 ETC_CONFIG_MAP = "slurm-etc-slurmctld"
 """ConfigMap with further files of the /etc/slurm of SUNK's controller."""
-MARKS, MARK_SCRIPT = "/run/bringup", "zz-bringup-mark.sh"
-"""Folder of the marks in slurmd pods, as check `slurm-jobs` looks for them, and the script that leaves them."""
+MARKS = "/run/bringup"
+"""Folder of the marks in slurmd pods, as check `slurm-jobs` looks for them."""
 TREE, ROOT = "tree", "root"
 """Names of the topology in topology.yaml, and of the switch above all leaf switches."""
 JWT_SECRET = {"name": "slurm-auth-jwt", "key": "jwt.key"}
@@ -217,8 +217,10 @@ def with_mark(kind: str, scripts: Mapping[str, str]) -> dict[str, str]:
     """
     if not scripts:
         return {}
+    # Slinky projects the scripts of both into one folder, where equal names would be one file
+    name = f"zz-bringup-{kind}.sh"
     lines = ("#!/bin/sh", f'mkdir -p {MARKS} && : >"{MARKS}/{kind}.$SLURM_JOB_ID"', f"find {MARKS} -type f -mmin +1440 -delete")
-    return {**scripts, MARK_SCRIPT: "".join(f"{line}\n" for line in lines)}
+    return {**scripts, name: "".join(f"{line}\n" for line in lines)}
 
 
 # ---- topology ------------------------------------------------------------------------------------------------------------------

@@ -76,9 +76,10 @@ def test_scripts_and_job_metrics() -> None:
     for kind, name in (("prolog", "10-check.sh"), ("epilog", "10-clean.sh")):
         scripts = made[f"{kind}Scripts"]
         # the last script leaves the mark by which a job sees that all ran
-        assert list(scripts) == sorted(scripts) == [name, "zz-bringup-mark.sh"]
+        assert list(scripts) == sorted(scripts) == [name, f"zz-bringup-{kind}.sh"]
         assert scripts[name] == "#!/bin/sh\ntrue\n"
-        assert f"/run/bringup/{kind}.$SLURM_JOB_ID" in scripts["zz-bringup-mark.sh"]
+        assert f"/run/bringup/{kind}.$SLURM_JOB_ID" in scripts[f"zz-bringup-{kind}.sh"]
+    assert not made["prologScripts"].keys() & made["epilogScripts"].keys(), "the operator projects both into one folder"
     assert made["vendor"]["nvidia"]["dcgm"]["enabled"] is True
 
 

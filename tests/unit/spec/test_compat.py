@@ -91,6 +91,7 @@ ENDPOINT = "rke2.kubelet_args.container-runtime-endpoint"
 NO_CRDS = "overrides.cert_manager.values.crds.enabled"
 UNVERIFIED_CRDS = ("warning", "overrides.prometheus_operator_crds.values")
 SHARED = (MIG, SLICED, SLICED | {"mode": "mps"}, {"mode": "dra"})
+SCRIPTS = {kind: {"10-check.sh": "#!/bin/sh\ntrue\n"} for kind in ("prolog", "epilog")}
 TRAIN = [{"name": "train", "groups": "gpu"}]
 KEYS = ["ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIC0 ada@example.org"]
 DATABASE = {"host": "mariadb.slurm.svc", "password": {"env": "SLURM_DB"}}
@@ -620,6 +621,7 @@ REFUSED: list[tuple[str, dict[str, Any], tuple[str, str]]] = [
     ),
     ("P32", {"slurm": SUNK | {"layout": "wrapper"}}, ("error", "slurm.layout")),
     ("P32", {"slurm": {"kind": "slinky", "layout": "wrapper"}}, ("error", "slurm.layout")),
+    ("P32", {"slurm": {"kind": "slinky", **SCRIPTS}}, ("error", "slurm.epilog.10-check.sh")),
     ("P32", {"slurm": {"kind": "slinky", "config_files": {"a.conf": "b"}}}, ("error", "slurm.config_files")),
     ("P38", {"slurm": SUNK | {"layout": "wrapper"}, "delivery": BY_ARGO_CD}, ("warning", "slurm.layout")),
     *(("P39", {"fabric": fabric}, ("warning", "fabric.mtu")) for fabric in NO_MTU),
@@ -767,6 +769,7 @@ ACCEPTED: list[tuple[str, dict[str, Any]]] = [
     ("P32", {"slurm": {"kind": "none"}}),
     ("P32", {"slurm": {"kind": "slinky", "partitions": TRAIN, "login": {"authorized_keys": KEYS}, "accounting": DATABASE}}),
     ("P32", {"slurm": SUNK | {"partitions": TRAIN}}),
+    ("P32", {"slurm": SUNK | SCRIPTS}),
     ("P32", {"slurm": SUNK | {"qos": [{"name": "a"}], "pyxis": "profiles"}}),
     ("P32", {"slurm": {"kind": "slinky", "job_metrics": True, "tokens": [{"user": "slurm"}]}}),
     ("P37", {"slurm": SUNK | {"home": {"server": "10.10.0.5", "path": "/a"}}}),

@@ -90,6 +90,9 @@ def _of_slinky(spec: ClusterSpec) -> Iterator[RuleFinding]:
     if spec.slurm.config_files:
         problem = "it is a setting of SUNK's chart; Slinky's has configFiles"
         yield RuleFinding("slurm.config_files", problem, "remove it, and write overrides.slurm.values.configFiles")
+    for name in sorted(spec.slurm.prolog.keys() & spec.slurm.epilog.keys()):
+        problem = f"Slinky puts the scripts of prolog and epilog into one folder, where the epilog's {name} would be both"
+        yield RuleFinding(f"slurm.epilog.{name}", problem, f"rename one of them, as {name.removesuffix('.sh')}-epilog.sh")
     if spec.slurm.layout == "wrapper":
         yield RuleFinding("slurm.layout", "only SUNK's guide has wrapper charts", "remove it")
     if spec.slurm.pyxis != "none":
