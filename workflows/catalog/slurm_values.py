@@ -8,7 +8,7 @@ from typing import Any
 from steps.contract.host_ranges import fold
 from steps.contract.node_taints import SUNK_LOCK, from_text
 from workflows.spec import ClusterSpec
-from workflows.spec.cluster_spec import GROUP_LABEL, advertised, ingress_groups, slurm_groups
+from workflows.spec.cluster_spec import GROUP_LABEL, advertised, ingress_groups, slinky_name, slurm_groups
 from workflows.spec.gpu_pools import gpu_pools, pool_of
 from workflows.spec.machines import Machine
 from workflows.spec.sections.slurm_section import Partition, SlurmdSize, SlurmHome, SlurmQos
@@ -236,17 +236,14 @@ def leaves(machines: Iterable[Machine]) -> dict[str, list[str]]:
 
 
 def topology_file(spec: ClusterSpec) -> str:
-    """Return topology.yaml with one switch above all leaf switches of Slurm's machines; empty if the spec asks for none.
-
-    In Slinky a Slurm node has the name of its machine.
-    """
+    """Return topology.yaml with one switch above all leaf switches of Slurm's machines; empty if the spec asks for none."""
     if spec.slurm.topology == "none":
         return ""
     by_leaf = leaves(_machines(spec))
     lines = ["---", f"- topology: {TREE}", "  cluster_default: true", "  tree:", "    switches:"]
     lines += [f"      - switch: {ROOT}", f"        children: {','.join(by_leaf)}"]
     for leaf, names in by_leaf.items():
-        lines += [f"      - switch: {leaf}", f"        nodes: {fold(names)}"]
+        lines += [f"      - switch: {leaf}", f"        nodes: {fold(list(map(slinky_name, names)))}"]
     return "".join(f"{line}\n" for line in lines)
 
 

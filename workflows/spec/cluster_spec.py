@@ -200,6 +200,11 @@ def sharing_label(spec: ClusterSpec) -> tuple[str, str] | None:
             return None
 
 
+def slinky_name(machine: str) -> str:
+    """Return the name that a machine's node has in a Slurm by Slinky: its own up to the first dot."""
+    return machine.partition(".")[0]
+
+
 def slurm_groups(spec: ClusterSpec) -> tuple[str, ...]:
     """Return the host groups that run Slurm: those named by partitions, else every GPU group, else every agent group."""
     named = {group for partition in spec.slurm.partitions for group in partition.groups}

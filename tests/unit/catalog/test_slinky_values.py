@@ -59,6 +59,15 @@ def test_topology_has_every_machine_below_its_leaf() -> None:
     ]
 
 
+def test_topology_names_nodes_as_slinky_does() -> None:
+    """The operator cuts the name of a node at its first dot."""
+    data = yaml.safe_load(path("h200-16").read_text(encoding="utf-8"))
+    data["hosts"]["gpu"] |= {"ranges": "gpu[1-2].example.org", "topology": {"leaf": "leaf1"}}
+    data["slurm"] = {"kind": "slinky", "topology": "tree"}
+    (tree,) = yaml.safe_load(values(spec.load(yaml.safe_dump(data)))["configFiles"]["topology.yaml"])
+    assert tree["tree"]["switches"][1] == {"switch": "leaf1", "nodes": "gpu[1-2]"}
+
+
 def test_limits_are_enforced_where_there_is_a_qos() -> None:
     made = values()
     assert (

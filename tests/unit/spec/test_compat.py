@@ -70,6 +70,11 @@ def dialled(address: str) -> dict[str, Any]:
     return BASE["hosts"] | {"sv": BASE["hosts"]["sv"] | {"addresses": {"start": address}}}
 
 
+def dotted(names: str) -> dict[str, Any]:
+    """The hosts, with these names of GPU machines."""
+    return BASE["hosts"] | {"gpu": BASE["hosts"]["gpu"] | {"ranges": names}}
+
+
 SPREAD = (("a", "10.10.0.254"), ("b", "10.10.1.9"), ("c", "10.20.0.1"), ("d", "fd00:10::1"))
 CNIS = ("canal", "calico", "cilium", "flannel")
 ENFORCED = {"distribution": "rocky", "version": "9.5", "selinux": "enforcing"}
@@ -621,6 +626,8 @@ REFUSED: list[tuple[str, dict[str, Any], tuple[str, str]]] = [
     ),
     ("P32", {"slurm": SUNK | {"layout": "wrapper"}}, ("error", "slurm.layout")),
     ("P32", {"slurm": {"kind": "slinky", "layout": "wrapper"}}, ("error", "slurm.layout")),
+    ("P40", {"hosts": dotted("10.20.0.[1-2]")}, ("error", "hosts")),
+    ("P40", {"hosts": dotted("a.rack[1-2].example.org")}, ("error", "hosts")),
     ("P32", {"slurm": {"kind": "slinky", **SCRIPTS}}, ("error", "slurm.epilog.10-check.sh")),
     ("P32", {"slurm": {"kind": "slinky", "config_files": {"a.conf": "b"}}}, ("error", "slurm.config_files")),
     ("P38", {"slurm": SUNK | {"layout": "wrapper"}, "delivery": BY_ARGO_CD}, ("warning", "slurm.layout")),
@@ -770,6 +777,9 @@ ACCEPTED: list[tuple[str, dict[str, Any]]] = [
     ("P32", {"slurm": {"kind": "slinky", "partitions": TRAIN, "login": {"authorized_keys": KEYS}, "accounting": DATABASE}}),
     ("P32", {"slurm": SUNK | {"partitions": TRAIN}}),
     ("P32", {"slurm": SUNK | SCRIPTS}),
+    ("P40", {"hosts": dotted("n[1-2].example.org")}),
+    ("P40", {"hosts": dotted("10.20.0.[1-2]"), "slurm": SUNK}),
+    ("P40", {"hosts": dotted("10.20.0.[1-2]"), "slurm": None}),
     ("P32", {"slurm": SUNK | {"qos": [{"name": "a"}], "pyxis": "profiles"}}),
     ("P32", {"slurm": {"kind": "slinky", "job_metrics": True, "tokens": [{"user": "slurm"}]}}),
     ("P37", {"slurm": SUNK | {"home": {"server": "10.10.0.5", "path": "/a"}}}),

@@ -1,11 +1,14 @@
-"""Rules about Slurm: P30 (it needs whole GPUs), P32 (keys without effect), P37 (nodes reach /home) and P38 (wrapper charts)."""
+"""Rules about Slurm.
+
+P30 (it needs whole GPUs), P32 (keys without effect), P37 (nodes reach /home), P38 (wrapper charts) and P40 (names of nodes).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from steps.contract.host_ranges import fold
-from workflows.spec.cluster_spec import ClusterSpec, slurm_groups
+from workflows.spec.cluster_spec import ClusterSpec, slinky_name, slurm_groups
 from workflows.spec.compat.rule_table import Platform, RuleFinding, rule
 from workflows.spec.gpu_pools import gpu_pools
 
@@ -33,6 +36,24 @@ def slurm_has_whole_gpus(platform: Platform) -> Iterator[RuleFinding]:
         if len(gpu_pools(spec)) > 1:
             fix = "give Slurm partitions of groups without GPUs or with whole ones, or leave slurm or sharing out"
         yield RuleFinding("slurm.kind", problem, fix)
+
+
+@rule(
+    "P40", "error", source="https://github.com/SlinkyProject/slurm-operator/blob/v1.2.1/internal/controller/nodeset/utils/utils.go"
+)
+def slurm_nodes_have_names_of_their_own(platform: Platform) -> Iterator[RuleFinding]:
+    """Machines of Slinky differ before the first dot of their names, since that part is the name of their Slurm node."""
+    spec = platform.spec
+    if spec.slurm.kind != "slinky":
+        return
+    chosen, named = set(slurm_groups(spec)), dict[str, list[str]]()
+    for machine in spec.machines:
+        if machine.group in chosen:
+            named.setdefault(slinky_name(machine.name), []).append(machine.name)
+    name, same = next(((name, same) for name, same in named.items() if len(same) > 1), ("", []))
+    if same:
+        problem = f"{fold(same)} would all be the Slurm node {name}: Slinky takes the part of a node's name before its first dot"
+        yield RuleFinding("hosts", problem, "name machines so that this part differs, or write slurm: {kind: none}")
 
 
 @rule("P38", "warning", source="https://github.com/helm/helm/issues/31919")

@@ -282,11 +282,11 @@ def _ensure_slurmd(world: World, nodeset: Obj, node_name: str) -> None:
     at, node, place = ref(nodeset), world.find(NODES, node_name), _place(nodeset, node_name)
     if node is None or not _wanted(nodeset, node) or world.find(PODS, place) is not None:
         return
-    template = nodeset["spec"]["template"]["spec"]
-    labels = {NAME: "slurmd", INSTANCE: at.name, HOSTNAME: node_name, "app.kubernetes.io/component": "worker"}
+    template, slurm_name = nodeset["spec"]["template"]["spec"], _slurm_name(node_name)
+    labels = {NAME: "slurmd", INSTANCE: at.name, HOSTNAME: slurm_name, "app.kubernetes.io/component": "worker"}
     resources = nodeset["spec"]["slurmd"].get("resources") or {}
     spec = {
-        "hostname": node_name,
+        "hostname": slurm_name,
         "tolerations": template.get("tolerations") or [],
         "volumes": template.get("volumes") or [],
         "affinity": _pinned(node_name),
@@ -294,6 +294,11 @@ def _ensure_slurmd(world: World, nodeset: Obj, node_name: str) -> None:
     }
     meta = {"name": place.name, "namespace": at.namespace, "labels": labels, "ownerReferences": [NODE_SETS.owner(nodeset)]}
     world.create_soon(PODS, {"metadata": meta, "spec": spec})
+
+
+def _slurm_name(node_name: str) -> str:
+    """Return the name of the Slurm node on a node; the operator cuts it at the first dot."""
+    return node_name.partition(".")[0]
 
 
 def _place(nodeset: Obj, node_name: str) -> Ref:
@@ -520,7 +525,7 @@ TOPOLOGY = "topology.slinky.slurm.net/spec"
 
 def _tree(world: World, leaves: dict[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
     """Return the tree as slurmctld has it: the operator leaves a node only where the annotation of its Kubernetes node has it."""
-    places = {node["metadata"]["name"]: annotations_of(node).get(TOPOLOGY, "") for node in world.objects(NODES)}
+    places = {_slurm_name(node["metadata"]["name"]): annotations_of(node).get(TOPOLOGY, "") for node in world.objects(NODES)}
     return {leaf: tuple(name for name in names if places.get(name) == f"tree:{leaf}") for leaf, names in leaves.items()}
 
 
