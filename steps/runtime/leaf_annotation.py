@@ -20,13 +20,13 @@ class LeafAnnotation(Struct, frozen=True, kw_only=True):
     prefix: str = ""
 
 
-class _AnnotatedMeta(Struct, frozen=True):
+class _LeafNodeMeta(Struct, frozen=True):
     name: str = ""
     annotations: dict[str, str] = {}
 
 
-class _AnnotatedNode(Struct, frozen=True):
-    metadata: _AnnotatedMeta = _AnnotatedMeta()
+class _LeafNode(Struct, frozen=True):
+    metadata: _LeafNodeMeta = _LeafNodeMeta()
 
 
 def write(task: RunningTask, wanted: LeafAnnotation, leaves: Mapping[str, str]) -> tuple[dict[str, Any], ApiError | Refused] | None:
@@ -34,7 +34,7 @@ def write(task: RunningTask, wanted: LeafAnnotation, leaves: Mapping[str, str]) 
 
     The annotations are merged: an apply would take back the labels that an earlier stage applied to these nodes.
     """
-    nodes = [node.metadata for node in task.kube.list("/api/v1/nodes", _AnnotatedNode) or () if node.metadata.name in leaves]
+    nodes = [node.metadata for node in task.kube.list("/api/v1/nodes", _LeafNode) or () if node.metadata.name in leaves]
     done = 0
     try:
         for node in nodes:

@@ -140,14 +140,14 @@ def _listed(value: object) -> list[Any]:
 def gpus_of_slurm(variables: Mapping[str, Any]) -> list[str]:
     """Return what slurm-appliance's groups of nodes say of GPUs, as `GROUP: gpu:h200:8`."""
     groups = [group for name in ("openhpc_nodegroups", "openhpc_slurm_partitions") for group in _listed(variables.get(name))]
-    told = []
+    gpus = []
     for group in groups:
         name, entries = (group.get("name"), _listed(group.get("gres"))) if isinstance(group, Mapping) else ("", [])
         for entry in entries:
             conf = entry.get("conf") if isinstance(entry, Mapping) else entry
             if isinstance(conf, str) and isinstance(name, str) and _GRES.fullmatch(conf) and _NAME.fullmatch(name):
-                told.append(f"{name}: {conf}")
-    return list(dict.fromkeys(told))[:20]
+                gpus.append(f"{name}: {conf}")
+    return list(dict.fromkeys(gpus))[:20]
 
 
 def notes_on(names: Sequence[str]) -> list[str]:
