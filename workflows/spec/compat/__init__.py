@@ -1,4 +1,4 @@
-"""Compatibility rules P01 to P38: combinations in a valid spec that are known not to work, found before anything runs.
+"""Compatibility rules P01 to P43: combinations in a valid spec that are known not to work, found before anything runs.
 
 `RULES` is the table of rules (id, severity, sentence, source, gates that check the rest at run time). `check` runs them all.
 """

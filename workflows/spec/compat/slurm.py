@@ -1,6 +1,6 @@
 """Rules about Slurm.
 
-P30 (it needs whole GPUs), P32 (keys without effect), P37 (nodes reach /home), P38 (wrapper charts) and P40 (names of nodes).
+P30 (it needs whole GPUs), P32 (keys without effect), P37 (nodes reach /home), P38 (wrapper charts) and P43 (names of nodes).
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def slurm_has_whole_gpus(platform: Platform) -> Iterator[RuleFinding]:
 
 
 @rule(
-    "P40", "error", source="https://github.com/SlinkyProject/slurm-operator/blob/v1.2.1/internal/controller/nodeset/utils/utils.go"
+    "P43", "error", source="https://github.com/SlinkyProject/slurm-operator/blob/v1.2.1/internal/controller/nodeset/utils/utils.go"
 )
 def slurm_nodes_have_names_of_their_own(platform: Platform) -> Iterator[RuleFinding]:
     """Machines of Slinky differ before the first dot of their names, since that part is the name of their Slurm node."""
