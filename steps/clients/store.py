@@ -231,6 +231,9 @@ def _store_error(error: OSError, key: str) -> StepError:
     message = f"store key {key}: {error.strerror or error}"
     if error.errno in _BUSY:
         return StoreBusy(message, hint="free space or make the store writable; the engine tries again")
-    if error.errno == errno.ELOOP:  # somebody made the link, so it is no bug, and trying again does not help
+    # somebody put the link or the FIFO there, so it is no bug, and trying again does not help
+    if error.errno == errno.ELOOP:
         return BadTask(message, hint="put the files themselves in its place: a link may lead to files that are no evidence")
+    if error.errno in (errno.EINVAL, errno.EISDIR):
+        return BadTask(message, hint="put the file itself in its place: only regular files are evidence")
     return StepError(message)

@@ -126,15 +126,19 @@ def distrusted(report: model.Report, differences: tuple[str, ...]) -> model.Repo
     return msgspec.structs.replace(report, status=Status.INCONCLUSIVE.value, sentence=sentence, unsealed=differences)
 
 
+def listed(differences: tuple[str, ...]) -> str:
+    """Return the first of some differences, and the number of the others."""
+    return differences[0] + (f" and {len(differences) - 1} more" if len(differences) > 1 else "")
+
+
 def hand_out(folder: Path, to: Path) -> int:
     """Copy the sealed files and the seal, no secrets, to another folder; return their number.
 
     Raises BadTask without a seal, if the run is not what was sealed, and if a link is in the way of a copy.
     """
     if differences := problems(folder):
-        others = f" and {len(differences) - 1} more" if len(differences) > 1 else ""
         raise BadTask(
-            f"{folder} is not what was sealed, so nothing is handed out: {differences[0]}{others}",
+            f"{folder} is not what was sealed, so nothing is handed out: {listed(differences)}",
             hint=f"bringup verify {folder} names every difference",
         )
     keys = [entry.key for entry in regular_files.entries(folder) if entry.kind is FileKind.FILE]

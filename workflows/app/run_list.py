@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from steps.clients.store import Store
+from steps.report import verify
 from steps.report.timeline import stamp
+from workflows.app.runs import report_assembly
 from workflows.engines import run_comparison
 from workflows.engines.argo import run_memory
 from workflows.engines.folders import RunFolder, StateFolder
@@ -47,5 +50,15 @@ def _listed(folder: RunFolder) -> ListedRun:
 
 
 def differences(home: StateFolder, run: str, other: str) -> tuple[str, ...]:
-    """Return the differences of two runs' evidence except for times and ids (see `run_comparison`). Raises BadTask."""
-    return run_comparison.differences(Store(home.store), run, other)
+    """Return the differences of two runs' evidence except for times and ids (see `run_comparison`). Raises BadTask.
+
+    First come the runs whose files are not what was sealed: equal evidence proves nothing if somebody wrote it.
+    """
+    compared = run_comparison.differences(Store(home.store), run, other)
+    return (*(line for name in dict.fromkeys((run, other)) for line in _unsealed(home.run(name))), *compared)
+
+
+def _unsealed(folder: RunFolder) -> Iterator[str]:
+    if broken := report_assembly.seal_differences(folder):
+        sentence = f"the run's files are not what was sealed ({verify.listed(broken)})"
+        yield f"{folder.name}: {sentence}; see: bringup verify {folder.name}"

@@ -75,6 +75,20 @@ def test_a_seal_that_was_taken_away_does_not_make_a_run_look_unsealed(
         done = machine.call(command)
         assert sentence in done.text, command
         assert done.code == (0 if command == "status" else 65), done.text
+    copied = machine.call("report", "--out", f"{tmp_path}/copy/")
+    assert (copied.code, "so nothing is handed out: " + sentence in copied.text) == (64, True), copied.text
+    assert not (tmp_path / "copy").exists()
+
+
+def test_runs_that_are_compared_are_checked_against_their_seals(rehearsed: Any, tmp_path: Path) -> None:
+    machine = copied_machine(rehearsed, tmp_path)
+    run = machine.runs[0]
+    assert machine.call("diff-runs", run.name, run.name).code == 0
+    record = next((run / "evidence").rglob("*.json"))
+    record.write_bytes(record.read_bytes() + b"\n")
+    done = machine.call("diff-runs", run.name, run.name)
+    sentence = f"{run.name}: the run's files are not what was sealed ({record.relative_to(run)}: changed since it was sealed)"
+    assert (done.code, sentence in done.out) == (65, True), done.text
 
 
 def test_a_file_that_is_no_record_is_named_as_a_difference_from_the_seal(rehearsed: Any, tmp_path: Path) -> None:

@@ -8,11 +8,11 @@ from steps.clients.store import Store
 from steps.contract import run_records
 from steps.contract.runs import run_seal
 from steps.contract.runs.lost_attempts import LostAttempt
-from steps.errors import StepError
+from steps.errors import BadTask, StepError
 from steps.report import verify
 from steps.report.timeline import stamp
 from workflows.app.run_options import RunLocation
-from workflows.app.runs import argo_runs, seal_traces
+from workflows.app.runs import argo_runs, report_assembly, seal_traces
 from workflows.app.runs.report_assembly import RunEvidence
 from workflows.engines import seal_keys
 from workflows.engines.argo import cancellation, pull, run_memory
@@ -122,6 +122,12 @@ def sealed(folder: RunFolder) -> bool:
 def hand_out(run: str, place: RunLocation, below: Path) -> tuple[int, Path]:
     """Copy a run's sealed files, no secrets, to a folder of its name below `below`; return their number, and that folder."""
     folder = find(run, place).folder
+    # of a run of this machine, the engine's files say whether seal or signature were taken away
+    if differences := report_assembly.seal_differences(folder):
+        raise BadTask(
+            f"{folder.stored} is not what was sealed, so nothing is handed out: {verify.listed(differences)}",
+            hint=f"bringup verify {folder.name} names every difference",
+        )
     return verify.hand_out(folder.stored, below / folder.name), below / folder.name
 
 

@@ -28,6 +28,7 @@ _BASE: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _TRUE, _FALSE = ("y", "yes", "true", "on"), ("n", "no", "false", "off")
 _BOOLEAN = {spelling: word in _TRUE for word in (*_TRUE, *_FALSE) for spelling in (word, word.capitalize(), word.upper())}
 _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
+_LONGEST_INT = 70  # characters; 64 bits in binary need 66, and a longer number is a float, as for kubectl
 _INT = re.compile(r"[-+]?(0|[1-9][0-9]*|0[xX][0-9a-fA-F]+|0[bB][01]+|0[oO]?[0-7]+)")
 _SPECIAL = {
     **dict.fromkeys((".nan", ".NaN", ".NAN"), math.nan),
@@ -45,7 +46,7 @@ def _number(text: str) -> int | float | None:
     digits = text.replace("_", "")
     if text in _SPECIAL:
         return _SPECIAL[text]
-    if _INT.fullmatch(digits):
+    if _INT.fullmatch(digits) and len(digits) <= _LONGEST_INT:
         return int(re.sub(r"^([-+]?)0([0-7]+)$", r"\g<1>0o\2", digits), 0)
     return float(digits) if _FLOAT.fullmatch(digits) else None
 

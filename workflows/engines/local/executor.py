@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import selectors
 import signal
+import stat
 import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -153,6 +155,8 @@ class Executor:
         captured = stdout.open("wb") if stdout else None
         try:
             process = self._start(argv, env, out, captured or log, log)
+        except ValueError as err:  # a NUL, which a step's output may have brought in: no process can have such words
+            return PodEnd(action.node, 64, refused=f'exec: "{argv[0]}": invalid argument: {err}')
         # 64 is the exit code of Argo's executor for a command that it cannot start
         except (FileNotFoundError, PermissionError, NotADirectoryError) as err:
             return PodEnd(action.node, 64, refused=f'failed to find name in PATH: exec: "{argv[0]}": {_not_found(argv[0], err)}')
@@ -303,7 +307,16 @@ def _not_found(command: str, error: OSError) -> str:
 
 
 def _read(path: Path) -> str:
-    """Return the text of an output parameter's file without its last newline. Raises OSError if it is missing or too large."""
-    if path.stat().st_size > LARGEST_PARAMETER:
+    """Return the text of an output parameter's file without its last newline.
+
+    Raises OSError if the file is missing, too large or no regular file.
+    """
+    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # a FIFO without a writer would block the open
+    with os.fdopen(handle, "rb") as file:
+        mode = os.fstat(handle).st_mode
+        if not stat.S_ISREG(mode):
+            raise OSError(errno.EISDIR, os.strerror(errno.EISDIR)) if stat.S_ISDIR(mode) else OSError(0, "no regular file")
+        data = file.read(LARGEST_PARAMETER + 1)
+    if len(data) > LARGEST_PARAMETER:
         raise OSError(0, f"larger than {LARGEST_PARAMETER} bytes")
-    return path.read_bytes().decode(errors="replace").removesuffix("\n")
+    return data.decode(errors="replace").removesuffix("\n")

@@ -12,7 +12,7 @@ from workflows.engines.local.run_state import FanOutBranch
 from workflows.engines.local.scopes import ABSENT, MutableScope
 from workflows.engines.local.substitution import ALL, LENIENT, TASKS, Scope, SubstitutionError, substitute
 from workflows.engines.local.working_run import CallError
-from workflows.render.grammar.gotext import json_text
+from workflows.render.grammar.gotext import MOST_ITEMS, SEQUENCE_FORMAT, json_text, parse_json
 from workflows.render.grammar.tags import is_pure
 from workflows.render.grammar.when import WhenError, should_execute
 
@@ -80,7 +80,7 @@ def _items(task: TaskModel) -> list[Any]:
         return _sequence(task.with_sequence)
     text = task.with_param
     try:
-        items = json.loads(text, parse_int=Number, parse_float=Number)
+        items = parse_json(text, Number)
     except ValueError as err:
         raise CallError(f"withParam value could not be parsed as a JSON list: {text.strip()}: {err}") from None
     if items is None:
@@ -93,22 +93,30 @@ def _items(task: TaskModel) -> list[Any]:
 
 
 def _sequence(sequence: NumberSequence) -> list[Any]:
-    start = int(sequence.start or "0")
+    start = _whole_number(sequence.start or "0")
     if sequence.end:
-        end = int(sequence.end)
+        end = _whole_number(sequence.end)
     else:
-        count = int(sequence.count)
+        count = _whole_number(sequence.count)
         if count == 0:
             return []
         end = start + count - 1
     step = 1 if start <= end else -1
+    if abs(end - start) >= MOST_ITEMS:
+        raise CallError(f"withSequence has {abs(end - start) + 1} items; the engines run {MOST_ITEMS} at most")
     return [_formatted(sequence.format, number) for number in range(start, end + step, step)]
+
+
+def _whole_number(text: str) -> int:
+    if not re.fullmatch(r"[-+]?[0-9]{1,18}", text):
+        raise CallError(f"withSequence: '{text[:40]}' is not a whole number of 18 digits at most")
+    return int(text)
 
 
 def _formatted(form: str, number: int) -> str:
     if not form:
         return str(number)
-    match = re.fullmatch(r"((?:[^%]|%%)*)%(0?)(\d*)([dxX])((?:[^%]|%%)*)", form)
+    match = SEQUENCE_FORMAT.fullmatch(form)
     if match is None:
         raise CallError(f"withSequence format '{form}' is not supported by both engines (supported: %d, %03d, %x)")
     before, zero, width, kind, after = match.groups()

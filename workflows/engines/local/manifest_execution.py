@@ -160,7 +160,12 @@ def read_manifests(path: Path, *, runs_only: bool = True) -> tuple[dict[str, Any
         return templates[0], {}
     if len(runs) != 1:
         raise ManifestRefusedError([LintFinding(str(path), f"holds {len(runs)} objects of kind Workflow; exactly one is executed")])
-    return runs[0], {str((document.get("metadata") or {}).get("name")): document for document in templates}
+    return runs[0], {_name(document) or f"template {number}": document for number, document in enumerate(templates, 1)}
+
+
+def _name(document: Mapping[str, Any]) -> str:
+    meta = document.get("metadata")
+    return str(meta.get("name") or "") if isinstance(meta, Mapping) else ""
 
 
 def execute_manifest(

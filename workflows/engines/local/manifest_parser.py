@@ -91,11 +91,15 @@ def _output(raw: Mapping[str, Any]) -> Output:
     )
 
 
+_MOST_MEMORY = float(1 << 62)  # more than any machine has, and as much as a limit of a process can say
+
+
 def _memory_limit(container: Mapping[str, Any]) -> int:
     """Return a container's memory limit in bytes, 0 without one; Kubernetes' quantities, such as `512Mi`, `1G` or `1.5Gi`."""
     limit = ((container.get("resources") or {}).get("limits") or {}).get("memory")
     parts = _QUANTITY.fullmatch(str(limit))
-    return int(float(parts[1]) * _UNITS[parts[2]]) if parts else 0
+    size = float(parts[1]) * _UNITS[parts[2]] if parts else 0.0
+    return int(size) if size < _MOST_MEMORY else 0
 
 
 def _retry(raw: Mapping[str, Any] | None) -> Retry | None:

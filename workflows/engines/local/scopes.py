@@ -135,7 +135,10 @@ def _value(output: Output, scope: MutableScope) -> str | None:
         value = evaluate(read_expression(output.expression), scope)
         if value is None:
             raise SubstitutionError(f'failed to evaluate expression "{output.expression}"')
-        return value if isinstance(value, str) else json_text(value)
+        try:
+            return value if isinstance(value, str) else json_text(value)
+        except ValueError as err:
+            raise SubstitutionError(f"failed to evaluate expression: {err}") from None
     name = is_pure(output.parameter)
     if name is None or name not in scope:
         raise SubstitutionError(f"Unable to resolve: {output.parameter}")

@@ -95,7 +95,10 @@ def _expression(tag: Tag, scope: Scope, strict: Strictness) -> str | None:
         if lenient:
             return None
         raise SubstitutionError(f'failed to evaluate expression "{tag.body}"')
-    return value if isinstance(value, str) else json_text(value)
+    try:
+        return value if isinstance(value, str) else json_text(value)
+    except ValueError as err:  # an infinite number, which JSON does not have
+        raise SubstitutionError(f"failed to evaluate expression: {err}") from None
 
 
 def resolver(scope: Scope, strict: Strictness) -> Callable[[str], str]:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
 RESULTS = ("Succeeded", "Failed", "Errored", "Skipped", "Omitted", "Daemoned", "AnySucceeded", "AllFailed")
 BARE = ("Succeeded", "Skipped", "Daemoned")
+_DEEPEST = 40
 _TOKEN = re.compile(r"\s*(?:(?P<name>[A-Za-z0-9][-A-Za-z0-9]*(?:\.[A-Za-z]+)?)|(?P<symbol>&&|\|\||!|\(|\)))")
 
 
@@ -46,7 +48,17 @@ class _DependsParser:
     def __init__(self, text: str) -> None:
         self.tokens = _tokens(text)
         self.position = 0
+        self.depth = 0
         self.tasks: list[str] = []
+
+    @contextmanager
+    def deeper(self) -> Iterator[None]:
+        """Count one level of nesting inside a `with` block. Raises DependsError if the expression is too deep."""
+        self.depth += 1
+        if self.depth > _DEEPEST:
+            raise DependsError(f"it is nested deeper than {_DEEPEST} levels")
+        yield
+        self.depth -= 1
 
     def take(self, symbol: str) -> bool:
         if self.position < len(self.tokens) and self.tokens[self.position] == ("symbol", symbol):
@@ -68,10 +80,12 @@ class _DependsParser:
 
     def single(self) -> Test:
         if self.take("!"):
-            inner = self.single()
+            with self.deeper():
+                inner = self.single()
             return lambda results: not inner(results)
         if self.take("("):
-            group = self.disjunction()
+            with self.deeper():
+                group = self.disjunction()
             if not self.take(")"):
                 raise DependsError("a parenthesis is not closed")
             return group

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 from workflows.render.grammar import expr_nodes
+from workflows.render.grammar.gotext import LARGEST_INTEGER
 
 
 class ExprSyntaxError(ValueError):
@@ -33,6 +36,8 @@ _TOKEN = re.compile(
     |(?P<symbol>\?\?|\?\.|\*\*|==|!=|<=|>=|&&|\|\||[-+*/%<>!?:()\[\]{},.]))""",
     re.VERBOSE,
 )
+_DEEPEST, _MOST = 40, 200
+"""Largest accepted number of nesting levels, and of operations; expressions are hostile until parsed."""
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "\\": "\\", "'": "'", '"': '"'}
 
 
@@ -43,6 +48,13 @@ def _string(text: str) -> str:
         return _ESCAPES[match[1]]
 
     return re.sub(r"\\(.)", unescaped, text[1:-1], flags=re.DOTALL)
+
+
+def _number(text: str) -> int | float:
+    value = float(text) if "." in text or len(text) > 30 else int(text)
+    if (not -LARGEST_INTEGER <= value <= LARGEST_INTEGER and "." not in text) or value == math.inf:
+        raise ExprSyntaxError(f"the number {text[:20]}… does not fit into 64 bits")
+    return value
 
 
 class _ExprParser:
@@ -58,6 +70,23 @@ class _ExprParser:
             self.tokens.append((str(match.lastgroup), str(match[str(match.lastgroup)])))
             position = match.end()
 
+        self.depth = self.operators = 0
+
+    @contextmanager
+    def deeper(self) -> Iterator[None]:
+        """Count one level of nesting inside a `with` block. Raises ExprSyntaxError if the expression is too deep."""
+        self.depth += 1
+        if self.depth > _DEEPEST:
+            raise ExprSyntaxError(f"it is nested deeper than {_DEEPEST} levels")
+        yield
+        self.depth -= 1
+
+    def count(self) -> None:
+        """Count one operation: each makes the syntax tree deeper, and whoever walks over it needs a frame of the stack for it."""
+        self.operators += 1
+        if self.operators > _MOST:
+            raise ExprSyntaxError(f"it has more than {_MOST} operations")
+
     def peek(self) -> tuple[str, str]:
         return self.tokens[self.position] if self.position < len(self.tokens) else ("end", "EOF")
 
@@ -72,12 +101,13 @@ class _ExprParser:
             raise ExprSyntaxError(f"unexpected token {self.peek()[1]} where '{symbol}' is expected")
 
     def choice(self) -> expr_nodes.ExprNode:
-        test = self.operation(0)
-        if not self.take("?"):
-            return test
-        yes = self.choice()
-        self.need(":")
-        return expr_nodes.Conditional(test, yes, self.choice())
+        with self.deeper():
+            test = self.operation(0)
+            if not self.take("?"):
+                return test
+            yes = self.choice()
+            self.need(":")
+            return expr_nodes.Conditional(test, yes, self.choice())
 
     def operation(self, at_least: int) -> expr_nodes.ExprNode:
         left = self.unary()
@@ -87,8 +117,10 @@ class _ExprParser:
             if strength is None or strength < at_least:
                 return left
             self.position += 1
-            # `**` is right-associative
-            right = self.operation(strength if symbol == "**" else strength + 1)
+            self.count()
+            with self.deeper():
+                # `**` is right-associative
+                right = self.operation(strength if symbol == "**" else strength + 1)
             if symbol == "??" and self.peek()[1] in _BINARY and self.peek()[1] != "??":
                 raise ExprSyntaxError("'??' beside another operator needs parentheses around it")
             left = expr_nodes.Binary(_WORDS.get(symbol, symbol), left, right)
@@ -97,14 +129,15 @@ class _ExprParser:
         kind, symbol = self.peek()
         if kind in ("symbol", "name") and symbol in _UNARY:
             self.position += 1
-            return expr_nodes.Unary(_WORDS.get(symbol, symbol), self.operation(_UNARY[symbol]))
+            with self.deeper():
+                return expr_nodes.Unary(_WORDS.get(symbol, symbol), self.operation(_UNARY[symbol]))
         return self.postfix(self.primary())
 
     def primary(self) -> expr_nodes.ExprNode:
         kind, text = self.peek()
         self.position += 1
         if kind == "number":
-            return expr_nodes.Literal(float(text) if "." in text else int(text))
+            return expr_nodes.Literal(_number(text))
         if kind == "string":
             return expr_nodes.Literal(_string(text))
         if kind == "name":
@@ -142,6 +175,8 @@ class _ExprParser:
     def postfix(self, base: expr_nodes.ExprNode) -> expr_nodes.ExprNode:
         while True:
             optional = self.peek() == ("symbol", "?.")
+            if self.peek()[1] in (".", "?.", "[", "("):
+                self.count()
             if self.take(".") or self.take("?."):
                 kind, name = self.peek()
                 if kind != "name":

@@ -5,7 +5,6 @@ A name maps to None if an optional output is absent.
 
 from __future__ import annotations
 
-import json
 import math
 import operator
 import re
@@ -13,8 +12,10 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from workflows.render.grammar import expr_nodes
-from workflows.render.grammar.gotext import display, json_text
+from workflows.render.grammar.gotext import LARGEST_INTEGER, display, json_text, parse_json
 
+_LONGEST_TEXT = 1 << 20
+"""Most characters of a text that an expression makes; Argo stores no larger Workflow."""
 Scope = Mapping[str, str | None]
 
 
@@ -65,7 +66,7 @@ def _unary(symbol: str, value: Any) -> Any:
         return not value
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise ExprError(f"invalid operation: {symbol} (mismatched type {_kind(value)})")
-    return -value if symbol == "-" else value
+    return _within_int64(-value) if symbol == "-" else value
 
 
 def _kind(value: Any) -> str:
@@ -135,6 +136,8 @@ _TEXT: dict[str, Callable[[str, str], Any]] = {
 
 def _apply(symbol: str, left: Any, right: Any) -> Any:
     if isinstance(left, str) and isinstance(right, str) and symbol in _TEXT:
+        if symbol == "+" and len(left) + len(right) > _LONGEST_TEXT:
+            raise ExprError(f"the expression makes a text of more than {_LONGEST_TEXT} characters")
         return _TEXT[symbol](left, right)
     if _is_number(left) and _is_number(right):
         if symbol in _ORDER:
@@ -155,7 +158,14 @@ def _arithmetic(symbol: str, left: Any, right: Any) -> Any:
         return int(math.fmod(left, right))
     if symbol not in _NUMERIC:
         raise ExprError(f"invalid operation: {symbol} on numbers")
-    return _NUMERIC[symbol](left, right)
+    return _within_int64(_NUMERIC[symbol](left, right))
+
+
+def _within_int64(value: Any) -> Any:
+    """Return a number. Raises ExprError if it is a whole one outside of 64 bits, where Go's result would be a wrong one."""
+    if isinstance(value, int) and not -LARGEST_INTEGER - 1 <= value <= LARGEST_INTEGER:
+        raise ExprError("the result does not fit into 64 bits")
+    return value
 
 
 def _member(node: expr_nodes.MemberAccess, scope: Scope, element: Any) -> Any:
@@ -204,15 +214,15 @@ def _text(value: Any, function: str) -> str:
 
 
 def _int(value: Any) -> int:
-    if isinstance(value, str) and re.fullmatch(r"[-+]?\d+", value):
-        return int(value)
-    if _is_number(value):
-        return int(value)
-    raise ExprError(f"invalid operation: int({display(value)})")
+    if isinstance(value, str) and re.fullmatch(r"[-+]?0*[0-9]{1,19}", value):
+        return int(_within_int64(int(value)))
+    if _is_number(value) and math.isfinite(value):
+        return int(_within_int64(int(value)))
+    raise ExprError(f"invalid operation: int({display(value)[:40]})")
 
 
 def _float(value: Any) -> float:
-    if isinstance(value, str) and re.fullmatch(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?", value):
+    if isinstance(value, str) and re.fullmatch(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?", value, re.ASCII):
         return float(value)
     if _is_number(value):
         return float(value)
@@ -228,19 +238,31 @@ def _length(value: Any) -> int:
 def _repeat(count: Any, text: Any) -> str:
     if not isinstance(count, int) or isinstance(count, bool) or not 0 <= count <= 10_000:
         raise ExprError("sprig.repeat takes a count from 0 to 10000")
-    return _text(text, "sprig.repeat") * count
+    if count * len(_text(text, "sprig.repeat")) > _LONGEST_TEXT:
+        raise ExprError(f"sprig.repeat makes a text of more than {_LONGEST_TEXT} characters")
+    return str(text * count)
 
 
 def from_json(text: Any) -> Any:
     """Return parsed JSON with every number as a float, as Argo's controller does. Raises ExprError."""
     try:
-        return json.loads(_text(text, "fromJSON"), parse_int=float, parse_constant=_not_json)
+        return parse_json(_text(text, "fromJSON"), _finite)
     except ValueError as err:
         raise ExprError(f"not JSON: {err}") from None
 
 
-def _not_json(word: str) -> Any:
-    raise ExprError(f"not JSON: {word}")
+def _finite(digits: str) -> float:
+    value = float(digits)
+    if not math.isfinite(value):
+        raise ValueError(f"{digits[:20]} is outside of the numbers that 64 bits hold")
+    return value
+
+
+def _json(value: Any) -> str:
+    try:
+        return json_text(value)
+    except ValueError as err:
+        raise ExprError(f"no JSON has this value: {err}") from None
 
 
 _STEP = re.compile(r"\.([A-Za-z_][\w-]*)|\[(\d+)\]|\['([^']*)'\]")
@@ -272,7 +294,7 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "float": _float,
     "string": display,
     "len": _length,
-    "toJson": json_text,
+    "toJson": _json,
     "fromJSON": from_json,
     "jsonpath": _jsonpath,
     "trim": lambda text: _text(text, "trim").strip(),

@@ -9,11 +9,21 @@ from __future__ import annotations
 import json
 import math
 import re
+from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
 
+LARGEST_INTEGER = (1 << 63) - 1
+"""Largest whole number in Go's 64 bits; Argo's controller computes with no larger one."""
+MOST_ITEMS = 100_000
+"""Largest number of items of a `withSequence`; Argo cannot store the nodes of more, and a typo must not fill the memory."""
+SEQUENCE_FORMAT = re.compile(r"((?:[^%]|%%)*)%(0?)([0-9]{0,3})([dxX])((?:[^%]|%%)*)")
+"""Supported formats of a `withSequence`: text, one integer verb of Go's `fmt`, text."""
+_LONGEST_SECONDS = LARGEST_INTEGER / 1e9  # Go counts a duration in nanoseconds
+_SURROGATE = re.compile("[\ud800-\udfff]")
+_DEEPEST_JSON = 100
 _UNITS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
-_DURATION = re.compile(r"^[+]?((\d+(\.\d*)?|\.\d+)(ns|us|µs|μs|ms|s|m|h))+$")
+_DURATION = re.compile(r"^[+]?((\d+(\.\d*)?|\.\d+)(ns|us|µs|μs|ms|s|m|h))+$", re.ASCII)
 _DURATION_PART = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(ns|us|µs|μs|ms|s|m|h)")
 _HTML = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}
 
@@ -21,13 +31,48 @@ _HTML = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\
 def seconds(text: str) -> float:
     """Return a duration as a number of seconds: bare digits are seconds (`"600"`), else Go units (`1h30m`, `1.5s`).
 
-    Raises ValueError for any other text.
+    Raises ValueError for any other text, and for a duration of more than 292 years, which Go cannot count.
     """
-    if re.fullmatch(r"\d+", text):
-        return float(text)
-    if not _DURATION.match(text):
+    if re.fullmatch(r"[0-9]{1,18}", text):
+        return min(float(text), _LONGEST_SECONDS)
+    if re.fullmatch(r"[0-9]+", text):
+        total = math.inf
+    elif not _DURATION.match(text):
         raise ValueError(f"'{text}' is not a duration such as 30, 30s, 5m or 1h30m")
-    return sum(float(number) * _UNITS[unit] for number, unit in _DURATION_PART.findall(text))
+    else:
+        total = sum(float(number) * _UNITS[unit] for number, unit in _DURATION_PART.findall(text))
+    if total > _LONGEST_SECONDS:
+        raise ValueError(f"'{text[:40]}' is longer than 292 years, the longest duration of Argo")
+    return total
+
+
+def parse_json(text: str, number: Callable[[str], Any] = float) -> Any:
+    """Return parsed JSON; `number` makes values of its numbers.
+
+    Texts may come from a step, so everything that Python reads and Go does not is refused: raises ValueError for NaN and Infinity,
+    and for values nested deeper than 100 levels. Half of a surrogate pair becomes U+FFFD, as in Go.
+    """
+    try:
+        value = json.loads(text, parse_int=number, parse_float=number, parse_constant=_no_constant)
+    except RecursionError:
+        raise ValueError(f"nested deeper than {_DEEPEST_JSON} levels") from None
+    return _whole(value, _DEEPEST_JSON)
+
+
+def _no_constant(word: str) -> Any:
+    raise ValueError(f"{word} is no JSON")
+
+
+def _whole(value: Any, levels: int) -> Any:
+    if isinstance(value, str):
+        return value if type(value) is not str else _SURROGATE.sub("\ufffd", value)
+    if not isinstance(value, (dict, list)):
+        return value
+    if levels == 0:
+        raise ValueError(f"nested deeper than {_DEEPEST_JSON} levels")
+    if isinstance(value, list):
+        return [_whole(item, levels - 1) for item in value]
+    return {_SURROGATE.sub("\ufffd", key): _whole(item, levels - 1) for key, item in value.items()}
 
 
 def number_text(value: float, exponent_from: int = 21, exponent_below: int = -6) -> str:
@@ -59,12 +104,16 @@ def display(value: Any) -> str:
     if value is None:
         return "<nil>"
     if isinstance(value, float):
-        return number_text(value, exponent_below=-4)
+        return number_text(value, exponent_below=-4) if math.isfinite(value) else {1: "+Inf", -1: "-Inf"}.get(_sign(value), "NaN")
     if isinstance(value, list):
         return "[" + " ".join(display(item) for item in value) + "]"
     if isinstance(value, dict):
         return "map[" + " ".join(f"{key}:{display(value[key])}" for key in sorted(value)) + "]"
     return str(value)
+
+
+def _sign(value: float) -> int:
+    return (value > 0) - (value < 0)
 
 
 def json_text(value: Any, sort: bool = True) -> str:

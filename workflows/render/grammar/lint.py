@@ -6,8 +6,11 @@ references.
 
 from __future__ import annotations
 
+import dataclasses
 import difflib
-from collections.abc import Iterator, Mapping
+import itertools
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from workflows.render.grammar import field_rules
@@ -17,10 +20,13 @@ from workflows.render.grammar.library import TemplateLibrary
 from workflows.render.grammar.reference_check import check_references
 from workflows.render.grammar.schema_check import check_schema
 from workflows.render.grammar.structure_check import check_structure
-from workflows.render.grammar.tags import balanced, strings, tags
+from workflows.render.grammar.tags import balanced, keys, strings, tags
 
 API_VERSION = "argoproj.io/v1alpha1"
 KINDS = ("Workflow", "WorkflowTemplate")
+_MOST = 200
+"""Largest number of refusals that each part of the check lists; more help nobody, and take long."""
+_LONGEST_KEY = 253  # characters of the longest key that Kubernetes accepts anywhere, without its prefix
 _LONGEST = 1 << 20  # bytes of a manifest's texts; Argo stores no larger Workflow (default of MAX_WORKFLOW_SIZE)
 
 
@@ -32,28 +38,51 @@ def lint(manifest: Mapping[str, Any], templates: Mapping[str, Mapping[str, Any]]
     """
     templates_given = dict(templates or {})
     documents = {"": manifest, **{f"{name}:": document for name, document in templates_given.items()}}
-    findings = [finding for start, document in documents.items() for finding in _document(document, start)]
-    rejected = [
+    if oversized := [finding for start, document in documents.items() for finding in _oversized(document, start)]:
+        return tuple(oversized)
+    findings = _first(finding for start, document in documents.items() for finding in _document(document, start))
+    rejected = _first(
         finding
         for start, document in documents.items()
         if isinstance(document, Mapping)
         for finding in check_schema(document, start)
-    ]
+    )
     if not refused(findings):
         library = TemplateLibrary(manifest, templates_given)
-        findings += check_structure(library)
+        findings += _first(check_structure(library))
         if not refused(findings) and not rejected:
-            findings += [*check_controller_rules(library), *check_references(library)]
+            findings += _first(itertools.chain(check_controller_rules(library), check_references(library)))
     named = [finding.path for finding in refused(findings)]
     # a place that has a sentence already needs no second one from the schema
     findings += [finding for finding in rejected if not any(_overlap(finding.path, path) for path in named)]
     return tuple(dict.fromkeys(findings))
 
 
+def _first(findings: Iterable[LintFinding]) -> list[LintFinding]:
+    """Return all findings, or those up to the last of `_MOST` refusals and a sentence that the check ended there."""
+    kept: list[LintFinding] = []
+    refusals = 0
+    for finding in findings:
+        # a key of the manifest must not forge lines on a terminal
+        kept.append(finding if finding.path.isprintable() else dataclasses.replace(finding, path=ascii(finding.path)[1:-1]))
+        refusals += finding.severity == "refused"
+        if refusals == _MOST:
+            return [*kept, LintFinding("manifest", f"has more errors: the check ended after {_MOST}", "mend these first")]
+    return kept
+
+
 def _overlap(path: str, other: str) -> bool:
     """Return True if one of two paths is the other or lies below it."""
     short, long = sorted((path, other), key=len)
-    return long.startswith(short) and (len(long) == len(short) or long[len(short)] in ".[")
+    return bool(short) and long.startswith(short) and (len(long) == len(short) or long[len(short)] in ".[")
+
+
+def _oversized(manifest: Any, start: str) -> Iterator[LintFinding]:
+    """Yield findings about a document that is too large to be checked; Argo would not store it either."""
+    if any(len(key) > _LONGEST_KEY << 1 for key in keys(manifest)):
+        yield LintFinding(start or "manifest", f"has a key of more than {_LONGEST_KEY << 1} characters, which Argo does not accept")
+    elif sum(len(text) for _, text in strings(manifest)) > _LONGEST:
+        yield LintFinding(start or "manifest", f"is larger than {_LONGEST} bytes")
 
 
 def _document(manifest: Any, start: str) -> Iterator[LintFinding]:
@@ -62,9 +91,6 @@ def _document(manifest: Any, start: str) -> Iterator[LintFinding]:
         return
     if manifest.get("apiVersion") != API_VERSION or manifest.get("kind") not in KINDS:
         yield LintFinding(f"{start}kind", f"is not a Workflow or WorkflowTemplate of {API_VERSION}")
-        return
-    if sum(len(text) for _, text in strings(dict(manifest))) > _LONGEST:
-        yield LintFinding(start or "manifest", f"is larger than {_LONGEST} bytes")
         return
     yield from _walk(manifest, field_rules.WORKFLOW, start)
 
@@ -122,17 +148,23 @@ def _leaf(value: Any, kind: str, path: str) -> Iterator[LintFinding]:
             yield LintFinding(below, "has a {{ without its own }}, or one tag inside another", "write shell braces apart: '{''{'")
 
 
+def _shown(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else f"{text[:77]}..."
+
+
 def _wrong_kind(value: Any, kind: str) -> str:
     """Return why the API server would reject the value for a scalar rule of this kind, or "" if it accepts the value."""
     is_number = isinstance(value, int) and not isinstance(value, bool) and value >= 0
+    is_digits = isinstance(value, str) and re.fullmatch(r"[0-9]{1,18}", value) is not None
     if kind in (field_rules.TEXT, field_rules.PLAIN):
-        return "" if isinstance(value, str) else f"is not a text: {value!r} (quote it)"
+        return "" if isinstance(value, str) else f"is not a text: {_shown(value)} (quote it)"
     if kind == field_rules.VALUE:
         return "is not a text" if isinstance(value, (Mapping, list)) else ""
     if kind == field_rules.NUMBER:
-        return "" if is_number else f"is not a whole number of 0 or more: {value!r}"
+        return "" if is_number else f"is not a whole number of 0 or more: {_shown(value)}"
     if kind == field_rules.COUNT:
-        return "" if is_number or (isinstance(value, str) and value.isdigit()) else f"is not a whole number of 0 or more: {value!r}"
+        return "" if is_number or is_digits else f"is not a whole number of 0 or more: {_shown(value)}"
     if kind == field_rules.FLAG:
         return "" if isinstance(value, bool) else "is neither true nor false"
     return "is null; an item must have a value" if value is None else ""

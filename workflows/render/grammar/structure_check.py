@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any, TypeVar
 
 from workflows.render.grammar import depends, expr
 from workflows.render.grammar.findings import LintFinding
-from workflows.render.grammar.gotext import seconds
+from workflows.render.grammar.gotext import MOST_ITEMS, SEQUENCE_FORMAT, seconds
 from workflows.render.grammar.library import KINDS, TemplateLibrary, TemplateLocation, parameters
-from workflows.render.grammar.tags import replace, tags
+from workflows.render.grammar.tags import replace, strings, tags
 from workflows.render.grammar.when import WhenError, compile_when
 
 _NAME = re.compile(r"[a-zA-Z0-9][-a-zA-Z0-9]*")
@@ -41,9 +42,19 @@ def _endless(library: TemplateLibrary) -> Iterator[LintFinding]:
 
 def _in_circles(edges: dict[_Key, set[_Key]]) -> list[_Key]:
     """Return the nodes of a graph that lie in a cycle or lead into one; `edges` is emptied of all other nodes."""
-    while ends := [key for key, targets in edges.items() if not targets & edges.keys()]:
-        for key in ends:
-            del edges[key]
+    callers: dict[_Key, list[_Key]] = {}
+    for key, targets in edges.items():
+        targets &= edges.keys()
+        for target in targets:
+            callers.setdefault(target, []).append(key)
+    ends = [key for key, targets in edges.items() if not targets]
+    while ends:
+        end = ends.pop()
+        del edges[end]
+        for key in callers.get(end, ()):
+            edges[key].discard(end)
+            if not edges[key]:
+                ends.append(key)
     return list(edges)
 
 
@@ -119,14 +130,26 @@ def _template(library: TemplateLibrary, place: TemplateLocation) -> Iterator[Lin
     yield from _outputs(place)
     yield from _retry(f"{place.path}.retryStrategy", raw.get("retryStrategy"))
     yield from _limits(place)
+    if place.kind == "container":
+        yield from _words(f"{place.path}.container", raw["container"])
     if place.kind == "container" and not raw["container"]["command"]:
         yield LintFinding(f"{place.path}.container.command", "is empty; the local engine cannot know the image's entry point")
     if place.kind in ("dag", "steps"):
         yield from _tasks(library, place)
 
 
+def _words(path: str, container: Mapping[str, Any]) -> Iterator[LintFinding]:
+    """Yield findings about what no process can be started with: a NUL in its words, and names of variables that are none."""
+    for below, text in strings({key: container.get(key) or [] for key in ("command", "args", "env")}, path):
+        if "\0" in text:
+            yield LintFinding(below, "has a NUL character, which no command and no variable can have")
+    for index, item in enumerate(container.get("env") or ()):
+        if not re.fullmatch(r"[ -<>-~]+", item["name"]):
+            yield LintFinding(f"{path}.env[{index}].name", f"{item['name']!r} is not the name of a variable (ASCII, without '=')")
+
+
 def _distinct(path: str, names: list[str]) -> Iterator[LintFinding]:
-    for name in sorted({name for name in names if names.count(name) > 1}):
+    for name in sorted(name for name, times in Counter(names).items() if times > 1):
         yield LintFinding(path, f"'{name}' is not unique")
 
 
@@ -233,8 +256,16 @@ def _sequence(path: str, raw: Mapping[str, Any] | None) -> Iterator[LintFinding]
         yield LintFinding(path, "needs exactly one of end and count")
     for key in ("start", "end", "count"):
         value = str(raw.get(key, "0"))
-        if not tags(value) and not re.fullmatch(r"-?\d+", value):
-            yield LintFinding(f"{path}.{key}", f"'{value}' is not a whole number")
+        if not tags(value) and not re.fullmatch(r"-?[0-9]{1,18}", value):
+            yield LintFinding(f"{path}.{key}", f"'{value[:40]}' is not a whole number of 18 digits at most")
+            return
+    start, end, count = (str(raw.get(key) or "0") for key in ("start", "end", "count"))
+    size = int(count) or abs(int(end) - int(start)) + 1 if not tags(f"{start} {end} {count}") else 0
+    if size > MOST_ITEMS:
+        yield LintFinding(path, f"has {size} items; the engines run {MOST_ITEMS} at most")
+    form = str(raw.get("format") or "")
+    if form and not tags(form) and not SEQUENCE_FORMAT.fullmatch(form):
+        yield LintFinding(f"{path}.format", f"'{form[:40]}' is not supported by both engines", "supported: %d, %03d, %x")
 
 
 def _graph(place: TemplateLocation, tasks: list[Mapping[str, Any]]) -> Iterator[LintFinding]:
@@ -243,6 +274,7 @@ def _graph(place: TemplateLocation, tasks: list[Mapping[str, Any]]) -> Iterator[
         return
     parents: dict[str, tuple[str, ...]] = {}
     fans = {task["name"] for task in tasks if any(task.get(key) for key in _FANS)}
+    names = {task["name"] for task in tasks}
     for index, task in enumerate(tasks):
         path = f"{place.path}.dag.tasks[{index}]"
         try:
@@ -250,7 +282,7 @@ def _graph(place: TemplateLocation, tasks: list[Mapping[str, Any]]) -> Iterator[
         except depends.DependsError as err:
             yield LintFinding(f"{path}.depends", f"'{task['depends']}' does not parse: {err}")
             continue
-        yield from _parents_fit(path, task, parents[task["name"]], {task_named["name"] for task_named in tasks}, fans)
+        yield from _parents_fit(path, task, parents[task["name"]], names, fans)
     for target in str(place.raw["dag"].get("target") or "").split():
         if target not in parents:
             yield LintFinding(f"{place.path}.dag.target", f"target '{target}' is not a task of this DAG")

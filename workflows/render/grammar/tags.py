@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 _TAG = re.compile(r"\{\{(.*?)\}\}", re.DOTALL)
@@ -49,6 +49,17 @@ def is_pure(text: str) -> str | None:
 def balanced(text: str) -> bool:
     """Return True if every `{{` has its `}}` and no tag lies inside another."""
     return "{{" not in _TAG.sub("", text) and all("{{" not in tag.text for tag in tags(text))
+
+
+def keys(value: Any) -> Iterator[str]:
+    """Yield the keys of all nested dicts as texts."""
+    if isinstance(value, Mapping):
+        for key, item in value.items():
+            yield str(key)
+            yield from keys(item)
+    elif isinstance(value, (list, tuple)):
+        for item in value:
+            yield from keys(item)
 
 
 def strings(value: Any, path: str = "") -> Iterator[tuple[str, str]]:

@@ -53,9 +53,10 @@ COMPARATORS = {"==", "!=", ">", ">=", "<", "<=", "=~", "!~"}
 MODIFIERS = {"+", "-", "*", "/", "%", "**"}
 _UNSUPPORTED = {"?", ":", "??", "&", "|", "^", "<<", ">>", "~"}
 _SPACE = re.compile(r"\s+")
-_NUMBER = re.compile(r"0x[0-9a-fA-F]+|[\d.]+")
+_NUMBER = re.compile(r"0x[0-9a-fA-F]+|[0-9.]+")
 _WORD = re.compile(r"[^\W\d_][\w.]*")
 _SYMBOL = re.compile(r"[^\s\w()\[\]'\"]+|_+")
+_DEEPEST, _MOST = 40, 200
 _DATE = re.compile(r"\d{4}-\d\d-\d\d|[A-Z][a-z]{2} [A-Z][a-z]{2} +\d|\d{1,2}:\d\d(AM|PM)$")
 
 
@@ -115,8 +116,11 @@ def _quoted(text: str, position: int) -> tuple[Token, int]:
 
 def _number(text: str) -> Token:
     try:
-        return Token("NUMERIC", float(int(text, 16)) if text.startswith("0x") else float(text))
-    except ValueError:
+        value = float(int(text, 16)) if text.startswith("0x") else float(text)
+        if not math.isfinite(value):
+            raise OverflowError
+        return Token("NUMERIC", value)
+    except (ValueError, OverflowError):
         raise WhenError(f"Unable to parse numeric value '{text}' to float64", parse=True) from None
 
 
@@ -165,7 +169,23 @@ _LEVELS: tuple[tuple[str, frozenset[str]], ...] = (
 _PATTERN_REFUSED = re.compile(r"\(\?|\\[^.dDwWsS\\^$*+?()\[\]{}|/-]|[*+?}][+]")
 
 
+_REPEAT = re.compile(r"[*+?{]")
+_REPEATED_GROUP = re.compile(r"\)[*+{]")
+_MOST_STEPS = 20_000_000
+
+
 Thunk = Callable[[], Any]
+
+
+def _check_size(all_tokens: list[Token]) -> None:
+    """Raise WhenError if a condition, into which a step's text may be pasted, is deeper or longer than the evaluation's stack."""
+    depth = deepest = operations = 0
+    for token in all_tokens:
+        depth += {"CLAUSE": 1, "CLAUSE_CLOSE": -1}.get(token.kind, 0)
+        deepest = max(deepest, depth)
+        operations += token.kind in ("PREFIX", "MODIFIER", "COMPARATOR", "LOGICALOP")
+    if deepest > _DEEPEST or operations > _MOST:
+        raise WhenError(f"it is nested deeper than {_DEEPEST} levels, or has more than {_MOST} operators", parse=True)
 
 
 class _WhenParser:
@@ -291,11 +311,22 @@ def _compare(symbol: str, left: Any, right: Any) -> bool:
     return _ORDER[symbol](left, right)
 
 
+def _steps(text: str, pattern: str) -> int:
+    """Return an upper bound for the steps of Python's backtracking match of a pattern whose repeats hold no repeats.
+
+    Go's RE2 needs linear time for every pattern.
+    """
+    repeats = len(_REPEAT.findall(pattern)) + (not pattern.startswith("^") or "|" in pattern)
+    return int((len(text) + 1) ** min(repeats, 20) * (pattern.count("|") + 1) * (len(pattern) + 1))
+
+
 def _matches(left: Any, right: Any) -> bool:
     for value in (left, right):
         _need(isinstance(value, str), value, "=~", "comparator")
     if _PATTERN_REFUSED.search(right):
         raise WhenError(f"the pattern '{right}' is not supported by both engines", parse=False)
+    if _REPEATED_GROUP.search(right) or _steps(left, right) > _MOST_STEPS:
+        raise WhenError(f"the pattern '{right[:80]}' may take too long on a text of {len(left)} characters", parse=False)
     try:
         # Go's `$` matches only at the very end, Python's also before a last newline; Go's classes are ASCII
         return re.search(re.sub(r"(?<!\\)\$$", r"\\Z", right), left, re.ASCII) is not None
@@ -307,6 +338,7 @@ def compile_when(text: str) -> Thunk:
     """Return a function that evaluates a condition. Raises WhenError (`parse` is true) if the text is not a condition."""
     all_tokens = _tokens(text)
     _check_order(all_tokens)
+    _check_size(all_tokens)
     reader = _WhenParser(all_tokens)
     if not all_tokens:
         raise WhenError("Unexpected end of expression", parse=True)

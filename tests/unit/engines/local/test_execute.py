@@ -60,6 +60,8 @@ def test_an_output_that_is_not_written_is_a_defect_of_the_workflow(tmp_path: Pat
         ("a: &a [*a]", "holds more than 200000 values"),
         (BOMB + HEAD + "spec: *l9\n", "holds more than 200000 values"),
         ("a: " + "x" * (5 << 20), "is larger than 4 MiB"),
+        (HEAD + f"spec: {{parallelism: {'9' * 6000}}}\n", "spec.parallelism: is not a whole number of 0 or more: inf"),
+        (ONE % "x" + "---\nkind: WorkflowTemplate\nmetadata: [1]\nspec: 3\n", "template 1:kind: is not a Workflow"),
     ],
 )
 def test_outside_of_the_grammar_is_64_with_sentences(tmp_path: Path, text: str, sentence: str) -> None:

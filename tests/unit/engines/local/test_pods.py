@@ -152,3 +152,37 @@ def test_a_pod_dumps_no_core_and_has_its_memory_limit(
         template["container"]["resources"] = {"limits": {"memory": limit}}
     node(tmp_path, manifest([{"name": "a", "template": "a"}], [template]))
     assert (tmp_path / "run/store/limited").exists()
+
+
+@pytest.mark.parametrize(
+    ("command", "reason"),
+    [
+        ("mkfifo /bringup/out/v", "no regular file"),
+        ("ln -s /dev/zero /bringup/out/v", "no regular file"),
+        ("mkdir /bringup/out/v", "is a directory"),
+        (f"head -c {LARGEST_PARAMETER + 1} /dev/zero > /bringup/out/v", "larger than"),
+    ],
+)
+def test_an_output_that_is_no_file_neither_blocks_nor_fills_the_engine(
+    command: str, reason: str, tmp_path: Path, manifest: Make, script: Make
+) -> None:
+    found = node(tmp_path, manifest([{"name": "a", "template": "a"}], [script("a", command, outputs=output())]))
+    assert found.phase == "Error"
+    assert found.message.startswith("wait: Error (exit code 64): open /bringup/out/v: " + reason)
+
+
+def test_a_value_that_no_process_can_take_fails_its_pod_alone(tmp_path: Path, manifest: Make, script: Make) -> None:
+    inputs = {"parameters": [{"name": "v"}]}
+    arguments = {"parameters": [{"name": "v", "value": "{{item}}"}]}
+    tasks = [{"name": "a", "template": "a", "withParam": '["x", "x\\u0000y"]', "arguments": arguments}]
+    done = LocalEngine(tmp_path / "run", manifest(tasks, [script("a", ": {{inputs.parameters.v}}", inputs=inputs)])).run()
+    ends = {path: (pod.phase, pod.message) for path, pod in done.state.nodes.items() if pod.type == "Pod"}
+    assert ends["wf.a(0:x)"] == ("Succeeded", "")
+    assert ends["wf.a(1:x\\u0000y)"] == ("Failed", 'main: Error (exit code 64): exec: "sh": invalid argument: embedded null byte')
+
+
+@pytest.mark.parametrize("text", ["[" * 50_000 + "]" * 50_000, "[NaN]"])
+def test_a_list_of_a_step_that_is_none_is_an_error_of_its_task(text: str, tmp_path: Path, manifest: Make, script: Make) -> None:
+    tasks = [{"name": "a", "template": "a", "withParam": text}]
+    found = node(tmp_path, manifest(tasks, [script("a", "true")]))
+    assert (found.phase, "could not be parsed as a JSON list" in found.message) == ("Error", True)

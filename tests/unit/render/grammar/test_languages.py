@@ -8,12 +8,13 @@ import pytest
 
 from workflows.render.grammar import depends, expr
 from workflows.render.grammar.expr_eval import ExprError, evaluate
-from workflows.render.grammar.gotext import display, fnv1a, json_text, number_text, seconds
+from workflows.render.grammar.gotext import display, fnv1a, json_text, number_text, parse_json, seconds
 from workflows.render.grammar.tags import balanced, is_pure
 from workflows.render.grammar.when import WhenError, should_execute
 
 TRUE = [
     "", "true", "10 == 10", "10 == 10.0", "10 > 9", "abc == abc", "'abc' == abc", "'a b' == \"a b\"", "'abc' in ('abc', 'def')",
+    "'v1.34.2' =~ '^v1[.][0-9]+[.][0-9]+$'", "'gpu001.rack-7' =~ '[.]rack-[0-9]+$'",
     "'abc' =~ '^a.c$'", "'abc' !~ '^b'", "true && (false || 10 >= 10)", "!false", "!(1 == 2)", "1 + 2 * 3 == 7", "2 ** 3 == 8",
     "7 % 4 == 3", "-1 < 0", "0x10 == 16", "a + b == ab", "'node-1' == 'node-1'", "1 == 1 == true", "'9' > '10'", "'' == ''",
 ]  # fmt: skip
@@ -35,6 +36,16 @@ ERRORS = [
     ("'x' =~ '(?=x)'", "not supported by both engines"),
     ("'2026-11-21' == '2026-11-21'", "reads as a date"),
     ("$x == 1", "Invalid token"),
+    ("9" * 400 + " == 1", "Unable to parse numeric value"),
+    ("0x" + "f" * 400 + " == 1", "Unable to parse numeric value"),
+    ("10 ** 300 * 10 ** 300", "Got +Inf"),
+    ("(" * 3000 + "1" + ")" * 3000, "nested deeper"),
+    ("-" + " + -".join("1" * 3000) + " == 1", "more than 200 operators"),
+    # Go matches these in linear time, Python in exponential or cubic time
+    (f"'{'a' * 40}' =~ '(a+)+b'", "may take too long on a text of 40 characters"),
+    (f"'{'a' * 40}' =~ '(a|a)*b'", "may take too long"),
+    (f"'{'a' * 40}' =~ '{'a?' * 40}{'a' * 40}'", "may take too long"),
+    (f"'{'a' * 5000}' =~ '.*a.*b'", "may take too long"),
 ]
 
 
@@ -70,7 +81,23 @@ def test_depends(text: str, holds: bool) -> None:
     assert depends.read(text).holds(RESULTS) is holds
 
 
-@pytest.mark.parametrize("text", ["", "a &&", "a b", "(a", "a)", "a.Done", "a & b", "a.Succeeded.", "&& a", "!"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "a &&",
+        "a b",
+        "(a",
+        "a)",
+        "a.Done",
+        "a & b",
+        "a.Succeeded.",
+        "&& a",
+        "!",
+        "!" * 5000 + "a",
+        "(" * 5000 + "a" + ")" * 5000,
+    ],
+)
 def test_depends_does_not_parse(text: str) -> None:
     with pytest.raises(depends.DependsError):
         depends.read(text)
@@ -116,7 +143,11 @@ def test_expressions(text: str, value: Any) -> None:
 @pytest.mark.parametrize(
     "text",
     ["asInt('abc')", "1 + 'a'", "'1' == 1", "nosuch.thing", "1 ? 2 : 3", "'a' && true", "1 / 0", "jsonpath(obj, '$.zz')",
-     "fromJSON('{')", "len(1)", "map('x', {#})", "filter([1], {#})", "-'a'", "!1", "5 % 2.5", "sprig.repeat('a', 'b')"],
+     "fromJSON('{')", "len(1)", "map('x', {#})", "filter([1], {#})", "-'a'", "!1", "5 % 2.5", "sprig.repeat('a', 'b')",
+     "9223372036854775807 + 1", "-(0 - 9223372036854775807 - 1)", "99999999999 * 99999999999", "asInt('99999999999999999999')",
+     "asInt('" + "9" * 5000 + "')", "asInt('\u0663')", "int(1.0e308 * 10.0)", "toJson(1.0e308 * 10.0)", "fromJSON('1e999')",
+     "fromJSON('NaN')", "fromJSON(sprig.repeat(10000, '[') + sprig.repeat(10000, ']'))", "fromJSON(sprig.repeat(200, '[') +"
+     " sprig.repeat(200, ']'))", "sprig.repeat(10000, sprig.repeat(10000, 'a'))"],
 )  # fmt: skip
 def test_expressions_without_a_value(text: str) -> None:
     with pytest.raises(ExprError):
@@ -126,7 +157,8 @@ def test_expressions_without_a_value(text: str) -> None:
 @pytest.mark.parametrize(
     "text",
     ["", "1 +", "a b", "now()", "a.b(1)", "map([1], 2)", "len(1, 2)", "'\\x41'", "a ?? b || c", "{a: 1}", "a | upper()", "(1", "[1",
-     "let x = 1; x", "1..3", "a ? b"],
+     "let x = 1; x", "1..3", "a ? b", "9" * 5000, "1.0e999", "(" * 3000 + "1" + ")" * 3000, "!" * 3000 + "true",
+     "+".join("1" * 3000), "**".join("1" * 3000), ".".join("a" * 3000)],
 )  # fmt: skip
 def test_expressions_outside_of_the_subset(text: str) -> None:
     with pytest.raises(expr.ExprSyntaxError):
@@ -173,3 +205,16 @@ def test_tags() -> None:
     assert is_pure("{{=a}}") is None
     assert balanced('{{ foo }} {{.Names}} {{}} {{ "x" }} {# }}')
     assert not balanced("{{a {{b}}")
+
+
+@pytest.mark.parametrize("text", ["9" * 400, "9999999999999h", "1h30", "\u0663s", "\u0663"])
+def test_durations_that_argo_cannot_count(text: str) -> None:
+    with pytest.raises(ValueError, match="duration"):
+        seconds(text)
+
+
+def test_json_of_a_step_is_read_as_go_reads_it() -> None:
+    assert parse_json('{"a": ["\\ud800", 1e3, "\\ud83d\\ude00"]}') == {"a": ["\ufffd", 1000.0, "\U0001f600"]}
+    for text in ("[" * 100_000 + "]" * 100_000, "[" * 200 + "]" * 200, "[NaN]", "[-Infinity]", "["):
+        with pytest.raises(ValueError):  # the words are those of the reader
+            parse_json(text)

@@ -115,3 +115,33 @@ def test_a_reference_into_another_template() -> None:
     task["templateRef"] = {"name": "base", "template": "nosuch"}
     missing = refused(lint(changed({"spec.templates.0.dag": {"tasks": [task]}}), {"base": library}))
     assert [finding.sentence for finding in missing] == ["template reference base.nosuch not found"]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"spec": {**GOOD["spec"], **{f"key{number}": 1 for number in range(60_000)}}},
+        {"metadata.labels": {f"key{number}": 1 for number in range(60_000)}},
+        {"spec.arguments.parameters": [{"name": f"p{number}", "value": 1, "enum": []} for number in range(20_000)]},
+        {"spec.templates.0.dag.tasks": [{"name": f"t{number}", "template": "pod", "nosuch": 1} for number in range(20_000)]},
+    ],
+    ids=["fields", "labels", "parameters", "tasks"],
+)
+def test_a_manifest_with_many_errors_is_checked_up_to_a_bound(changes: dict[str, Any]) -> None:
+    findings = refused(lint(changed(changes)))
+    assert len(findings) <= 402
+    assert "manifest: has more errors: the check ended after 200 (mend these first)" in map(str, findings)
+
+
+def test_a_long_chain_of_tasks_is_checked_in_linear_time() -> None:
+    # with a check of quadratic time, this one takes minutes
+    tasks = [{"name": f"t{number}", "template": "bye", "depends": f"t{number - 1}"} for number in range(1, 15_000)]
+    (finding,) = refused(lint(changed({"spec.templates.0.dag.tasks": [{"name": "t0", "template": "bye"}, *tasks]})))
+    assert finding.sentence == "has 15000 items; at most 200"
+
+
+def test_a_key_forges_no_line_and_a_huge_one_is_refused() -> None:
+    (finding,) = refused(lint(changed({"spec.a\nrefused  b\x1b[31m": 1})))
+    assert finding.path == "spec.a\\nrefused  b\\x1b[31m"
+    (finding,) = refused(lint(changed({"spec": {**GOOD["spec"], "k" * 500_000: 1}})))
+    assert str(finding) == "manifest: has a key of more than 506 characters, which Argo does not accept"
