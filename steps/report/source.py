@@ -34,6 +34,25 @@ class _UndecodedRecord(evidence.Evidence, frozen=True, kw_only=True):
     observation: msgspec.Raw = msgspec.Raw(b"null")
 
 
+class _PlannedTaskForm(Struct, frozen=True):
+    name: str
+    verb: str = ""
+
+
+class _PlannedStageForm(Struct, frozen=True):
+    id: str
+    tasks: tuple[_PlannedTaskForm, ...]
+    title: str = ""
+
+
+class _PlanForm(Struct, frozen=True):
+    """The parts of a plan's summary that reports read."""
+
+    stages: tuple[_PlannedStageForm, ...] = ()
+    releases: tuple[dict[str, Any], ...] = ()
+    untested: tuple[dict[str, Any], ...] = ()
+
+
 class Record(Struct, frozen=True):
     """A record as stored: its key below `runs/RUN/`, the digest of its bytes, and its content, with what reports read of it."""
 
@@ -88,8 +107,8 @@ def _read(store: Store, name: str) -> StoredRun:
     aside = (store.read(key) for key in store.keys(f"runs/{name}/quarantine"))
     return StoredRun(
         header=run_records.decode_header(header),
-        target_uid=str(msgspec.json.decode(target).get("uid", "")) if target else "",
-        plan=msgspec.json.decode(store.read(run_records.plan_key(name)) or b"{}", type=dict[str, Any]),
+        target_uid=msgspec.json.decode(target, type=run_records.TargetIdentity).uid if target else "",
+        plan=_plan(store.read(run_records.plan_key(name)) or b"{}"),
         hosts=fleet.decode_hosts(store.read(run_records.hosts_key(name)) or b"[]"),
         records=tuple(sorted(records, key=lambda record: (record.evidence.started, record.key))),
         quarantine=tuple(entry for data in aside if data for entry in quarantine.decode(data)),
@@ -97,6 +116,12 @@ def _read(store: Store, name: str) -> StoredRun:
         origin=revision.decode(stored) if (stored := store.read(revision.key(name))) else None,
         cancelled=run_records.decode_cancellation(stored) if (stored := store.read(run_records.cancellation_key(name))) else None,
     )
+
+
+def _plan(data: bytes) -> dict[str, Any]:
+    """Return a plan's summary. Raises MsgspecError if a part that reports read is not of its form."""
+    msgspec.json.decode(data, type=_PlanForm)
+    return dict(msgspec.json.decode(data, type=dict[str, Any]))
 
 
 def _decoded(key: str, data: bytes) -> evidence.Evidence:

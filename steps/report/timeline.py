@@ -54,8 +54,13 @@ def note(report: model.Report, lost: Iterable[LostAttempt] = ()) -> str:
     return "\n".join(lines) + "\n"
 
 
+_YEAR_10000 = 253402300800.0
+
+
 def stamp(seconds: float) -> str:
-    """Return UTC seconds since the epoch as `2026-11-21 10:15:00Z`."""
+    """Return UTC seconds since the epoch as `2026-11-21 10:15:00Z`; a number that is no time, as of a broken file, as it is."""
+    if not 0 <= seconds < _YEAR_10000:
+        return f"{seconds:g} s"
     return datetime.datetime.fromtimestamp(seconds, datetime.UTC).strftime("%Y-%m-%d %H:%M:%SZ")
 
 

@@ -15,6 +15,7 @@ from typing import Any, Self
 
 import msgspec
 
+from steps.clients import regular_files
 from workflows.engines.local import journal_chain
 from workflows.engines.local.errors import JournalForeignError, RunBusyError, RunDirectoryError, StorageError
 from workflows.engines.local.journal_chain import HEAD, BrokenChainError, ChainEnd, Row
@@ -214,9 +215,11 @@ class Journal:
 def _noted_end(run_dir: Path) -> ChainEnd | None:
     """Return the last record that an engine noted beside its journal; None if nothing is there, as after a power loss."""
     try:
-        number, _, link = (run_dir / HEAD_FILE).read_bytes().strip(b"\0\n ").decode(errors="replace").partition(" ")
+        number, _, link = regular_files.read(run_dir, HEAD_FILE).strip(b"\0\n ").decode(errors="replace").partition(" ")
     except FileNotFoundError:
         return None
+    except OSError as err:
+        raise BrokenChainError(f"{HEAD_FILE} beside it cannot be read: {err.strerror}") from err
     return ChainEnd(int(number), link) if number.isascii() and number.isdigit() else None
 
 
@@ -316,12 +319,14 @@ def reading(run_dir: Path, *, is_verified: bool = True) -> Any:
     if not path.is_file():
         raise RunDirectoryError(f"{run_dir} holds no run (no {FILE})")
     with _typed(path):
+        # before the database: its engine notes a record there only after it is in the database
+        noted = _noted_end(run_dir) if is_verified else None
         connection = _readable(path)
         try:
             _check(connection, path)
             connection.execute("BEGIN")  # one state for all that is read, although the engine goes on writing
             if is_verified:
-                _VERIFIED[path] = journal_chain.verify(connection, verified=_VERIFIED.get(path))
+                _VERIFIED[path] = journal_chain.verify(connection, noted, _VERIFIED.get(path))
             yield connection
         finally:
             connection.close()
