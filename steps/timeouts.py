@@ -183,6 +183,9 @@ PACKAGE_CONNECT: Final = 10.0
 PACKAGE_READ: Final = 60.0
 """Longest silence of a mirror in the middle of a package. A caching mirror may have to fetch the package first."""
 
+PACKAGE_LEAST_RATE: Final = 10_000.0
+"""Least bytes a second of a package as a whole: PACKAGE_READ alone would let a mirror send a byte every 59 s, for ever."""
+
 PACKAGE_TRIES: Final = 4
 PACKAGE_BACKOFF_FIRST: Final = 0.3
 PACKAGE_BACKOFF_MAX: Final = 5.0

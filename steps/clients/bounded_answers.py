@@ -83,14 +83,14 @@ def pool_classes(seconds: float) -> dict[str, type[Any]]:
         """A connection without TLS whose answers' heads have a deadline."""
 
         def getresponse(self) -> Any:
-            with _cut_off(self.sock, seconds):
+            with cut_off(lambda: self.sock, seconds):
                 return super().getresponse()
 
     class TlsConnection(HTTPSConnection):
         """A connection with TLS whose answers' heads have a deadline."""
 
         def getresponse(self) -> Any:
-            with _cut_off(self.sock, seconds):
+            with cut_off(lambda: self.sock, seconds):
                 return super().getresponse()
 
     class PlainPool(HTTPConnectionPool):
@@ -107,12 +107,18 @@ def pool_classes(seconds: float) -> dict[str, type[Any]]:
 
 
 @contextmanager
-def _cut_off(connected: socket.socket | None, seconds: float) -> Iterator[None]:
-    """Shut a socket down if the `with` block takes longer, so that reading in it ends as if the server had closed it."""
+def cut_off(connection: Callable[[], socket.socket | None], seconds: float) -> Iterator[None]:
+    """Shut a socket down if the `with` block takes longer, so that reading in it ends as if the server had closed it.
+
+    `connection` returns the socket; it is called when the time is up, since a block may make the connection itself. Raises
+    TimeoutError if the block took longer and ended without an error: a head that is cut off can look whole.
+    """
+    is_cut = threading.Event()
 
     def cut() -> None:
+        is_cut.set()
         with suppress(OSError):
-            if connected is not None:
+            if (connected := connection()) is not None:
                 # not the method of an SSLSocket, which would take TLS away from the thread that reads
                 socket.socket.shutdown(connected, socket.SHUT_RDWR)
 
@@ -121,6 +127,8 @@ def _cut_off(connected: socket.socket | None, seconds: float) -> Iterator[None]:
         yield
     finally:
         _TIMERS.cancel(timer)
+    if is_cut.is_set():
+        raise TimeoutError(f"no whole answer within {seconds:g} s")
 
 
 class _Timers:

@@ -6,7 +6,7 @@ from typing import Any
 import urllib3
 
 from steps import timeouts
-from steps.clients import certificates, http_proxies
+from steps.clients import bounded_answers, certificates, http_proxies
 from steps.contract.exit import ExitCode
 from steps.contract.verdict import FailureClass
 from steps.errors import StepError, Unreachable
@@ -42,11 +42,11 @@ def is_plain(url: str) -> bool:
     return url.lower().startswith("http://")
 
 
-def post(url: str, body: bytes, ca: tuple[str, ...] = ()) -> None:
+def post(url: str, body: bytes, ca: tuple[str, ...] = (), seconds: float = timeouts.ANNOUNCE) -> None:
     """POST JSON, through the proxy that HTTPS_PROXY, HTTP_PROXY and NO_PROXY name. Redirects are not followed.
 
     `ca` are the only certificates to trust for the server (`certificates.read`), none for those that this machine trusts; a proxy
-    is always checked by the latter. Raises WebhookUnavailable, NotTaken or NoUrl.
+    is always checked by the latter. The answer must come within `seconds`. Raises WebhookUnavailable, NotTaken or NoUrl.
     """
     if not is_plain(url) and not url.lower().startswith("https://"):
         raise NoUrl("what is given as the webhook's URL begins with neither https:// nor http://")
@@ -55,7 +55,7 @@ def post(url: str, body: bytes, ca: tuple[str, ...] = ()) -> None:
         raise NoUrl(
             "the webhook's URL begins with http://, where no server shows a certificate", hint=f"write https://, or remove {CA}"
         )
-    with _pool(url, ca) as pool:
+    with _pool(url, ca, seconds) as pool:
         try:
             answer = pool.request("POST", url, body=body, redirect=False, preload_content=False)  # the answer's body is not read
         except urllib3.exceptions.SSLError as error:
@@ -77,22 +77,22 @@ def post(url: str, body: bytes, ca: tuple[str, ...] = ()) -> None:
         raise NotTaken(f"the webhook answered {answer.status}")
 
 
-def _pool(url: str, ca: tuple[str, ...]) -> urllib3.PoolManager:
+def _pool(url: str, ca: tuple[str, ...], seconds: float) -> urllib3.PoolManager:
     """Return the connection pool. Raises NoUrl if the URL or the proxy is invalid."""
-    wait = urllib3.Timeout(connect=timeouts.ANNOUNCE, read=timeouts.ANNOUNCE)
+    wait = urllib3.Timeout(connect=seconds, read=seconds)
     more: dict[str, Any] = {"headers": {"Content-Type": "application/json"}, "retries": False, "timeout": wait}
     more |= {"ssl_context": certificates.trusting_context(ca)} if ca else {}
     try:
         proxy = http_proxies.on_the_way(url)
     except ValueError as error:
         raise NoUrl(f"what is given as the webhook's URL is none ({type(error).__name__})") from None
-    if not proxy:
-        return urllib3.PoolManager(1, **more)
     try:
-        bare, login = http_proxies.split_login(proxy)
-        return urllib3.ProxyManager(bare, 1, proxy_headers=login, **more)
+        bare, login = http_proxies.split_login(proxy) if proxy else ("", None)
+        pool = urllib3.ProxyManager(bare, 1, proxy_headers=login, **more) if proxy else urllib3.PoolManager(1, **more)
     except (urllib3.exceptions.LocationValueError, ValueError) as error:
         raise NoUrl(f"the proxy that the environment names for the webhook is none ({type(error).__name__})") from None
+    pool.pool_classes_by_scheme = bounded_answers.pool_classes(seconds)
+    return pool
 
 
 def _mistrusted(error: urllib3.exceptions.SSLError, ca: bool) -> NotTaken:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from steps import timeouts
-from steps.clients import certificates
+from steps.clients import bounded_answers, certificates
 from steps.clients.git import errors as git_errors
 from steps.clients.git import git_access, git_objects
 from steps.clients.git.git_access import GitAccess
@@ -242,6 +242,7 @@ def _pool(access: GitAccess) -> Iterator[urllib3.PoolManager | AuthCallbackPoolM
         """A pool that goes through the proxy that the environment names."""
 
     pool = default_urllib3_manager(None, Direct, Proxied, base_url=access.url)
+    pool.pool_classes_by_scheme = bounded_answers.pool_classes(timeouts.GIT_READ)  # type: ignore[union-attr]  # Direct
     if access.ca:
         pool.connection_pool_kw["ssl_context"] = certificates.trusting_context(access.ca)
     pool.connection_pool_kw["timeout"] = urllib3.Timeout(connect=timeouts.GIT_CONNECT, read=timeouts.GIT_READ)

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
 import msgspec
 from msgspec import Struct
 
 from steps import timeouts
+from steps.clients import bounded_answers
 from steps.clients.kube import kubeconfig
 from steps.clients.kube.api import ApiError
 from steps.errors import NotUnderstood, Refused, Unreachable
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 PROTOCOL = "v4.channel.k8s.io"
 STDOUT, STDERR, ERROR = 1, 2, 3
 MOST_BYTES = 64 << 20
+MOST_RECEIVED = 2 * MOST_BYTES + (1 << 20)
+"""Most bytes of all messages: those of the output, and what the protocol adds to short ones."""
 """Most bytes of output that are read; a check at 10,000 nodes prints a few MB."""
 _EXIT = "ExitCode"
 _MESSAGE = 2000
@@ -61,23 +64,30 @@ class _CommandStatus(Struct, frozen=True):
 class CommandStream:
     """The connection of one running command."""
 
-    def __init__(self, access: kubeconfig.Access, path: str, agent: str) -> None:
-        """Connect and start the command. Raises Refused (401, 403), ApiError (other 4xx) or Unreachable."""
+    def __init__(
+        self, access: kubeconfig.Access, path: str, agent: str, limit: float = timeouts.API_ANSWER, most_bytes: int = MOST_RECEIVED
+    ) -> None:
+        """Connect within `limit` seconds, and start the command. All its messages may have `most_bytes`.
+
+        Raises Refused (401, 403), ApiError (other 4xx) or Unreachable.
+        """
         import websocket
 
         headers = [f"Authorization: Bearer {access.token}"] if access.token else []
         server = access.server.rstrip("/")
         context = kubeconfig.tls_context(access)
         try:
-            self._socket: websocket.WebSocket = websocket.create_connection(
-                server.replace("http", "ws", 1) + path,
-                timeout=timeouts.API_READ,
-                header=[*headers, f"User-Agent: {agent}"],
-                subprotocols=[PROTOCOL],
-                http_no_proxy=["*"],  # like every other request of a step, not through the proxies of the environment
-                suppress_origin=True,
-                sslopt={"context": context} if context is not None else {},
-            )
+            self._socket = _bounded_socket({"context": context} if context is not None else {}, most_bytes)
+            self._socket.settimeout(timeouts.API_READ)
+            # the time-out limits the silence between two bytes, and a head may come byte by byte
+            with bounded_answers.cut_off(lambda: self._socket.sock, limit):
+                self._socket.connect(  # type: ignore[no-untyped-call]
+                    server.replace("http", "ws", 1) + path,
+                    header=[*headers, f"User-Agent: {agent}"],
+                    subprotocols=[PROTOCOL],
+                    http_no_proxy=["*"],  # like every other request of a step, not through the proxies of the environment
+                    suppress_origin=True,
+                )
         except websocket.WebSocketBadStatusException as error:
             raise _refusal(path, error) from error
         except (websocket.WebSocketException, OSError) as error:
@@ -92,12 +102,16 @@ class CommandStream:
         deadline = time.monotonic() + seconds
         self._socket.settimeout(timeouts.EXEC_PING)
         try:
-            while not self._chunks[ERROR] and self._size <= MOST_BYTES:
-                if time.monotonic() > deadline:
-                    raise Unreachable(f"the command did not end in {seconds:.0f} s", hint="see what it waits for in the pod")
-                self._receive()
+            # a message may come byte by byte, so that the loop below would not turn
+            with bounded_answers.cut_off(lambda: self._socket.sock, seconds):
+                while not self._chunks[ERROR] and self._size <= MOST_BYTES:
+                    if time.monotonic() > deadline:
+                        raise _endless(seconds)
+                    self._receive()
         except websocket.WebSocketConnectionClosedException as error:
             if not self._chunks[ERROR]:
+                if time.monotonic() >= deadline:
+                    raise _endless(seconds) from error
                 hint = "the API server or the kubelet ended it: is the node well?"
                 raise Unreachable(f"the connection to the command ended before it did: {error}", hint=hint) from error
         except (websocket.WebSocketException, OSError) as error:
@@ -134,6 +148,31 @@ class CommandStream:
         )
 
 
+def _bounded_socket(tls: dict[str, Any], most_bytes: int) -> websocket.WebSocket:
+    """Return a WebSocket that is not connected yet and reads `most_bytes` at most, whatever length a message claims."""
+    import websocket
+
+    class BoundedSocket(websocket.WebSocket):
+        """A WebSocket that counts what it receives."""
+
+        received = 0
+
+        def _recv(self, bufsize: int) -> bytes:
+            data: bytes = super()._recv(bufsize)  # type: ignore[no-untyped-call]
+            self.received += len(data)
+            if self.received > most_bytes:
+                raise bounded_answers.AnswerTooLarge(
+                    f"exec: the command's output has more than {most_bytes >> 20} MiB", hint="does something else answer?"
+                )
+            return data
+
+    return BoundedSocket(sslopt=tls)
+
+
+def _endless(seconds: float) -> Unreachable:
+    return Unreachable(f"the command did not end in {seconds:.0f} s", hint="see what it waits for in the pod")
+
+
 def run(
     access: kubeconfig.Access, namespace: str, pod: str, container: str, command: Sequence[str], *, seconds: float, agent: str
 ) -> CommandOutput:
@@ -144,7 +183,7 @@ def run(
     """
     query = urlencode([("container", container), ("stdout", "1"), ("stderr", "1"), *(("command", word) for word in command)])
     path = f"/api/v1/namespaces/{namespace}/pods/{pod}/exec?{query}"
-    return CommandStream(access, path, agent).read(seconds)
+    return CommandStream(access, path, agent, min(seconds, timeouts.API_ANSWER)).read(seconds)
 
 
 def exit_code(ended: bytes) -> int:

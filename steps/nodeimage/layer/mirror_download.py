@@ -3,6 +3,7 @@
 import hashlib
 import ssl
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable
 from functools import cached_property
@@ -13,7 +14,7 @@ import tenacity
 import urllib3
 
 from steps import timeouts
-from steps.clients import http_proxies
+from steps.clients import bounded_answers, http_proxies
 from steps.contract import plain_text
 from steps.errors import BadTask, NotUnderstood, StepError, Unreachable
 from steps.nodeimage.contract.resolved_recipe import Package
@@ -53,7 +54,8 @@ class _MirrorBusy(Unreachable):
 class Mirrors:
     """HTTP client for the mirrors of one recipe, used by several threads. A mirror that did not answer is not asked again."""
 
-    def __init__(self, connections: int) -> None:
+    def __init__(self, connections: int, patience: float = timeouts.PACKAGE_READ) -> None:
+        self._patience = patience
         self._wait = urllib3.Timeout(connect=timeouts.PACKAGE_CONNECT, read=timeouts.PACKAGE_READ)
         self._connections = connections
         self._pools: dict[tuple[str, str], urllib3.PoolManager] = {}
@@ -93,7 +95,7 @@ class Mirrors:
             # never decoded: a mirror may label a package as gzip, and the digest is that of its bytes as they are
             answer = self._pool(url).request("GET", url, preload_content=False, decode_content=False, retries=followed)
             try:
-                _take(answer, url, package, file)
+                take(answer, url, package, file, self._patience)
             finally:  # one that was not read to its end is broken, and must not be reused
                 answer.close()
                 answer.release_conn()
@@ -145,10 +147,10 @@ class Mirrors:
         if authorities:  # besides those of the system: a package is known by its digest
             options["ssl_context"] = ssl.create_default_context()
             options["ssl_context"].load_verify_locations(authorities)
-        if not proxy:
-            return urllib3.PoolManager(**options)
-        bare, login = http_proxies.split_login(proxy)
-        return urllib3.ProxyManager(bare, proxy_headers=login, **options)
+        bare, login = http_proxies.split_login(proxy) if proxy else ("", None)
+        pool = urllib3.ProxyManager(bare, proxy_headers=login, **options) if proxy else urllib3.PoolManager(**options)
+        pool.pool_classes_by_scheme = bounded_answers.pool_classes(timeouts.PACKAGE_READ)
+        return pool
 
 
 def _namer(url: str) -> str:
@@ -165,15 +167,20 @@ def _patiently(once: Callable[[], None]) -> None:
     )(once)
 
 
-def _take(answer: urllib3.BaseHTTPResponse, url: str, package: Package, file: IO[bytes]) -> None:
+def take(answer: urllib3.BaseHTTPResponse, url: str, package: Package, file: IO[bytes], patience: float) -> None:
     """Write the body of an answer to the file, if it is the package. Raises Gone, Different, Unreachable, or errors of urllib3."""
     if answer.status != 200:
         message = f"{_host(url)} answers {answer.status} {answer.reason or ''}".rstrip() + f" to {urlsplit(url).path}"
         message += "; no login is sent, nor is that of apt's auth.conf" if answer.status == _WANTS_LOGIN else ""
         raise _MirrorBusy(message) if answer.status in _LATER else Gone(message)
     digest, size = hashlib.sha256(), 0
-    while chunk := answer.read(_CHUNK, decode_content=False):
+    deadline = time.monotonic() + patience + package.size / timeouts.PACKAGE_LEAST_RATE
+    while chunk := answer.read1(_CHUNK, decode_content=False):
         size += len(chunk)
+        if time.monotonic() > deadline:
+            raise Unreachable(
+                f"{_host(url)} sends {package.name}={package.version} too slowly: {size} of {package.size} bytes so far"
+            )
         if size > package.size:
             raise Different(f"{_host(url)} sends more than the {package.size} bytes of {package.name}={package.version}")
         digest.update(chunk)

@@ -1,6 +1,7 @@
 """Pushes of OCI archives to a registry in memory, which is a stand-in for CNCF distribution; about 1 CPU second."""
 
 import dataclasses
+import gzip
 import hashlib
 import io
 import json
@@ -8,7 +9,9 @@ import re
 import ssl
 import tarfile
 import threading
+import time
 from collections.abc import Iterator
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -18,7 +21,7 @@ import pytest
 from steps.contract.delivery import certificates
 from tests.unit.factories.conftest import STARTER
 from tests.unit.steps import authority
-from workflows.app.factories import factory_specs, registry_certificate, registry_push
+from workflows.app.factories import factory_specs, registry_certificate, registry_listing, registry_push
 from workflows.app.factories.registry_certificate import UnusableCertificate
 from workflows.app.factories.registry_push import INDEX, MANIFEST, NotPushed, RegistryEndpoint
 from workflows.spec import load_factory
@@ -172,6 +175,39 @@ def test_a_blob_that_was_altered_and_an_upload_that_leads_elsewhere_are_refused(
     archive.files[name] = b"other"
     with pytest.raises(NotPushed, match="answered 400 in place of 201 to blob"):
         registry_push.push(registry.at, archive.write(path, entry), IMAGE)
+
+
+def test_an_upload_never_leaves_the_scheme_of_the_registry(registry: PushedRegistry, tmp_path: Path) -> None:
+    archive = Archive()
+    path = archive.write(tmp_path / "builder.tar", archive.image())
+    registry.elsewhere = registry.at.url.replace("http:", "https:") + "/v2/builders/spack/blobs/uploads/1?_state=a"
+    assert registry_push.push(registry.at, path, IMAGE).uploaded == 2
+
+
+class _UnboundedRequests(_PushRequests):
+    def do_GET(self) -> None:
+        body, headers = (
+            (gzip.compress(bytes(8 << 20)), {"Content-Encoding": "gzip"}) if "zip" in self.path else (bytes(8 << 20), {})
+        )
+        if "catalog" in self.path:
+            body = b'{"repositories": []}'
+            headers = {"Link": f'<{self.path.partition("&")[0]}&last={time.monotonic_ns()}>; rel="next"'}
+        self.send_response(200)
+        for name, value in {**headers, "Content-Length": str(len(body))}.items():
+            self.send_header(name, value)
+        self.end_headers()
+        with suppress(OSError):
+            self.wfile.write(body)
+
+
+def test_a_server_that_answers_without_an_end_is_no_registry(registry: PushedRegistry) -> None:
+    registry.RequestHandlerClass = _UnboundedRequests
+    with pytest.raises(NotPushed, match="more than 4 MiB"):
+        registry_push.require_verified(registry.at)
+    with pytest.raises(NotPushed, match="compressed"):
+        registry_push.require_verified(RegistryEndpoint(url=f"{registry.at.url}/zip"))
+    with pytest.raises(registry_listing.NotListed, match="in more than 5 pages"):
+        list(registry_listing.references(registry.at, 5))
 
 
 def test_a_registry_that_is_away_is_named(tmp_path: Path) -> None:

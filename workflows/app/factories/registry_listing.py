@@ -12,13 +12,13 @@ import msgspec
 import urllib3
 from msgspec import Struct
 
-from workflows.app.factories.registry_push import INDEX, MANIFEST, RegistryEndpoint
+from workflows.app.factories.registry_push import INDEX, MANIFEST, RegistryEndpoint, UnboundedAnswer, send
 from workflows.spec.pipelines.factory_spec import BuilderImage
 
 PAGE, MOST_NAMES = 500, 20_000
 """Names that are asked for at a time, and most repositories or tags that are read."""
-LARGEST = 4 << 20
-"""Largest answer in bytes."""
+MOST_PAGES = 1000
+"""Most pages of one list: a registry may give fewer names at a time than it is asked for, and pages without any."""
 CHECK = "bringup-check/"
 """Start of the repositories that the factory's own check pushes."""
 _LINK = re.compile(r'<([^>]{1,2000})>;\s*rel="?next"?')
@@ -59,47 +59,51 @@ def _digest(http: urllib3.PoolManager, registry: str, reference: str) -> str:
     """Return the digest that a tag leads to; empty if there is no such tag."""
     name, _, tag = reference.partition(":")
     headers = {**http.headers, "Accept": f"{INDEX}, {MANIFEST}"}
-    answer = http.request("HEAD", f"{registry}/v2/{name}/manifests/{tag}", headers=headers, timeout=_SECONDS)
+    answer = send(http, "HEAD", f"{registry}/v2/{name}/manifests/{tag}", headers=headers, timeout=_SECONDS)
     if answer.status not in (200, 404):
         raise NotListed(f"{registry} answered {answer.status} to HEAD of {reference}")
     return answer.headers.get("Docker-Content-Digest", "unknown") if answer.status == 200 else ""
 
 
-def references(target: RegistryEndpoint) -> Iterator[str]:
+def references(target: RegistryEndpoint, most_pages: int = MOST_PAGES) -> Iterator[str]:
     """Yield all tagged images, NAME:TAG, of a registry, without those of the factory's check. Raises NotListed."""
     try:
         with target.connect() as http:
-            for name in _pages(http, target.url, f"/v2/_catalog?n={PAGE}", _Repositories):
+            for name in _pages(http, target.url, f"/v2/_catalog?n={PAGE}", _Repositories, most_pages):
                 if _NAME.fullmatch(name) and not name.startswith(CHECK):
-                    yield from (f"{name}:{tag}" for tag in _pages(http, target.url, f"/v2/{name}/tags/list?n={PAGE}", _Tags))
+                    tags = _pages(http, target.url, f"/v2/{name}/tags/list?n={PAGE}", _Tags, most_pages)
+                    yield from (f"{name}:{tag}" for tag in tags)
     except urllib3.exceptions.HTTPError as error:
         raise NotListed(f"{target.url} does not answer: {error}") from error
 
 
-def _pages(http: urllib3.PoolManager, registry: str, path: str, kind: type[_Repositories] | type[_Tags]) -> Iterator[str]:
+def _pages(
+    http: urllib3.PoolManager, registry: str, path: str, kind: type[_Repositories] | type[_Tags], most: int
+) -> Iterator[str]:
     """Yield the names of a list, page by page. A repository without tags has none (404, or null)."""
     url, number = f"{registry}{path}", 0
-    while url:
-        answer = http.request("GET", url, timeout=_SECONDS, preload_content=False)
+    for _ in range(most):
         try:
-            data = answer.read(LARGEST)
-        finally:
-            answer.release_conn()
+            answer = send(http, "GET", url, timeout=_SECONDS)
+        except UnboundedAnswer as error:
+            raise NotListed(str(error)) from error
         if answer.status == 404 and kind is _Tags:
             return
         if answer.status != 200:
             raise NotListed(f"{registry} answered {answer.status} to GET {path}")
-        for name in _names(data, kind, path):
+        for name in _names(answer.data, kind, path):
             if (number := number + 1) > MOST_NAMES:
                 raise NotListed(f"{registry} lists more than {MOST_NAMES} names at {path}")
             yield name
-        url = _following(answer.headers.get("Link", ""), url)
+        if not (url := _following(answer.headers.get("Link", ""), url)):
+            return
+    raise NotListed(f"{registry} gives the list at {path} in more than {most} pages")
 
 
 def _names(data: bytes, kind: type[_Repositories] | type[_Tags], path: str) -> tuple[str, ...]:
     try:
         document = msgspec.json.decode(data, type=kind)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise NotListed(f"the answer to GET {path} is no list of names: {error}") from error
     return (document.repositories if isinstance(document, _Repositories) else document.tags) or ()
 
@@ -107,5 +111,8 @@ def _names(data: bytes, kind: type[_Repositories] | type[_Tags], path: str) -> t
 def _following(link: str, url: str) -> str:
     """Return the address of the next page; empty after the last one, and if it leads to another host, which gets no login."""
     match = _LINK.search(link)
-    following = urljoin(url, match[1]) if match else ""
-    return following if following != url and urlsplit(following).netloc == urlsplit(url).netloc else ""
+    if match is None or urlsplit(following := urljoin(url, match[1])).netloc != urlsplit(url).netloc:
+        return ""
+    # a registry behind a proxy with TLS often names http, where the login would go in plain text
+    following = urlsplit(following)._replace(scheme=urlsplit(url).scheme).geturl()
+    return following if following != url else ""

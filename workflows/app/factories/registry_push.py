@@ -7,6 +7,7 @@ import json
 import os
 import re
 import tarfile
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,8 +16,9 @@ from urllib.parse import urlencode, urljoin, urlsplit
 
 import urllib3
 
-from steps.clients import certificates
+from steps.clients import bounded_answers, certificates
 from steps.contract.exit import ExitCode
+from steps.errors import StepError
 from workflows.engines import run_secrets
 from workflows.spec import FactorySpec, Issue, SecretRef
 from workflows.spec.pipelines.factory_spec import BuilderImage
@@ -26,6 +28,8 @@ INDEX = "application/vnd.oci.image.index.v1+json"
 MANIFEST = "application/vnd.oci.image.manifest.v1+json"
 LARGEST_DOCUMENT, MOST_BLOBS = 4 << 20, 500
 """Largest index or manifest in bytes (the limit of registries), and most blobs of an image."""
+LONGEST_ANSWER = 300.0
+"""Seconds within which a whole answer must come; a registry may check a large blob before it answers."""
 SECONDS = urllib3.Timeout(connect=10, read=300)
 RULE, SOURCE = "builder_images", "https://github.com/opencontainers/image-spec/blob/main/image-layout.md"
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
@@ -40,6 +44,19 @@ class NotPushed(ValueError):
 
 class NoArchive(ValueError):
     """Error for archives of a spec that do not exist, found before anything is built or removed."""
+
+
+class UnboundedAnswer(NotPushed):
+    """Error for an answer that no registry gives: too large, too slow, or compressed although nobody asked for that."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RegistryAnswer:
+    """The answer to one request: its status, headers and bounded body."""
+
+    status: int
+    headers: Mapping[str, str]
+    data: bytes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,20 +106,15 @@ class RegistryEndpoint:
     def connect(self) -> urllib3.PoolManager:
         """Return a pool of connections that verify the certificate and log in."""
         headers = urllib3.make_headers(basic_auth=self.login) if self.login else {}
-        if not self.name:
-            return urllib3.PoolManager(1, headers=headers, retries=False, timeout=SECONDS)
-        context = certificates.trusting_context(self.authorities) if self.authorities else None
-        # an address leads to the registry, whose certificate has its name
-        return urllib3.PoolManager(
-            1,
-            headers=headers,
-            retries=False,
-            timeout=SECONDS,
-            cert_reqs="CERT_REQUIRED",
-            ssl_context=context,
-            server_hostname=self.name,
-            assert_hostname=self.name,
-        )
+        verified: dict[str, Any] = {}
+        if self.name:
+            context = certificates.trusting_context(self.authorities) if self.authorities else None
+            # an address leads to the registry, whose certificate has its name
+            names = {"server_hostname": self.name, "assert_hostname": self.name}
+            verified = {"cert_reqs": "CERT_REQUIRED", "ssl_context": context, **names}
+        pool = urllib3.PoolManager(1, headers=headers, retries=False, timeout=SECONDS, **verified)
+        pool.pool_classes_by_scheme = bounded_answers.pool_classes(LONGEST_ANSWER)
+        return pool
 
 
 def endpoint(spec: FactorySpec, folder: Path, environ: Mapping[str, str]) -> RegistryEndpoint:
@@ -146,7 +158,7 @@ def require_verified(target: RegistryEndpoint) -> None:
     """Raise NotPushed unless the registry answers, with a certificate that nodes accept, and takes the login."""
     try:
         with target.connect() as http:
-            answer = http.request("GET", f"{target.url}/v2/")
+            answer = send(http, "GET", f"{target.url}/v2/")
     except urllib3.exceptions.SSLError as error:
         advice = certificates.advice("registry.tls.ca")
         raise NotPushed(f"nodes cannot pull from {target.url} as {target.name}: {error}; {advice}") from error
@@ -226,23 +238,25 @@ class _Upload:
                 self._blob(_checked(entry["digest"]))
         with _member(self._archive, f"blobs/{digest.replace(':', '/')}") as stream:
             data = stream.read(LARGEST_DOCUMENT)
-        answer = self._http.request("PUT", f"{self._base}/manifests/{reference}", body=data, headers=self._headers(kind))
+        answer = send(self._http, "PUT", f"{self._base}/manifests/{reference}", body=data, headers=self._headers(kind))
         _require(answer, 201, f"manifest {reference}")
 
     def _blob(self, digest: str) -> None:
-        if self._http.request("HEAD", f"{self._base}/blobs/{digest}").status == 200:
+        if send(self._http, "HEAD", f"{self._base}/blobs/{digest}").status == 200:
             return
-        begun = self._http.request("POST", f"{self._base}/blobs/uploads/")
+        begun = send(self._http, "POST", f"{self._base}/blobs/uploads/")
         _require(begun, 202, "begin of an upload")
         place = urljoin(self._registry, begun.headers.get("Location", ""))
         # a registry behind a wrong address answers with another host, to which nothing is sent
         if urlsplit(place).netloc != urlsplit(self._registry).netloc:
             raise NotPushed(f"the registry at {self._registry} wants uploads at {place[:200]}")
+        # one behind a proxy with TLS often names http, where the login would go in plain text
+        place = urlsplit(place)._replace(scheme=urlsplit(self._registry).scheme).geturl()
         target = f"{place}{'&' if urlsplit(place).query else '?'}{urlencode({'digest': digest})}"
         name = f"blobs/{digest.replace(':', '/')}"
         headers = self._headers("application/octet-stream") | {"Content-Length": str(self._archive.getmember(name).size)}
         with _member(self._archive, name) as stream:
-            _require(self._http.request("PUT", target, body=stream, headers=headers), 201, f"blob {digest}")
+            _require(send(self._http, "PUT", target, body=stream, headers=headers), 201, f"blob {digest}")
         self.count += 1
 
     def _headers(self, kind: str) -> dict[str, str]:
@@ -257,7 +271,21 @@ def _checked(digest: object) -> str:
     return digest
 
 
-def _require(answer: urllib3.BaseHTTPResponse, status: int, what: str) -> None:
+def send(http: urllib3.PoolManager, method: str, url: str, **more: Any) -> RegistryAnswer:
+    """Send a request to a registry and return its answer. Raises UnboundedAnswer, and errors of urllib3."""
+    answer = http.request(method, url, preload_content=False, **more)
+    try:
+        deadline = time.monotonic() + LONGEST_ANSWER
+        limits: dict[str, Any] = {"most_bytes": LARGEST_DOCUMENT, "deadline": deadline}
+        data = b"" if method == "HEAD" else bounded_answers.read(answer, f"{method} {url}"[:300], **limits)
+    except StepError as error:
+        raise UnboundedAnswer(str(error)) from error
+    finally:
+        answer.release_conn()
+    return RegistryAnswer(status=answer.status, headers=answer.headers, data=data)
+
+
+def _require(answer: RegistryAnswer, status: int, what: str) -> None:
     if answer.status != status:
         text = answer.data[:200].decode(errors="replace")
         raise NotPushed(f"the registry answered {answer.status} in place of {status} to {what}: {text}")

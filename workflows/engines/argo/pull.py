@@ -13,6 +13,7 @@ import re
 import shutil
 import tarfile
 import time
+import zlib
 from collections.abc import Mapping
 from typing import Any
 
@@ -83,8 +84,8 @@ def pull(home: Home, workflow: Workflow, folder: RunFolder, limit: int = LIMIT) 
     while True:
         environment = {"BRINGUP_STORE": "/bringup/store", "BRINGUP_RUN": run, "AFTER": after, "LIMIT": str(limit)}
         output = helper_pods.run(home, workflow, helper_pods.HelperPod(purpose="read", command=command, environment=environment))
-        archive, after = unpack_answer(output)
-        count += _keep(store, folder.name, archive)
+        archive, after = unpack_answer(output, after)
+        count += keep(store, folder.name, archive)
         if not after:
             if not count and workflow.status.phase == GONE:
                 place = f"namespace {home.namespace} of the home cluster"
@@ -121,8 +122,11 @@ def without_workflow(home: Home, gone: WorkflowGone, run: str) -> Workflow:
     )
 
 
-def unpack_answer(log: bytes) -> tuple[bytes, str]:
-    """Return the archive that a reader pod printed, and the key after which the next pod continues ("" if none). Raises Damaged."""
+def unpack_answer(log: bytes, after: str = "") -> tuple[bytes, str]:
+    """Return the archive that a reader pod printed, and the key after which the next pod continues ("" if none).
+
+    `after` is the last key of the pod before. Raises Damaged.
+    """
     lines = log.decode(errors="replace").splitlines()
     try:
         # a log may also hold warnings of the interpreter, so the answer is searched between its marks
@@ -134,21 +138,41 @@ def unpack_answer(log: bytes) -> tuple[bytes, str]:
         raise Damaged(f"a reader pod's log is incomplete ({len(log)} bytes): {error!r}") from error
     if len(data) != trailer.bytes or hashlib.sha256(data).hexdigest() != trailer.sha256:
         raise Damaged(f"a reader pod printed {trailer.bytes} bytes, but {len(data)} arrived, or their digest differs")
+    if trailer.next and trailer.next <= after:  # each pod prints later keys, so that there is an end
+        raise Damaged(f"a reader pod would go on after {trailer.next[:200]!r}, which was read already")
     return data, trailer.next
 
 
-def _keep(store: Store, run: str, archive: bytes) -> int:
+def keep(store: Store, run: str, archive: bytes, most: int = MOST) -> int:
     """Write an archive's files into this machine's store and return their number.
 
-    The store refuses keys that lead out of it. A file of another run, or too much data, raises Damaged.
+    The store refuses keys that lead out of it. A file of another run, more than `most` unpacked bytes, or what is no archive
+    raises Damaged.
     """
-    count, total = 0, 0
-    with tarfile.open(fileobj=io.BytesIO(archive), mode="r:gz") as members:
+    try:
+        return _kept(store, run, _unpacked(archive, most))
+    except (tarfile.TarError, zlib.error, EOFError, UnicodeError, ValueError) as error:
+        raise Damaged(f"a reader pod printed what is no archive: {error}") from error
+
+
+def _unpacked(archive: bytes, most: int) -> bytes:
+    """Return the tar in a gzip file. It is unpacked before tarfile sees it, which reads headers of any length."""
+    unpacking = zlib.decompressobj(zlib.MAX_WBITS | 16)
+    data = unpacking.decompress(archive, most + 1)
+    if len(data) > most:
+        raise Damaged(f"a reader pod's archive has more than {most >> 20} MiB")
+    if not unpacking.eof:
+        raise Damaged("a reader pod's archive ends in its middle")
+    return data
+
+
+def _kept(store: Store, run: str, tar: bytes) -> int:
+    count = 0
+    with tarfile.open(fileobj=io.BytesIO(tar), mode="r:") as members:
         for member in members:
             stream = members.extractfile(member)
-            total += member.size
-            if stream is None or total > MOST:
-                raise Damaged(f"a reader pod's archive holds {member.name}, which is not a file or exceeds the size limit")
+            if stream is None:
+                raise Damaged(f"a reader pod's archive holds {member.name}, which is not a file")
             key, data = member.name, stream.read()
             if not key.startswith((f"runs/{run}/", f"releases/{run}/")):
                 raise Damaged(f"a reader pod's archive holds {key}, which does not belong to run {run}")

@@ -9,6 +9,7 @@ import msgspec
 from msgspec import Struct
 
 from steps import timeouts
+from steps.clients import bounded_answers
 from steps.clients.kube import client, kubeconfig
 from steps.clients.kube.api import FIELD_MANAGER
 from steps.errors import Refused, Unreachable
@@ -170,6 +171,7 @@ class ResourceWatch:
         timeout = urllib3.Timeout(connect=timeouts.API_CONNECT, read=self.pace.round + timeouts.API_READ)
         context = kubeconfig.tls_context(access)
         with urllib3.PoolManager(1, headers=headers, timeout=timeout, retries=False, ssl_context=context) as pool:
+            pool.pool_classes_by_scheme = bounded_answers.pool_classes(timeouts.API_ANSWER)
             try:
                 answer = pool.request("GET", access.server + self.path, fields=query, preload_content=False)
                 try:
@@ -199,7 +201,7 @@ def _split(answer: "urllib3.BaseHTTPResponse", deadline: float) -> Iterator[byte
     A line beyond `_LONGEST_EVENT`, or the deadline (monotonic clock), ends the watch. Raises Unreachable.
     """
     parts, size = list[bytes](), 0
-    for chunk in answer.stream(_LINE, decode_content=False):
+    while chunk := answer.read1(_LINE, decode_content=False):  # what has come, also of a piece that is still coming
         *lines, rest = chunk.split(b"\n")
         for line in lines:
             if whole := b"".join((*parts, line)):

@@ -1,5 +1,7 @@
 """Approvals on Argo: one gate and no other, on the evidence that was shown, signed where keys are listed; pull, sweep, waits."""
 
+import gzip
+import hashlib
 import json
 import subprocess
 from collections.abc import Callable
@@ -152,6 +154,22 @@ def test_what_a_reader_pod_prints_must_be_whole() -> None:
         pull.unpack_answer(said)
     with pytest.raises(pull.Damaged, match="is incomplete"):
         pull.unpack_answer(said[:-20])
+    ends = {"bytes": 3, "sha256": hashlib.sha256(bytes(3)).hexdigest(), "next": "runs/r1/b"}
+    said = b"bringup-store begin\nAAAA\nbringup-store end " + json.dumps(ends).encode() + b"\n"
+    assert pull.unpack_answer(said, "runs/r1/a") == (bytes(3), "runs/r1/b")
+    with pytest.raises(pull.Damaged, match="which was read already"):
+        pull.unpack_answer(said, "runs/r1/b")
+
+
+def test_an_archive_of_a_reader_pod_is_bounded_and_is_one(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    bomb = gzip.compress(bytes(3 << 20))
+    for archive, sentence in ((bomb, "has more than 1 MiB"), (bomb[:-40], "in its middle"), (b"no gzip", "no archive")):
+        with pytest.raises(pull.Damaged, match=sentence):
+            pull.keep(store, "r1", archive, 1 << 20 if sentence.startswith("has") else 4 << 20)
+    with pytest.raises(pull.Damaged, match="no archive"):
+        pull.keep(store, "r1", gzip.compress(b"no tar" * 200))
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_swept_run_is_reported_and_sealed(cluster: Lab, drill: Drill, runs: Runs) -> None:
