@@ -41,7 +41,7 @@ class _PlannedTaskForm(Struct, frozen=True):
 
 class _PlannedStageForm(Struct, frozen=True):
     id: str
-    tasks: tuple[_PlannedTaskForm, ...]
+    tasks: tuple[_PlannedTaskForm, ...] = ()
     title: str = ""
 
 

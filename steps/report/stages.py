@@ -121,7 +121,10 @@ def _played(records: Iterable[Evidence]) -> dict[str, bool]:
     changed_hosts: dict[str, bool] = {}
     for record in records:
         observation = record.observation if record.verb == Verb.PLAY and isinstance(record.observation, dict) else {}
-        for row in observation.get("nodes", ()):
+        rows = observation.get("nodes")
+        for row in rows if isinstance(rows, list) else ():
+            if not isinstance(row, dict) or not isinstance(row.get("node"), str):
+                continue  # of another version's play
             changed_hosts[row["node"]] = changed_hosts.get(row["node"], False) or bool(row.get("changed"))
     return changed_hosts
 

@@ -1,6 +1,7 @@
 """Streams of the process: closed ones are replaced, and a reader that is gone is no error."""
 
 import io
+import locale
 import os
 import sys
 from typing import IO
@@ -14,6 +15,10 @@ def begin() -> None:
     for name in ("stdin", "stdout", "stderr"):
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, "r" if name == "stdin" else "w"))  # noqa: SIM115  # open as long as the process
+    for stream in (sys.stdout, sys.stderr):
+        # the process is in UTF-8 mode for its files alone; a terminal has the encoding of the locale
+        if isinstance(stream, io.TextIOWrapper) and "utf8" in sys._xoptions and stream.isatty():
+            stream.reconfigure(encoding=locale.getencoding(), errors="backslashreplace")
     if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors in ("strict", "surrogateescape"):
         sys.stdout.reconfigure(errors="backslashreplace")
 

@@ -85,3 +85,13 @@ print(len(sys.modules), *sorted(heavy & set(sys.modules)), file=sys.stderr)
     assert heavy == []
     assert int(count) <= MOST_MODULES
     assert not (tmp_path / "home").exists(), "nothing is written"
+
+
+def test_files_are_utf8_in_a_locale_of_another_encoding(tmp_path: Path) -> None:
+    # the locale C without Python's own remedies stands for one such as de_DE.ISO-8859-1, which machines seldom have
+    plain = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "BRINGUP_HOME": str(tmp_path / "home")}
+    command = [sys.executable, "-m", "workflows", "init", str(tmp_path / "cluster.yaml")]
+    done = subprocess.run(command, env=plain, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "…" in (tmp_path / "cluster.schema.json").read_text(encoding="utf-8")
+    assert not (tmp_path / "cluster.yaml").read_text(encoding="utf-8").isascii()

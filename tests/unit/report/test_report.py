@@ -424,3 +424,40 @@ def test_the_headline_of_a_pass_names_the_tests_that_the_spec_rules_out(stored: 
         f"0 of 1 stages proven; NCCL inside nodes and NCCL between nodes not run: {reason}; "
         "DCGM diagnostics at level 1 instead of 3: with MIG",
     )
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("target.json", "[]"),
+        ("target.json", '{"uid": 7}'),
+        ("plan.json", "[]"),
+        ("plan.json", '{"stages": 5}'),
+        ("plan.json", '{"stages": [{"id": 7, "tasks": []}]}'),
+        ("plan.json", '{"stages": [{"id": "os_prep", "tasks": ["play"]}]}'),
+        ("plan.json", '{"releases": ["volcano"]}'),
+        ("plan.json", '{"untested": {"a": 1}}'),
+    ],
+)
+def test_a_file_of_a_wrong_form_is_named(store: Store, stored: source.StoredRun, name: str, content: str) -> None:
+    assert stored.records
+    store.replace(f"runs/r1/{name}", content.encode())
+    with pytest.raises(BadTask, match="a file of run r1 is broken"):
+        source.read(store, "r1")
+
+
+def test_a_play_of_a_wrong_form_and_a_time_that_is_none_are_shown(stored: source.StoredRun) -> None:
+    for rows in (7, [3], [{"node": 1}], {"gpu001": {}}):
+        records = tuple(
+            msgspec.structs.replace(
+                record, evidence=msgspec.structs.replace(record.evidence, verb="play", observation={"nodes": rows})
+            )
+            for record in stored.records
+        )
+        assert build(msgspec.structs.replace(stored, records=records)).stages
+    assert [timeline.stamp(seconds) for seconds in (0.0, 1e300, -5.0, float("inf"))] == [
+        "1970-01-01 00:00:00Z",
+        "1e+300 s",
+        "-5 s",
+        "inf s",
+    ]

@@ -80,7 +80,7 @@ def _begun(stored: source.StoredRun, nodes: Iterable[RunNodeStatus]) -> Iterator
     templates = {}
     for stage in stored.plan.get("stages", ()):
         templates[f"{approval.NODE_PREFIX}{names.dashed(stage['id'])}"] = stage["id"], model.APPROVAL
-        templates |= {names.template(stage["id"], task["name"]): (stage["id"], task["name"]) for task in stage["tasks"]}
+        templates |= {names.template(stage["id"], task["name"]): (stage["id"], task["name"]) for task in stage.get("tasks", ())}
     for node in nodes:
         if node.template in templates and node.type in ("Suspend", "Pod"):
             stage_id, task = templates[node.template]

@@ -30,6 +30,7 @@ def default_environment() -> dict[str, str]:
     A login inside a proxy's URL is the only secret that can be among them.
     """
     inherited = {name: os.environ[name] for name in INHERITED if name in os.environ}
+    inherited["PYTHONUTF8"] = "1"  # tasks and evidence are UTF-8, whatever the locale says
     return {**inherited, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}"}
 
 

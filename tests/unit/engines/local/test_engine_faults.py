@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import resource
 import sqlite3
 import subprocess
@@ -182,8 +183,14 @@ def test_a_journal_that_lost_its_end_together_with_its_head_is_refused(tmp_path:
         link = connection.execute("SELECT link FROM records WHERE seq = 2").fetchone()[0]
         connection.execute("UPDATE meta SET value = ? WHERE key = 'head'", (ChainEnd(2, link).head(meta),))
         connection.commit()
-    with pytest.raises(JournalForeignError, match="its engine had written record"):
-        LocalEngine.resume(tmp_path)
+    for read in (LocalEngine.resume, read_status):
+        with pytest.raises(JournalForeignError, match="its engine had written record"):
+            read(tmp_path)
+    (tmp_path / "journal.head").unlink()
+    os.mkfifo(tmp_path / "journal.head")  # opening it would never return
+    for read in (LocalEngine.resume, read_status):
+        with pytest.raises(JournalForeignError, match="cannot be read: is a FIFO"):
+            read(tmp_path)
     path.unlink()
     with pytest.raises(RunDirectoryError, match="is gone"):
         LocalEngine(tmp_path, one(manifest, script, "exit 0")).run()
