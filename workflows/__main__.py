@@ -10,7 +10,7 @@ def use_utf8() -> None:
     Specs, evidence and reports are UTF-8 on every machine, and Python opens text files in the encoding of the locale.
     """
     if sys.getfilesystemencoding() != "utf-8" and sys.orig_argv:
-        os.execv(sys.executable, [sys.executable, "-X", "utf8", *sys.orig_argv[1:]])
+        os.execv(sys.executable, [sys.executable, "-P", "-X", "utf8", *sys.orig_argv[1:]])
 
 
 def main() -> None:

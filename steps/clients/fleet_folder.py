@@ -7,6 +7,7 @@ from pathlib import Path
 import msgspec
 
 from steps.contract import fleet
+from steps.contract.canonical import UNREADABLE_JSON
 from steps.errors import BadTask
 
 
@@ -20,7 +21,7 @@ class Fleet:
         """Return the numbers of hosts and shards. Raises BadTask if the folder has no valid index."""
         try:
             return msgspec.json.decode((self._folder / fleet.INDEX).read_bytes(), type=fleet.Index)
-        except (OSError, msgspec.MsgspecError) as error:
+        except (OSError, *UNREADABLE_JSON) as error:
             raise BadTask(f"fleet index {self._folder / fleet.INDEX}: {error}") from error
 
     def shard(self, number: int) -> tuple[fleet.Host, ...]:
@@ -28,7 +29,7 @@ class Fleet:
         path = self._folder / fleet.shard_file(number)
         try:
             return fleet.decode_hosts(gzip.decompress(path.read_bytes()))
-        except (OSError, EOFError, zlib.error, msgspec.MsgspecError) as error:
+        except (OSError, EOFError, zlib.error, *UNREADABLE_JSON) as error:
             raise BadTask(f"fleet shard {path}: {error}") from error
 
     def hosts(self, select: str = "all") -> tuple[fleet.Host, ...]:

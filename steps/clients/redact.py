@@ -12,6 +12,7 @@ from urllib.parse import quote
 import msgspec
 
 from steps.contract import plain_text
+from steps.contract.canonical import UNREADABLE_JSON
 from steps.contract.host_play import PlayEvent
 from steps.contract.runs.evidence import Diagnosis, Evidence
 from steps.contract.task import Verb
@@ -156,7 +157,7 @@ def _parsed(text: str) -> Any:
     """Return the text parsed as JSON or YAML; None if it is neither. YAML tags are ignored, and every scalar stays text."""
     try:
         return msgspec.json.decode(text) if text[:1] in "{[" else _yaml(text)
-    except msgspec.DecodeError:
+    except UNREADABLE_JSON:
         return _yaml(text)
 
 

@@ -20,7 +20,7 @@ from msgspec import Struct
 
 from steps import timeouts
 from steps.clients import bounded_answers, certificates, http_proxies, registry_login, request_retries
-from steps.contract.canonical import digest_bytes
+from steps.contract.canonical import UNREADABLE_JSON, digest_bytes
 from steps.errors import NotUnderstood, Refused, Unreachable
 
 MANIFEST: Final = "application/vnd.oci.image.manifest.v1+json"
@@ -225,7 +225,7 @@ class RegistryClient:
             return (), ""
         try:
             tags = msgspec.json.decode(data, type=_TagPage).tags or ()
-        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        except UNREADABLE_JSON as error:
             raise RegistryMisread(f"{what}: the answer is no list of tags: {error}") from error
         match = _NEXT.search(answer.headers.get("Link", ""))
         place = urlsplit(urljoin(url, match[1])) if match else None

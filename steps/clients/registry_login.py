@@ -11,6 +11,8 @@ from urllib.parse import urlencode, urlsplit
 import msgspec
 from msgspec import Struct
 
+from steps.contract.canonical import UNREADABLE_JSON
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -71,7 +73,7 @@ def bearer(data: bytes) -> str:
     """Return the Authorization header for a token server's answer; empty if the answer has no token."""
     try:
         answer = msgspec.json.decode(data, type=_TokenAnswer)
-    except (msgspec.MsgspecError, UnicodeDecodeError):
+    except UNREADABLE_JSON:
         return ""
     token = answer.token or answer.access_token
     return f"Bearer {token}" if _TOKEN.fullmatch(token) else ""

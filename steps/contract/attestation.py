@@ -13,7 +13,7 @@ from typing import Final, Generic, TypeVar
 import msgspec
 from msgspec import Struct
 
-from steps.contract.canonical import canonical
+from steps.contract.canonical import UNREADABLE_JSON, canonical
 
 STATEMENT: Final = "https://in-toto.io/Statement/v1"
 PROVENANCE: Final = "https://slsa.dev/provenance/v1"
@@ -188,7 +188,7 @@ def subjects_of(file: str, data: bytes) -> dict[str, str]:
     kind = InTotoStatement[SlsaProvenance] if file == PROVENANCE_FILE else InTotoStatement[TestSuiteResult]
     try:
         statement = msgspec.json.decode(data, type=kind)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+    except UNREADABLE_JSON as error:
         raise AttestationError(f"cannot be read as an in-toto statement: {error}") from error
     if statement.type != STATEMENT or statement.predicate_type != PREDICATES[file]:
         message = f"is a {statement.type[:80]} about {statement.predicate_type[:80]}, expected {STATEMENT} about {PREDICATES[file]}"

@@ -4,6 +4,12 @@ import hashlib
 
 import msgspec
 
+UNREADABLE_JSON = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
+"""Exceptions of decoding bytes that are not the expected JSON.
+
+msgspec has no error of its own for texts that are no UTF-8, and for values that are nested too deeply.
+"""
+
 
 def canonical(value: object) -> bytes:
     """Return JSON with sorted keys and no spaces. `value` is built-in data or msgspec Structs."""

@@ -16,7 +16,7 @@ import msgspec
 from msgspec import Struct
 
 from steps.contract import plain_text
-from steps.contract.canonical import canonical, digest_bytes
+from steps.contract.canonical import UNREADABLE_JSON, canonical, digest_bytes
 
 VERSIONS, CURRENT, HISTORY, INCOMING, NODES = "versions", "current", "history.jsonl", "incoming", "nodes"
 SUMS: Final = "SHA256SUMS"
@@ -135,7 +135,7 @@ def read_history(data: bytes) -> tuple[tuple[Switch, ...], int]:
     for line in data.splitlines():
         try:
             switches.append(msgspec.json.decode(line, type=Switch))
-        except msgspec.MsgspecError:
+        except UNREADABLE_JSON:
             unreadable += 1
     return tuple(switches), unreadable
 

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from steps.contract.canonical import canonical, digest
+from steps.contract.canonical import UNREADABLE_JSON, canonical, digest
 
 SCHEMA = 1
 MAX_BYTES = 8192
@@ -75,7 +75,7 @@ def decode(data: bytes) -> Task:
         raise TaskError(f"task file has {len(data)} bytes, limit {MAX_BYTES}")
     try:
         task = msgspec.json.decode(data, type=Task)
-    except msgspec.MsgspecError as error:
+    except UNREADABLE_JSON as error:
         raise TaskError(f"task file: {error}") from error
     if task.schema != SCHEMA:
         raise TaskError(f"task file has schema {task.schema}, this version reads {SCHEMA}: render again with this version")

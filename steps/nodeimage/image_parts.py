@@ -11,6 +11,7 @@ import msgspec
 from msgspec import Struct
 
 from steps.contract import run_records
+from steps.contract.canonical import UNREADABLE_JSON
 from steps.contract.runs import evidence
 from steps.contract.runs.evidence import Evidence
 from steps.errors import BadTask, Unreachable
@@ -115,7 +116,7 @@ def _files(context: Context) -> dict[str, bytes]:
     try:
         packed = msgspec.json.decode(path.read_bytes(), type=dict[str, str]) if path.exists() else {}
         return {digest: base64.b64decode(text, validate=True) for digest, text in packed.items()}
-    except (OSError, msgspec.MsgspecError, binascii.Error) as error:
+    except (OSError, binascii.Error, *UNREADABLE_JSON) as error:
         raise BadTask(f"{resolved_recipe.FILES}: {error}", hint=_AGAIN) from error
 
 

@@ -6,6 +6,8 @@ Bandwidths are in bytes a second (`bw_bytes`); releases before 3 print KiB a sec
 import msgspec
 from msgspec import Struct
 
+from steps.contract.canonical import UNREADABLE_JSON
+
 KIB = 1024
 MOST_TEXT = 4 << 20
 
@@ -64,7 +66,7 @@ def read(text: str) -> FioReport | None:
         return None
     try:
         document = msgspec.json.decode(text[begin : end + 1][:MOST_TEXT].encode(errors="replace"), type=_FioDocument)
-    except (msgspec.MsgspecError, RecursionError):
+    except UNREADABLE_JSON:
         return None
     return FioReport(version=document.version, jobs=tuple(map(_of_job, document.jobs)))
 

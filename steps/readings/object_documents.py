@@ -8,6 +8,8 @@ import msgspec
 import yaml
 from msgspec import Struct
 
+from steps.contract.canonical import UNREADABLE_JSON
+
 LARGEST_YAML = 8 << 20
 """Most characters of a YAML text that are parsed; JSON may be longer."""
 MOST_DOCUMENTS = 10_000
@@ -47,7 +49,7 @@ def _json(text: str) -> Documents:
         return Documents([msgspec.json.decode(text.encode(errors="replace"))])
     except RecursionError:
         return Documents([], broken=1)
-    except msgspec.MsgspecError:
+    except UNREADABLE_JSON:
         return _several_json(text)
 
 

@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from steps.clients.store import Store
 from steps.contract import fleet, run_records
-from steps.contract.canonical import digest_bytes
+from steps.contract.canonical import UNREADABLE_JSON, digest_bytes
 from steps.contract.run_records import OPEN, STAGE, Cancelled
 from steps.contract.runs import evidence, log_keys, quarantine, revision
 from steps.contract.runs.revision import SpecSource
@@ -86,7 +86,7 @@ def read(store: Store, name: str) -> StoredRun:
     """
     try:
         return _read(store, name)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+    except UNREADABLE_JSON as error:
         raise BadTask(
             f"a file of run {name} is broken: {error}", hint=f"bringup verify {name} names files that were changed"
         ) from error
@@ -129,7 +129,7 @@ def _decoded(key: str, data: bytes) -> evidence.Evidence:
         record = msgspec.json.decode(data, type=_UndecodedRecord)
         values = {name: getattr(record, name) for name in record.__struct_fields__}
         return evidence.Evidence(**values | {"observation": _read_parts(record)})
-    except (msgspec.MsgspecError, RecursionError) as error:
+    except UNREADABLE_JSON as error:
         raise BadTask(f"{key} is no record of a task: {error}", hint=f"bringup verify {key.split('/')[1]}") from error
 
 

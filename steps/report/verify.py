@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from steps.clients import regular_files, signature
 from steps.clients.regular_files import FileKind, FolderEntry
-from steps.contract.canonical import canonical, digest_bytes
+from steps.contract.canonical import UNREADABLE_JSON, canonical, digest_bytes
 from steps.contract.plain_text import count
 from steps.contract.runs import run_seal
 from steps.contract.verdict import Status
@@ -25,7 +25,7 @@ def problems(folder: Path, signer: tuple[str, str] | None = None) -> tuple[str, 
     data = _seal_bytes(folder)
     try:
         sealed = run_seal.decode(data)
-    except msgspec.DecodeError as error:
+    except UNREADABLE_JSON as error:
         return (f"{run_seal.FILE}: cannot be read: {error}", *_signature_problems(folder, data, signer))
     # unknown fields or white space would not change the digest, so the bytes are compared as well
     is_whole = sealed.digest == run_seal.own_digest(sealed) and canonical(sealed) == data
@@ -98,7 +98,7 @@ def cover(folder: Path) -> Cover:
     data = _seal_bytes(folder)
     try:
         sealed = run_seal.decode(data)
-    except msgspec.DecodeError as error:
+    except UNREADABLE_JSON as error:
         raise BadTask(f"{folder / run_seal.FILE} cannot be read: {error}") from error
     signed = _signature(folder)
     key = signature.key_of(data, signed) if signed is not None else ""

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 import msgspec
 
 from steps.contract import delivery
+from steps.contract.canonical import UNREADABLE_JSON
 from steps.contract.delivery import Delivered
 from steps.contract.objects.charts import RootApplication
 from steps.errors import BadTask
@@ -46,7 +47,7 @@ def tree(context: Context, file: str) -> Mapping[str, str]:
     path = context.environment.tasks / file
     try:
         return delivery.decode_tree(path.read_bytes())
-    except (OSError, msgspec.MsgspecError) as error:
+    except (OSError, *UNREADABLE_JSON) as error:
         raise BadTask(f"{path}: {error}", hint=HINT) from error
 
 

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from steps import timeouts
+from steps.contract.canonical import UNREADABLE_JSON
 from steps.contract.objects.checks import CHECK_LABEL
 from steps.contract.plain_text import truncate
 from steps.contract.runs.evidence import Diagnosis
@@ -84,7 +85,7 @@ class Findings:
             return None
         try:
             return look()
-        except (StepError, msgspec.MsgspecError) as error:
+        except (StepError, *UNREADABLE_JSON) as error:
             # each unanswered read took seconds of retries
             self._away += isinstance(error, Temporary)
             self.add("could not be read", source, truncate(str(error), MESSAGE))
@@ -145,7 +146,7 @@ def _report(findings: Findings, source: str, status: ContainerStatus, log: str) 
     message = status.state.terminated.message if status.state.terminated else ""
     try:
         report = msgspec.json.decode(message, type=dict[str, Any]) if message else {}
-    except msgspec.MsgspecError:
+    except UNREADABLE_JSON:
         findings.add("termination message", f"{source}, container {status.name}", end(message))
         return
     fields = {key: value for key, value in report.items() if key != probe_checks.KEY}

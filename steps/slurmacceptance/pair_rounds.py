@@ -10,6 +10,7 @@ import msgspec
 from steps import timeouts
 from steps.clients import slurm_tools
 from steps.clients.slurm_tools import JobPlace
+from steps.contract.canonical import UNREADABLE_JSON
 from steps.contract.host_ranges import fold
 from steps.contract.verdict import ToolError
 from steps.localise import rounds
@@ -133,7 +134,7 @@ def _stored(context: Context, key: str, layout: FabricMap, policy: Policy) -> Hi
     if data is not None:
         try:
             stored = msgspec.json.decode(data, type=History)
-        except msgspec.MsgspecError:
+        except UNREADABLE_JSON:
             stored = None
         if stored is not None and (stored.map, stored.policy) == (layout, policy):
             return stored

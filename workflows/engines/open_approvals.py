@@ -10,6 +10,7 @@ from msgspec import Struct
 from steps.clients import signature
 from steps.clients.store import Store
 from steps.contract import stage_contracts, task
+from steps.contract.canonical import UNREADABLE_JSON
 from steps.contract.runs import approval
 from steps.errors import StepError
 from workflows import user_paths
@@ -124,7 +125,7 @@ def _verdict(store: Store, run: str, approved: str) -> str:
     """Return the recorded verdict of a stage's judge, or of the task `open`, as a sentence; "" if there is none."""
     try:
         records = store.records(run, approved, "open" if approved == RUN else "judge")
-    except msgspec.DecodeError:
+    except UNREADABLE_JSON:
         return "its verdict cannot be read"
     verdicts = [record.verdict for record in records if record.verdict is not None]
     return f"{verdicts[-1].status.value}: {verdicts[-1].reason}" if verdicts else ""
@@ -136,7 +137,7 @@ def _note(store: Store, run: str, stage: str) -> str:
     try:
         records = store.records(run, note.stage, note.task) if note is not None else ()
         return note.text(record.observation for record in records) if note is not None else ""
-    except (StepError, msgspec.DecodeError, msgspec.ValidationError):
+    except (StepError, *UNREADABLE_JSON):
         return "what it ends cannot be read"
 
 
@@ -149,7 +150,7 @@ def changes(folder: RunFolder) -> str:
             declared.changes(record.observation for record in store.records(folder.name, declared.stage, declared.task))
             for declared in stage_contracts.declared_shortcuts(stages)
         ]
-    except (StepError, OSError, msgspec.DecodeError):
+    except (StepError, OSError, *UNREADABLE_JSON):
         return ""
     return "; ".join(line for line in lines if line)
 
@@ -199,7 +200,7 @@ def was_shown(folder: RunFolder, pending: OpenApproval) -> str:
 def _shown(folder: RunFolder) -> dict[str, str]:
     try:
         return msgspec.json.decode((folder.engine / SHOWN).read_bytes(), type=dict[str, str])
-    except (OSError, msgspec.DecodeError):
+    except (OSError, *UNREADABLE_JSON):
         return {}
 
 

@@ -13,6 +13,7 @@ import msgspec
 
 from steps.clients.store import Store
 from steps.contract import run_records
+from steps.contract.canonical import UNREADABLE_JSON
 from steps.errors import BadTask
 
 COMPARED = ("evidence", "quarantine", "hosts.json", "plan.json", "run.json")
@@ -97,7 +98,7 @@ def _bundle(store: Store, run: str) -> dict[str, Any]:
 def _decoded(store: Store, key: str) -> Any:
     try:
         return msgspec.json.decode(store.read(key) or b"null")
-    except (msgspec.MsgspecError, RecursionError) as error:
+    except UNREADABLE_JSON as error:
         raise BadTask(f"{key} cannot be read: {error}", hint=f"bringup verify {key.split('/')[1]}") from error
 
 

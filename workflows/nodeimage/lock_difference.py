@@ -9,6 +9,7 @@ import msgspec
 from debian.debian_support import NativeVersion
 from msgspec import Struct
 
+from steps.contract.canonical import UNREADABLE_JSON
 from steps.nodeimage.contract.resolved_recipe import Package
 from workflows.nodeimage.lockfile import Lock
 from workflows.podimage.errors import BuildError
@@ -42,7 +43,7 @@ class Feed:
             raise BuildError(f"{path} has more than {LARGEST_BYTES >> 20} MiB", hint=FORM)
         try:
             cves_by_source = msgspec.json.decode(data, type=dict[str, dict[str, _Cve]])
-        except msgspec.MsgspecError as error:
+        except UNREADABLE_JSON as error:
             raise BuildError(f"{path} is no feed of vulnerabilities: {error}", hint=FORM) from error
         self._cves_by_source: Mapping[str, dict[str, _Release]] = {
             source: {name: cve.releases[release] for name, cve in cves.items() if release in cve.releases}

@@ -9,6 +9,7 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
+from steps.contract.canonical import UNREADABLE_JSON
 from steps.nodeimage.contract.resolved_recipe import Package
 from workflows.podimage.errors import BuildError
 
@@ -68,7 +69,7 @@ def read(path: Path, command: str) -> Lock:
         raise BuildError(f"{path} has more than {LARGEST_BYTES >> 20} MiB", hint=hint)
     try:
         lock = msgspec.json.decode(data, type=Lock)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except UNREADABLE_JSON as error:
         raise BuildError(f"{path} is no lock: {error}", hint=hint) from error
     except RecursionError as error:
         raise BuildError(f"{path} is no lock: it is nested too deeply", hint=hint) from error

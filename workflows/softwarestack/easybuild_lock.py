@@ -17,7 +17,7 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
-from steps.contract.canonical import canonical
+from steps.contract.canonical import UNREADABLE_JSON, canonical
 from steps.softwarestack.contract.stack_input import LUA, TCL
 from workflows.softwarestack.bounded_files import read_bounded
 from workflows.softwarestack.build_graph import MOST_NODES, BuildGraph, LockError, PackageNode
@@ -112,7 +112,7 @@ def parse(content: bytes, source: str) -> EasyBuildLock:
         raise LockError(f"{source}: it has more than {LARGEST_BYTES >> 20} MiB", hint)
     try:
         lock = msgspec.json.decode(content, type=EasyBuildLock)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+    except UNREADABLE_JSON as error:
         raise LockError(f"{source}: it is no lock of an EasyBuild stack: {error}", hint) from error
     if lock.kind != KIND or lock.schema != SCHEMA:
         raise LockError(

@@ -14,6 +14,7 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
+from steps.contract.canonical import UNREADABLE_JSON
 from workflows.softwarestack.build_graph import LockError
 
 _HASH: Final = r"(?P<hash>[a-z2-7]{32})"
@@ -69,7 +70,7 @@ def _checksums(path: Path) -> list[str]:
     start, end = content.find(b"{"), content.rfind(b"}")  # a signed manifest is clear-signed text around the JSON
     try:
         manifest = msgspec.json.decode(content[start : end + 1], type=_CacheManifest)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+    except UNREADABLE_JSON:
         return []
     checksums = [blob.checksum for blob in manifest.data]
     return checksums if all(_SHA256.fullmatch(checksum) for checksum in checksums) else []

@@ -11,6 +11,7 @@ from typing import Final
 import msgspec
 from msgspec import Struct, field
 
+from steps.contract.canonical import UNREADABLE_JSON
 from workflows.softwarestack.bounded_files import read_bounded
 from workflows.softwarestack.build_graph import MOST_NODES, BuildGraph, LockError, PackageNode
 
@@ -98,7 +99,7 @@ def parse(content: bytes, source: str) -> BuildGraph:
         if len(undecoded) > MOST_NODES:
             raise LockError(f"{source}: it lists {len(undecoded)} packages, at most {MOST_NODES} are planned", hint)
         specs = {hash_: _SPEC.decode(spec) for hash_, spec in undecoded.items()}
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except UNREADABLE_JSON as error:
         raise LockError(f"{source}: it is no spack.lock: {error}", hint) from error
     except RecursionError as error:
         raise LockError(f"{source}: it is no spack.lock: it is nested too deeply", hint) from error
@@ -145,7 +146,7 @@ def _prefix(external: msgspec.Raw) -> str:
     """Return the folder of an external package; empty for one that only the site's modules bring."""
     try:
         return msgspec.json.decode(external, type=_SpecExternal).path or ""
-    except (msgspec.MsgspecError, RecursionError):
+    except UNREADABLE_JSON:
         return ""
 
 

@@ -14,6 +14,7 @@ from msgspec import Struct
 
 from steps.clients.ansible import failures as ansible_failures
 from steps.clients.ansible.play_journal import BEGUN, ENDS
+from steps.contract.canonical import UNREADABLE_JSON
 from steps.contract.host_play import ENDED, FailureKind, HostOutcome, HostStatus, PlayEvent, PlayStatus
 from steps.errors import StepError
 
@@ -215,7 +216,7 @@ def _read(observation: object) -> dict[str, Any] | None:
         # bytes that are no UTF-8 have become lone surrogates, which no record can hold
         text = json.dumps(json.loads(observation) if isinstance(observation, str) else observation, ensure_ascii=False)
         read = msgspec.json.decode(text.encode(errors="replace"))
-    except (ValueError, RecursionError, msgspec.DecodeError):
+    except (ValueError, *UNREADABLE_JSON):
         return None
     return read if isinstance(read, dict) else None
 

@@ -15,6 +15,7 @@ from steps.clients import regular_files
 from steps.clients.output_log import Log
 from steps.clients.regular_files import FileKind
 from steps.clients.store import AlreadyWritten, Store
+from steps.contract.canonical import UNREADABLE_JSON
 from steps.contract.host_play import PlayEvent
 from steps.contract.runs.log_keys import cut_off_key
 from steps.errors import StepError
@@ -171,7 +172,7 @@ def _text(data: bytes, ended: float) -> bytes:
     for line in data.splitlines(keepends=True):
         try:
             events.take(msgspec.json.decode(line if line.endswith(b"\n") else b"", type=PlayEvent))
-        except msgspec.DecodeError:
+        except UNREADABLE_JSON:
             break
     last = PlayEvent(event=CUT_OFF, time=ended, message="the step that played was killed: what hosts did after this is not known")
     return events.text().encode() + msgspec.json.encode(last) + b"\n"

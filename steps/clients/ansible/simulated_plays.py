@@ -8,7 +8,7 @@ import msgspec
 from steps import timeouts
 from steps.clients.ansible.stop import Stop
 from steps.clients.simulator_access import simulator_pool
-from steps.contract.canonical import canonical
+from steps.contract.canonical import UNREADABLE_JSON, canonical
 from steps.contract.host_play import PlayRequest, PlayStatus
 from steps.errors import BadTask, StepError, Unreachable
 
@@ -46,7 +46,7 @@ class SimulatedTransport:
         except urllib3.exceptions.HTTPError as error:
             if not stop.requested:
                 raise Unreachable(f"simulated hosts: {error}", hint="is the rehearsal's simulator still running?") from error
-        except msgspec.DecodeError as error:
+        except UNREADABLE_JSON as error:
             raise StepError(f"simulated hosts: not a line of JSON: {error}") from error
         finally:
             pool.clear()

@@ -16,6 +16,7 @@ from steps import timeouts
 from steps.clients import bounded_answers, request_retries
 from steps.clients.bounded_answers import ReadLimits
 from steps.clients.kube import kubeconfig
+from steps.contract.canonical import UNREADABLE_JSON
 from steps.errors import Refused, StepError, Unreachable
 
 if TYPE_CHECKING:
@@ -183,7 +184,7 @@ def _cause(error: BaseException) -> str:
 def _error(what: str, answer: urllib3.BaseHTTPResponse, content: bytes) -> StepError:
     try:
         status = msgspec.json.decode(content, type=_ApiStatus)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+    except UNREADABLE_JSON:
         status = _ApiStatus(message=content[:200].decode(errors="replace"))
     message = f"{what}: {answer.status} {status.reason[:_MESSAGE]}: {status.message[:_MESSAGE]}"
     if answer.status in _RETRIED:

@@ -19,6 +19,7 @@ from steps import timeouts
 from steps.clients import bounded_answers
 from steps.clients.kube import kubeconfig
 from steps.clients.kube.api import ApiError
+from steps.contract.canonical import UNREADABLE_JSON
 from steps.errors import NotUnderstood, Refused, Unreachable
 
 if TYPE_CHECKING:
@@ -190,7 +191,7 @@ def exit_code(ended: bytes) -> int:
     """Return the exit code in the Status that ended a command. Raises NotUnderstood for anything else."""
     try:
         status = msgspec.json.decode(ended, type=_CommandStatus)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+    except UNREADABLE_JSON as error:
         raise NotUnderstood(
             f"exec: the end of the command is no Status: {error}", hint="does a proxy change the answer?"
         ) from error
@@ -208,7 +209,7 @@ def _refusal(path: str, error: websocket.WebSocketBadStatusException) -> Excepti
     try:
         status = msgspec.json.decode(body, type=_CommandStatus)
         text = status.message
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, TypeError):
+    except (TypeError, *UNREADABLE_JSON):
         text = bytes(body)[:200].decode(errors="replace")
     message = f"exec {_short(path)}: {error.status_code}: {text[:_MESSAGE]}"
     if error.status_code in (401, 403):

@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from steps.clients.store import Store
 from steps.contract import release_layout
-from steps.contract.canonical import canonical, digest
+from steps.contract.canonical import UNREADABLE_JSON, canonical, digest
 from steps.contract.release_layout import ReleaseTarget
 
 TREES: Final = "trees"
@@ -45,7 +45,7 @@ def known_versions(store: Store, target: ReleaseTarget) -> Mapping[str, str]:
     for key in store.keys(_folder(target)):
         try:
             known = msgspec.json.decode(store.read(key) or b"", type=KnownVersion)
-        except msgspec.MsgspecError:
+        except UNREADABLE_JSON:
             continue
         versions[known.name] = known.version
     return versions

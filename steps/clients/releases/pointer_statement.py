@@ -17,12 +17,14 @@ from msgspec import Struct
 from steps.clients import signature
 from steps.clients.releases.release_kind import ReleaseKind, TreeProblem
 from steps.clients.releases.release_tree import ReleaseTree
-from steps.contract.canonical import canonical
+from steps.contract.canonical import UNREADABLE_JSON, canonical
 from steps.contract.release_layout import ReleaseTarget
 from steps.errors import BadTask
 
 LIFETIME = 90 * 86400.0
 """Seconds for which a statement holds: longer than any sensible pause between two rebuilds."""
+_CLOCK_DIFFERENCE = 3600.0
+"""Seconds by which the publisher's clock may be ahead of a reader's."""
 _SIGNER = "publisher"
 SIGNED, KEPT, MISSING, NONE = "signed", "kept", "missing", "none"
 """Outcomes of a rollback for the statement (see `RollbackResult`)."""
@@ -100,13 +102,16 @@ def problems(kind: ReleaseKind, tree: ReleaseTree, signers: tuple[str, ...], *, 
     if (statement.product, statement.version) != (tree.product, tree.current):
         why = f"says that {statement.product} {statement.version} is current, but the pointer leads to {tree.current or 'none'}"
         yield TreeProblem(place=place, why=why)
+    if statement.at > time.time() + _CLOCK_DIFFERENCE:
+        why = "was made in the future, so its expiry says nothing: correct the clock here or the publisher's, and publish again"
+        yield TreeProblem(place=place, why=why)
     if statement.expires < time.time():
-        day = time.strftime("%Y-%m-%d", time.gmtime(statement.expires))
+        day = time.strftime("%Y-%m-%d", time.gmtime(max(0.0, statement.expires)))
         yield TreeProblem(place=place, why=f"expired on {day}: publish again, which renews it, if the version is still the newest")
 
 
 def _read(tree: ReleaseTree) -> PointerStatement | None:
     try:
         return msgspec.json.decode(tree.contents.get(path(tree), b""), type=PointerStatement)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+    except UNREADABLE_JSON:
         return None

@@ -25,7 +25,7 @@ from steps import timeouts
 from steps.clients.clock import Clock
 from steps.clients.releases.tree_operations import Claimed, MakeFolder, ReleaseLock, TreeTransport
 from steps.contract import plain_text, release_layout
-from steps.contract.canonical import canonical
+from steps.contract.canonical import UNREADABLE_JSON, canonical
 from steps.errors import StepError, StoreBusy
 
 T = TypeVar("T")
@@ -77,7 +77,7 @@ def is_gone(claimed: Claimed, lease: float = timeouts.PUBLISH_LEASE) -> bool:
     expired = claimed.age > lease
     try:
         holder = msgspec.json.decode(claimed.holder, type=Holder)
-    except msgspec.MsgspecError:
+    except UNREADABLE_JSON:
         return expired
     if holder.machine and holder.machine == _machine():
         return not holder.started or _started(holder.process) != holder.started
@@ -142,7 +142,7 @@ def _busy(where: str, folder: str, claimed: Claimed) -> StoreBusy:
         holder = msgspec.json.decode(claimed.holder, type=Holder)
         machine = holder.machine
         who = plain_text.line(f"process {holder.process} on {holder.host}" + (f" ({holder.by})" if holder.by else ""))
-    except msgspec.MsgspecError:
+    except UNREADABLE_JSON:
         who = "somebody"
     hint = f"wait for it; one that is gone loses its lock after {left:.0f} s more"
     busy = StoreBusy(f"{where}: {who} publishes into {folder.partition('/')[0]} right now", hint=hint)

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from steps.contract.canonical import canonical, digest_bytes
+from steps.contract.canonical import UNREADABLE_JSON, canonical, digest_bytes
 
 MOST_BYTES = 400_000
 """Most bytes of a file: it is part of a ConfigMap, which holds 1 MiB with everything else."""
@@ -39,5 +39,5 @@ def decode(file: TaskObjects, data: bytes) -> tuple[dict[str, Any], ...]:
         raise NotTheObjects(f"{file.name} has another digest than the task names")
     try:
         return msgspec.json.decode(data, type=tuple[dict[str, Any], ...])
-    except msgspec.MsgspecError as error:
+    except UNREADABLE_JSON as error:
         raise NotTheObjects(f"{file.name} holds no objects: {error}") from error

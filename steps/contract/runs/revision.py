@@ -6,6 +6,8 @@ import binascii
 import msgspec
 from msgspec import Struct
 
+from steps.contract.canonical import UNREADABLE_JSON
+
 FILE = "source.json"
 """File name in the tasks folder and below `runs/RUN/`. There is none if the spec is in no Git work tree."""
 
@@ -42,7 +44,7 @@ def from_token(text: str) -> SpecSource | None:
         return None
     try:
         return decode(base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True))
-    except (binascii.Error, msgspec.MsgspecError) as error:
+    except (binascii.Error, *UNREADABLE_JSON) as error:
         raise ValueError(f"{text[:40]!r} is no source: {error}") from error
 
 

@@ -26,6 +26,7 @@ import msgspec
 from msgspec import Struct
 
 from steps import errors, timeouts
+from steps.contract.canonical import UNREADABLE_JSON
 from steps.errors import BadTask, StepError, Temporary
 from steps.nodeimage import kernel_calls
 from steps.nodeimage.containment import id_ranges
@@ -104,7 +105,7 @@ def tell(line: str) -> None:
 def _value(answer: bytes, output: deque[str], function: str) -> msgspec.Raw:
     try:
         reply = msgspec.json.decode(answer, type=Reply)
-    except msgspec.MsgspecError as error:
+    except UNREADABLE_JSON as error:
         raise StepError(f"{function} ended without an answer: {' | '.join(output) or 'it said nothing'}") from error
     if reply.problem is None:
         return reply.value

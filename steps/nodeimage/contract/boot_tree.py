@@ -16,7 +16,7 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
-from steps.contract.canonical import canonical, digest_bytes
+from steps.contract.canonical import UNREADABLE_JSON, canonical, digest_bytes
 from steps.contract.release_layout import ReleaseTarget
 from steps.nodeimage.contract.image_tests import ImageTestOutcome, ImageTestResult
 
@@ -92,7 +92,7 @@ def decode_groups(data: bytes, digest: str) -> tuple[BootGroup, ...]:
         raise GroupsError(f"{GROUPS} has the digest {digest_bytes(data)}, the task was made for {digest}")
     try:
         return msgspec.json.decode(data, type=tuple[BootGroup, ...])
-    except msgspec.MsgspecError as error:
+    except UNREADABLE_JSON as error:
         raise GroupsError(f"{GROUPS}: {error}") from error
 
 

@@ -10,7 +10,7 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
-from steps.contract.canonical import canonical
+from steps.contract.canonical import UNREADABLE_JSON, canonical
 from steps.contract.release_layout import ReleaseFile
 from steps.nodeimage.contract.image_tests import ImageTestOutcome
 
@@ -97,7 +97,7 @@ def decode(data: bytes) -> Manifest:
     """Return the manifest in the bytes of `manifest.json`. Raises ManifestError."""
     try:
         manifest = msgspec.json.decode(data, type=Manifest)
-    except msgspec.MsgspecError as error:
+    except UNREADABLE_JSON as error:
         raise ManifestError(f"{MANIFEST}: {error}") from error
     if manifest.schema != SCHEMA:
         raise ManifestError(f"{MANIFEST} has schema {manifest.schema}, this version reads {SCHEMA}")

@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
-from steps.contract.canonical import canonical, digest
+from steps.contract.canonical import UNREADABLE_JSON, canonical, digest
 from steps.nodeimage.contract.image_tests import ImageTest
 
 SCHEMA: Final = 1
@@ -159,7 +159,7 @@ def decode(data: bytes) -> Recipe:
         raise RecipeError(f"{FILE} has {len(data)} bytes, limit {MAX_BYTES}")
     try:
         recipe = msgspec.json.decode(data, type=Recipe)
-    except msgspec.MsgspecError as error:
+    except UNREADABLE_JSON as error:
         raise RecipeError(f"{FILE}: {error}") from error
     if recipe.schema != SCHEMA:
         raise RecipeError(f"{FILE} has schema {recipe.schema}, this version reads {SCHEMA}: render again with this version")

@@ -19,6 +19,7 @@ import msgspec
 from msgspec import Struct
 
 from steps import timeouts
+from steps.contract.canonical import UNREADABLE_JSON
 from steps.errors import BadTask
 from steps.nodeimage import kernel_calls
 from steps.nodeimage.containment import namespace
@@ -71,7 +72,7 @@ def entry(images: Path, key: str) -> LayerEntry | None:
         layer = msgspec.json.decode((shelf(images) / key / ENTRY).read_bytes(), type=LayerEntry)
     except FileNotFoundError:
         return None
-    except msgspec.MsgspecError as error:
+    except UNREADABLE_JSON as error:
         raise BadTask(f"{shelf(images) / key / ENTRY}: {error}", hint=f"remove {shelf(images) / key}: it is built anew") from error
     user = 0 if kernel_calls.may_mount() else os.geteuid()
     if layer.user != user:

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 import msgspec
 
 from steps.clients.releases.release_tree import ReleaseTree
+from steps.contract.canonical import UNREADABLE_JSON
 from steps.contract.release_layout import UsageReport
 from steps.nodeimage.contract import boot_tree, image_manifest, ipxe
 from steps.nodeimage.contract.boot_tree import NodeSeen, Tested
@@ -28,7 +29,7 @@ def published_test_results(tree: ReleaseTree, version: str) -> Tested:
     """Return origin and test results with which a version was published; empty ones if they cannot be read."""
     try:
         return msgspec.json.decode(tree.contents[tree.version_path(version, boot_tree.TESTS)], type=Tested)
-    except (KeyError, msgspec.MsgspecError):
+    except (KeyError, *UNREADABLE_JSON):
         return Tested()
 
 
@@ -46,7 +47,7 @@ def usage_report(_file: str, data: bytes) -> UsageReport | None:
     """Return the report of a node from the bytes of ROOT/nodes/NODE.json; None if it cannot be read."""
     try:
         record = msgspec.json.decode(data, type=NodeSeen)
-    except msgspec.MsgspecError:
+    except UNREADABLE_JSON:
         return None
     return UsageReport(
         node=record.node,

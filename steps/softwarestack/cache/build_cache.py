@@ -19,7 +19,7 @@ import msgspec
 from msgspec import Struct
 
 from steps.clients import signature
-from steps.contract.canonical import canonical
+from steps.contract.canonical import UNREADABLE_JSON, canonical
 from steps.errors import BadTask
 from steps.softwarestack.cache.build_cache_folder import FolderStorage
 from steps.softwarestack.cache.build_cache_storage import SCHEMA, CacheEntry, CacheError, CacheStorage
@@ -69,7 +69,7 @@ class BuildCache:
             return None
         try:
             signed = msgspec.json.decode(data, type=_SignedEntry)
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        except UNREADABLE_JSON as error:
             raise CacheError(BuildFailure.TAMPERED, f"{place} is no entry of a build cache: {error}") from error
         if problem := self._problem(signed.entry, hash_):
             raise CacheError(BuildFailure.TAMPERED, f"{place} {problem}")

@@ -18,7 +18,7 @@ import msgspec
 from msgspec import Struct
 
 from steps.clients.registry_client import MANIFEST, BlobDiffers, RegistryClient, RegistryLimits, RegistryRepository
-from steps.contract.canonical import canonical, digest_bytes
+from steps.contract.canonical import UNREADABLE_JSON, canonical, digest_bytes
 from steps.errors import NotUnderstood, Refused, Unreachable
 from steps.softwarestack.cache.build_cache import BuildCache
 from steps.softwarestack.cache.build_cache_storage import LARGEST_ENTRY, CacheEntry, CacheError
@@ -88,7 +88,7 @@ class RegistryStorage:
             return None
         try:
             manifest = msgspec.json.decode(data, type=EntryManifest)
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        except UNREADABLE_JSON as error:
             raise CacheError(BuildFailure.TAMPERED, f"{place} is no entry of a build cache: {error}") from error
         kinds = (manifest.media_type, manifest.config.media_type, *(layer.media_type for layer in manifest.layers))
         if kinds != (MANIFEST, DESCRIPTION, ARCHIVE) or not 0 < manifest.config.size <= LARGEST_ENTRY:
@@ -173,7 +173,7 @@ def _archive_problem(layer: BlobDescriptor, description: bytes) -> str:
     """
     try:
         described = msgspec.json.decode(description, type=_Description).entry
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+    except UNREADABLE_JSON:
         return ""  # `BuildCache` says how it is wrong
     if (layer.digest, layer.size) == (described.archive, described.size):
         return ""

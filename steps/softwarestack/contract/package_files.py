@@ -10,7 +10,7 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
-from steps.contract.canonical import canonical, digest_bytes
+from steps.contract.canonical import UNREADABLE_JSON, canonical, digest_bytes
 
 LISTING: Final = ".bringup-files.json"
 """Name of the file with the list, in the package's folder; the list does not name itself."""
@@ -51,7 +51,7 @@ def decode(data: bytes) -> tuple[ListedFile, ...]:
     """Return the files in the bytes of a package's list. Raises PackageListError, for paths that lead out of the package too."""
     try:
         files = msgspec.json.decode(data, type=tuple[ListedFile, ...])
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+    except UNREADABLE_JSON as error:
         raise PackageListError(f"{LISTING}: {error}") from error
     for file in files:
         if any(part in ("", ".", "..") for part in file.path.split("/")):

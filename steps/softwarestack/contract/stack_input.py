@@ -14,7 +14,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import Struct
 
-from steps.contract.canonical import canonical, digest, digest_bytes
+from steps.contract.canonical import UNREADABLE_JSON, canonical, digest, digest_bytes
 from steps.contract.detachment import NO_FACTORY, Factory
 from steps.softwarestack.contract import cpu_targets, output_patterns
 from steps.softwarestack.contract.output_patterns import OutputReference
@@ -340,7 +340,7 @@ def decode(data: bytes) -> StackInput:
         packed = msgspec.json.decode(data, type=_Packed)
         plain = _inflated(packed.zlib, FILE) if packed.zlib else data
         stack = msgspec.json.decode(plain, type=StackInput)
-    except msgspec.MsgspecError as error:
+    except UNREADABLE_JSON as error:
         raise StackInputError(f"{FILE}: {error}") from error
     if stack.schema != SCHEMA:
         raise StackInputError(f"{FILE} has schema {stack.schema}, this version reads {SCHEMA}: render again with this version")
@@ -361,7 +361,7 @@ def decode_files(data: bytes) -> dict[str, bytes]:
         raise StackInputError(f"{FILES} has {len(data)} bytes, limit {MAX_BYTES}")
     try:
         packed = msgspec.json.decode(data, type=dict[str, str])
-    except msgspec.MsgspecError as error:
+    except UNREADABLE_JSON as error:
         raise StackInputError(f"{FILES}: {error}") from error
     files = dict[str, bytes]()
     for sha256, text in packed.items():

@@ -11,7 +11,7 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
-from steps.contract.canonical import canonical
+from steps.contract.canonical import UNREADABLE_JSON, canonical
 from steps.contract.release_layout import ReleaseFile
 from steps.softwarestack.contract.stack_input import PACKAGES
 
@@ -135,7 +135,7 @@ def decode_manifest(data: bytes) -> StackManifest:
         raise StackManifestError(f"{MANIFEST} has more than {LARGEST_MANIFEST >> 20} MiB")
     try:
         manifest = msgspec.json.decode(data, type=StackManifest)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+    except UNREADABLE_JSON as error:
         raise StackManifestError(f"{MANIFEST}: {error}") from error
     if manifest.schema != SCHEMA:
         raise StackManifestError(f"{MANIFEST} has schema {manifest.schema}, this version reads {SCHEMA}")

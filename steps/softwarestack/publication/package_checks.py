@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from steps.clients.releases.release_kind import TreeProblem
 from steps.contract import detachment, release_layout
-from steps.contract.canonical import digest_bytes
+from steps.contract.canonical import UNREADABLE_JSON, digest_bytes
 from steps.contract.detachment import NO_FACTORY, ExternalLink, Factory
 from steps.errors import Refused, StepError
 from steps.softwarestack.contract import package_files, stack_release
@@ -165,7 +165,7 @@ def named_packages(root: Path) -> dict[str, str]:
             except FileNotFoundError as error:
                 if path.parent.is_dir():
                     raise _unknown_needs(path, "is missing") from error
-            except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+            except (OSError, *UNREADABLE_JSON) as error:
                 raise _unknown_needs(path, getattr(error, "strerror", "") or str(error)) from error
             else:
                 packages |= {package.hash or package.folder: package.folder for package in manifest.packages if package.folder}

@@ -40,7 +40,7 @@ from steps.clients.releases.tree_operations import (
     failure,
 )
 from steps.contract import release_layout
-from steps.contract.canonical import canonical
+from steps.contract.canonical import UNREADABLE_JSON, canonical
 from steps.errors import BadTask, Refused, StepError, StoreBusy
 from steps.softwarestack.contract import package_files
 from steps.softwarestack.contract.package_files import LISTING, ListedFile
@@ -250,7 +250,7 @@ class PackageStore:
 def _reservation(path: Path) -> Reservation | None:
     try:
         return msgspec.json.decode(path.read_bytes(), type=Reservation)
-    except (OSError, msgspec.MsgspecError):
+    except (OSError, *UNREADABLE_JSON):
         return None
 
 

@@ -13,6 +13,7 @@ import msgspec
 from msgspec import Struct
 
 from steps.contract import plain_text
+from steps.contract.canonical import UNREADABLE_JSON
 from steps.softwarestack.contract.stack_release import MODULES
 
 PLACES: Final = ("/usr/share/lmod/lmod", "/opt/lmod/lmod", "/opt/apps/lmod/lmod", "/usr/local/lmod/lmod")
@@ -96,7 +97,7 @@ def routes(output: str, modules_root: str) -> tuple[ModuleRoute, ...]:
     """
     try:
         names = msgspec.json.decode(output.strip() or "{}", type=dict[str, dict[str, _SpiderEntry]])
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+    except UNREADABLE_JSON as error:
         raise LmodError(f"the modules that Lmod's spider lists cannot be read: {error}") from error
     listed = [
         ModuleRoute(

@@ -17,6 +17,7 @@ from steps import timeouts
 from steps.clients import python_programs, regular_files
 from steps.clients.regular_files import FileKind
 from steps.contract import plain_text
+from steps.contract.canonical import UNREADABLE_JSON
 from steps.errors import BadTask
 from steps.softwarestack.builds.package_sandbox import BUILD
 from steps.softwarestack.contract import stack_tests
@@ -149,7 +150,7 @@ class _ReframeFile:
         listing = self._reframe(["--describe"], seconds)
         try:
             names = tuple(map(self._name, _described(listing)))
-        except msgspec.MsgspecError as error:
+        except UNREADABLE_JSON as error:
             say(f"{self._file.path}: ReFrame lists no tests\n{self._site.redact(listing.tail)}".rstrip())
             return self._without_tests(f"ReFrame cannot list its tests: {error}: {listing.tail}"), listing.seconds
         if not names:
@@ -228,7 +229,7 @@ def _cases(path: Path) -> list[_Case]:
             return []
         data = regular_files.read(path.parent, path.name)
         return [case for run in msgspec.json.decode(data, type=_Report).runs for case in run.testcases]
-    except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+    except (OSError, *UNREADABLE_JSON):
         return []
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from steps.contract.canonical import UNREADABLE_JSON
 from steps.contract.objects.checks import CheckPod
 from steps.stages.network_operator.contract import NETWORK_STATUS, FunctionalExpectation
 
@@ -71,7 +72,7 @@ def attached_networks(text: str) -> tuple[Attached, ...] | None:
     """Return the networks in an annotation that Multus wrote; None if it is empty or cannot be read."""
     try:
         return msgspec.json.decode(text.encode(), type=tuple[Attached, ...]) if text else None
-    except msgspec.MsgspecError:
+    except UNREADABLE_JSON:
         return None
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 import msgspec
 from msgspec import Struct
 
+from steps.contract.canonical import UNREADABLE_JSON
 from steps.contract.host_play import HostOutcome
 from steps.contract.objects.checks import CHECK_LABEL, CHECK_NAMESPACE
 from steps.contract.runs.quarantine import ANNOTATION, CordonNote
@@ -206,5 +207,5 @@ def _note(text: str) -> CordonNote | None:
     """Return the note that a run left in a cordoned node's annotation; None if somebody wrote another text there."""
     try:
         return msgspec.json.decode(text, type=CordonNote)
-    except msgspec.DecodeError:
+    except UNREADABLE_JSON:
         return None

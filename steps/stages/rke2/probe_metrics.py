@@ -11,6 +11,7 @@ from typing import NamedTuple
 import msgspec
 from msgspec import Struct
 
+from steps.contract.canonical import UNREADABLE_JSON
 from steps.stages.rke2.contract import Etcd
 
 FSYNC = "etcd_disk_wal_fsync_duration_seconds"
@@ -122,5 +123,5 @@ def _value(samples: Iterable[Sample], name: str) -> float | None:
 def _health(text: str) -> _Health:
     try:
         return msgspec.json.decode(text.encode(), type=_Health)
-    except msgspec.MsgspecError:
+    except UNREADABLE_JSON:
         return _Health()

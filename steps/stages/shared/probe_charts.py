@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from steps.contract.canonical import UNREADABLE_JSON
 from steps.contract.objects.charts import (
     Chart,
     ChartsObservation,
@@ -256,7 +257,7 @@ def decode_release(data: str) -> Stored:
         # old Helm releases are stored without gzip
         text = gzip.decompress(packed) if packed[:2] == b"\x1f\x8b" else packed
         return msgspec.json.decode(text, type=Stored)
-    except (binascii.Error, OSError, EOFError, zlib.error, msgspec.MsgspecError):
+    except (binascii.Error, OSError, EOFError, zlib.error, *UNREADABLE_JSON):
         return Stored()
 
 

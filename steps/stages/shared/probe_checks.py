@@ -10,6 +10,7 @@ import msgspec
 from msgspec import Struct
 
 from steps.contract import plain_text
+from steps.contract.canonical import UNREADABLE_JSON
 from steps.contract.objects.checks import CHECK_LABEL, CHECK_NAMESPACE, CheckPod
 from steps.stages.shared.kube_objects import ObjectMeta, Pod
 from steps.stages.shared.kube_reader import KubeReader
@@ -53,7 +54,7 @@ def executed(arguments: dict[str, Any]) -> tuple[CheckPod, str] | None:
     body, _, last = command.text.rstrip("\n").rpartition("\n")
     try:
         left = msgspec.json.decode(last.encode(), type=dict[str, Any])
-    except msgspec.MsgspecError:
+    except UNREADABLE_JSON:
         left = {}
     ended = "Succeeded" if left and command.code == 0 else "Failed"
     report = {key: value for key, value in left.items() if key != KEY}  # the output is there itself
@@ -130,7 +131,7 @@ def report(containers: Iterable[ContainerStatus]) -> dict[str, Any]:
             continue
         try:
             return msgspec.json.decode(ended.message.encode(), type=dict[str, Any])
-        except msgspec.MsgspecError:
+        except UNREADABLE_JSON:
             continue
     return {}
 

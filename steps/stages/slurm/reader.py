@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from steps.contract.canonical import UNREADABLE_JSON
 from steps.stages.shared.slurm_states import takes_jobs
 from steps.stages.slurm.contract import SlurmNode
 
@@ -199,7 +200,7 @@ def read_rest_nodes(text: str) -> tuple[tuple[SlurmNode, ...], tuple[str, ...]]:
     """Return nodes and errors in an answer of slurmrestd's `/slurm/vN/nodes` or `/node/NAME`, of any version."""
     try:
         document = msgspec.json.decode(text[:MAX_TEXT].encode(errors="replace"))
-    except (msgspec.MsgspecError, RecursionError):
+    except UNREADABLE_JSON:
         return (), ("no JSON",)
     if not isinstance(document, dict):
         return (), ("no JSON object",)

@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from steps.contract.canonical import UNREADABLE_JSON
 from steps.contract.node_tests.dcgm import DcgmFailure, DcgmRun, DcgmTest
 
 MAX_TEXT = 16 << 20
@@ -40,7 +41,7 @@ def read(text: str) -> DcgmRun | None:
 def _from_json(text: str) -> DcgmRun | None:
     try:
         document = msgspec.json.decode(text[: text.rfind("}") + 1].encode(errors="replace"))
-    except (msgspec.MsgspecError, RecursionError):
+    except UNREADABLE_JSON:
         return None
     if not isinstance(document, dict):
         return None

@@ -10,6 +10,7 @@ import math
 import msgspec
 from msgspec import Struct
 
+from steps.contract.canonical import UNREADABLE_JSON
 from steps.contract.node_tests.nccl import NcclRow, NcclRun
 
 Number = int | float | str | None
@@ -65,7 +66,7 @@ def read(text: str) -> NcclRun | None:
     """Return the run in a JSON file; None if the text is no such file or is cut in the middle."""
     try:
         document = msgspec.json.decode(text.encode(errors="replace"), type=_Document)
-    except (msgspec.MsgspecError, RecursionError):
+    except UNREADABLE_JSON:
         return None
     rows = [_row(result) for result in document.results]
     devices = document.config.devices

@@ -84,6 +84,15 @@ def test_a_changed_field_of_the_seal_is_noticed(store: Store, tmp_path: Path, wa
     assert verify.problems(path.parent) == ("seal.json: changed since it was sealed",)
 
 
+@pytest.mark.parametrize("made", [b'{"run": "\xff"}', b'{"surplus":' + b"[" * 50_000 + b"]" * 50_000 + b"}"])
+def test_a_seal_that_is_no_json_is_named(store: Store, tmp_path: Path, made: bytes) -> None:
+    path = _sealed(store, tmp_path) / "seal.json"
+    path.write_bytes(made)
+    assert verify.problems(path.parent)[0].startswith("seal.json: cannot be read: ")
+    with pytest.raises(BadTask, match="cannot be read"):
+        verify.cover(path.parent)
+
+
 def _flipped(data: bytes, position: int) -> bytes:
     return data[:position] + bytes([data[position] ^ 1]) + data[position + 1 :]
 

@@ -12,6 +12,7 @@ import msgspec
 import urllib3
 from msgspec import Struct
 
+from steps.contract.canonical import UNREADABLE_JSON
 from workflows.app.factories.registry_push import INDEX, MANIFEST, RegistryEndpoint, UnboundedAnswer, send
 from workflows.spec.pipelines.factory_spec import BuilderImage
 
@@ -103,7 +104,7 @@ def _pages(
 def _names(data: bytes, kind: type[_Repositories] | type[_Tags], path: str) -> tuple[str, ...]:
     try:
         document = msgspec.json.decode(data, type=kind)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+    except UNREADABLE_JSON as error:
         raise NotListed(f"the answer to GET {path} is no list of names: {error}") from error
     return (document.repositories if isinstance(document, _Repositories) else document.tags) or ()
 

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 import msgspec
 
 from steps import timeouts
+from steps.contract.canonical import UNREADABLE_JSON
 from steps.contract.exit import ExitCode
 from steps.contract.run_records import Cancelled
 from workflows.app.runs import cancel_records, local_runs
@@ -59,7 +60,7 @@ def _is_of(folder: RunFolder, expected: dict[str, str]) -> bool:
     try:
         manifest = msgspec.json.decode((folder.inputs / run_inputs.MANIFEST).read_bytes())
         labels = manifest["template"]["metadata"]["labels"]
-    except (OSError, msgspec.MsgspecError, KeyError, TypeError):
+    except (OSError, KeyError, TypeError, *UNREADABLE_JSON):
         return False
     return all(labels.get(key) == expected[key] for key in (CLUSTER, PIPELINE))
 

@@ -4,9 +4,8 @@ import math
 from collections.abc import Iterator
 from typing import Final
 
-import msgspec
-
 from steps.clients.store import Store
+from steps.contract.canonical import UNREADABLE_JSON
 from steps.contract.runs.evidence import Evidence, read_observation
 from steps.softwarestack.contract.package_build import BuildOutcome, PackageBuilt
 from steps.stages.stack_build.contract import BatchBuilt
@@ -62,5 +61,5 @@ def _built(store: Store) -> Iterator[PackageBuilt]:
 def _records(store: Store, run: str) -> tuple[Evidence, ...]:
     try:
         return store.records(run, _STAGE, _TASK)
-    except (msgspec.MsgspecError, OSError):
+    except (OSError, *UNREADABLE_JSON):
         return ()

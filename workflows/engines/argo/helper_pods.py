@@ -16,6 +16,7 @@ from msgspec import Struct
 
 from steps import timeouts
 from steps.clients.kube.api import ApiError
+from steps.contract.canonical import UNREADABLE_JSON
 from steps.contract.exit import ExitCode
 from steps.errors import StepError, Temporary
 from workflows.engines import node_release
@@ -206,5 +207,5 @@ def _answer(log: bytes) -> _ReleaseAnswer:
     line = next((row for row in log.decode(errors="replace").splitlines() if row.startswith(node_release.ANSWER_PREFIX)), "")
     try:
         return msgspec.json.decode(line.removeprefix(node_release.ANSWER_PREFIX), type=_ReleaseAnswer)
-    except msgspec.MsgspecError as error:
+    except UNREADABLE_JSON as error:
         raise HelperPodFailed(f"the pod that releases nodes gave no answer: {log[-400:].decode(errors='replace')}") from error

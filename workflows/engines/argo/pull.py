@@ -21,6 +21,7 @@ import msgspec
 from msgspec import Struct
 
 from steps.clients.store import Store
+from steps.contract.canonical import UNREADABLE_JSON
 from steps.contract.runs.lost_attempts import LostAttempt
 from steps.errors import Refused, Temporary
 from workflows.engines.argo import helper_pods, run_memory, store_reader
@@ -134,7 +135,7 @@ def unpack_answer(log: bytes, after: str = "") -> tuple[bytes, str]:
         last = next(number for number in range(len(lines) - 1, first, -1) if lines[number].startswith(store_reader.END))
         trailer = msgspec.json.decode(lines[last].removeprefix(store_reader.END), type=_Trailer)
         data = base64.b64decode("".join(lines[first + 1 : last]), validate=True)
-    except (ValueError, StopIteration, binascii.Error, msgspec.MsgspecError) as error:
+    except (ValueError, StopIteration, binascii.Error, *UNREADABLE_JSON) as error:
         raise Damaged(f"a reader pod's log is incomplete ({len(log)} bytes): {error!r}") from error
     if len(data) != trailer.bytes or hashlib.sha256(data).hexdigest() != trailer.sha256:
         raise Damaged(f"a reader pod printed {trailer.bytes} bytes, but {len(data)} arrived, or their digest differs")

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import msgspec
 
+from steps.contract.canonical import UNREADABLE_JSON
 from workflows.engines.local.errors import RunDirectoryError, StorageError
 
 LARGEST_REQUEST = 256 << 10
@@ -81,7 +82,7 @@ def reply(run_dir: Path, ticket: str) -> OperatorReply | None:
         return msgspec.json.decode((answers(run_dir) / f"{ticket}.json").read_bytes(), type=OperatorReply)
     except FileNotFoundError:
         return None
-    except msgspec.MsgspecError as err:
+    except UNREADABLE_JSON as err:
         return OperatorReply(f"the engine's reply cannot be read: {err}")
 
 
@@ -117,7 +118,7 @@ class Inbox:
             if path.stat().st_size > LARGEST_REQUEST:
                 return f"the request is larger than {LARGEST_REQUEST} bytes"
             return msgspec.json.decode(path.read_bytes(), type=OperatorRequest)
-        except (OSError, msgspec.MsgspecError) as err:
+        except (OSError, *UNREADABLE_JSON) as err:
             return f"the request cannot be read: {err}"
 
     def answer(self, ticket: str, error: str) -> None:

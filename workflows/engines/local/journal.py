@@ -16,6 +16,7 @@ from typing import Any, Self
 import msgspec
 
 from steps.clients import regular_files
+from steps.contract.canonical import UNREADABLE_JSON
 from workflows.engines.local import journal_chain
 from workflows.engines.local.errors import JournalForeignError, RunBusyError, RunDirectoryError, StorageError
 from workflows.engines.local.journal_chain import HEAD, BrokenChainError, ChainEnd, Row
@@ -86,7 +87,7 @@ def _typed(path: Path) -> Any:
     except BrokenChainError as err:
         again = "a new run with --reuse proves again what still holds"
         raise JournalForeignError(f"{path} is not as the engine wrote it: {err}; the run cannot go on from it: {again}") from err
-    except (msgspec.MsgspecError, ValueError, TypeError, KeyError) as err:
+    except (ValueError, TypeError, KeyError, *UNREADABLE_JSON) as err:
         raise JournalForeignError(f"{path} has a record that this engine did not write: {err}") from err
     except sqlite3.OperationalError as err:
         raise StorageError(f"cannot use {path}: {err}; nothing recorded so far is lost: free space, then resume") from err

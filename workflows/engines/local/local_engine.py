@@ -17,6 +17,7 @@ from typing import Any
 
 import msgspec
 
+from steps.contract.canonical import UNREADABLE_JSON
 from workflows.engines.local import process_control
 from workflows.engines.local.errors import JournalForeignError, ManifestRefusedError, RunDirectoryError
 from workflows.engines.local.executor import Executor, PodEnd, StartProcess, start_process
@@ -346,7 +347,7 @@ class LocalEngine:
         with Journal.open(run_dir) as journal:
             try:
                 settings = msgspec.json.decode(journal.meta["settings"], type=RunSettings)
-            except (KeyError, msgspec.MsgspecError) as err:
+            except (KeyError, *UNREADABLE_JSON) as err:
                 raise JournalForeignError(f"{journal.path} has settings that this engine did not write: {err}") from err
             return Driver(run_dir, journal, settings, environment, observer).take_over()
 

@@ -11,7 +11,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import Struct, field
 
-from steps.contract.canonical import digest
+from steps.contract.canonical import UNREADABLE_JSON, digest
 from steps.errors import BadTask
 from steps.softwarestack.builds.builders.package_builder import BuildPlace
 from steps.softwarestack.contract import spack_layout
@@ -189,21 +189,21 @@ def _compilers(lock: _LockContent) -> list[str]:
 def _settings(data: bytes) -> dict[str, Any]:
     try:
         return msgspec.json.decode(data, type=dict[str, Any])
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+    except UNREADABLE_JSON as error:
         raise BadTask(f"the settings of spack.yaml are no JSON object: {error}", hint=_AGAIN) from error
 
 
 def _lock_file(data: bytes) -> _LockContent:
     try:
         return msgspec.json.decode(data, type=_LockContent)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+    except UNREADABLE_JSON as error:
         raise BadTask(f"spack.lock is no lock: {error}", hint=_AGAIN) from error
 
 
 def _spec(data: msgspec.Raw) -> _LockedSpec:
     try:
         return msgspec.json.decode(data, type=_LockedSpec)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+    except UNREADABLE_JSON as error:
         raise BadTask(f"spack.lock has a package that cannot be read: {error}", hint=_AGAIN) from error
 
 

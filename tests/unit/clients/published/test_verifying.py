@@ -357,6 +357,8 @@ def test_a_pointer_that_is_led_back_to_a_signed_old_version_is_noticed(signed: t
     [
         ({"expires": 4e9}, "no trusted key made"),
         ({"at": 1.0, "expires": 2.0}, "expired on 1970-01-01"),
+        ({"at": 1.0, "expires": -1e300}, "expired on 1970-01-01"),
+        ({"at": 4e9, "expires": 5e9}, "was made in the future"),
         ({"signature": ""}, "no trusted key made"),
         ({"surplus": 1}, "cannot be read"),
         ({"product": "other"}, "says that other"),

@@ -17,6 +17,8 @@ Make = Callable[..., dict[str, Any]]
 Fork = Callable[[Callable[[], int]], Any]
 STUBBORN = "trap '' TERM; setsid sleep 300 & echo $! > /bringup/store/stray; touch /bringup/store/up; while :; do sleep 1; done"
 
+GARBAGE = {"00000-text": b"{no json", "00001-bytes": b'{"verb": "\xff"}', "00002-deep": b"[" * 100_000}
+
 
 def sleeping(manifest: Make, script: Make, text: str) -> dict[str, Any]:
     """A pod that does not end by itself, a task after it, and an exit handler."""
@@ -148,16 +150,18 @@ def test_an_approval_sets_all_outputs_or_nothing(tmp_path: Path, manifest: Make,
             tickets.append(inbox.send(run_dir, "approve", "gate", {"decision": "pass"}))
             tickets.append(inbox.send(run_dir, "approve", "elsewhere", {"decision": "pass", "approver": "me"}))
             tickets.append(inbox.send(run_dir, "set", "gate", {"nosuch": "x"}))
-            (run_dir / "inbox" / "00000-garbage.json").write_text("{no json")
+            for name, data in GARBAGE.items():
+                (run_dir / "inbox" / f"{name}.json").write_bytes(data)
             tickets.append(inbox.send(run_dir, "approve", "gate", {"decision": "pass", "approver": "me"}))
 
     result = LocalEngine(run_dir, workflow, observer=observe).run()
     replies = [inbox.wait(run_dir, ticket, 1.0) for ticket in tickets]
     assert [reply.accepted for reply in replies if reply] == [False, False, False, True]
     assert result.state.nodes["wf.gate"].outputs.parameters == {"decision": "pass", "approver": "me"}
-    garbage = inbox.reply(run_dir, "00000-garbage")
-    assert garbage is not None
-    assert "cannot be read" in garbage.error
+    for name in GARBAGE:
+        garbage = inbox.reply(run_dir, name)
+        assert garbage is not None
+        assert "cannot be read" in garbage.error
 
 
 def test_a_bare_resume_leaves_the_default(tmp_path: Path, manifest: Make) -> None:
