@@ -142,6 +142,19 @@ def test_the_commit_of_a_spec_and_whether_it_was_changed_since(tree: Path, tmp_p
     assert revisions.of(tmp_path / "outside.yaml") is None
 
 
+def test_the_repository_of_a_hook_does_not_answer_for_the_spec(tree: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    other = tmp_path / "other"
+    other.mkdir()
+    git(other, "init", "-q")
+    git(other, "commit", "-q", "--allow-empty", "-m", "other")
+    own = git(tree, "rev-parse", "HEAD")
+    for name, value in {"GIT_DIR": other / ".git", "GIT_WORK_TREE": other, "GIT_INDEX_FILE": other / ".git/index"}.items():
+        monkeypatch.setenv(name, str(value))
+    spec_source = revisions.of(tree / "sites/lab.yaml")
+    assert spec_source is not None
+    assert (spec_source.commit, spec_source.path, spec_source.dirty) == (own, "sites/lab.yaml", False)
+
+
 def test_a_run_records_it_outside_of_its_plan(machine: Any, small: str, tree: Path) -> None:
     spec = tree / "sites/lab.yaml"
     spec.write_text(small)

@@ -129,7 +129,7 @@ def git(folder: Path, *words: str) -> None:
     subprocess.run(["git", *identity, "-C", str(folder), *words], check=True, capture_output=True)
 
 
-def test_a_sync_is_compared_with_a_commit(call: Any, tmp_path: Path) -> None:
+def test_a_sync_is_compared_with_a_commit(call: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     repository = tmp_path / "repository"
     folder = write(repository / "lab", tree({"with": ["sunk"]}))
     git(tmp_path, "init", "-q", str(repository))
@@ -140,6 +140,7 @@ def test_a_sync_is_compared_with_a_commit(call: Any, tmp_path: Path) -> None:
     git(repository, "config", "filter.x.smudge", f"touch {tmp_path}/started; cat")
     values = folder / "values/slurm.yaml"
     values.write_text(values.read_text().replace("gresGpu: h200:8", "gresGpu: h200:8\n      features: [fast]"))
+    monkeypatch.setenv("GIT_DIR", str(tmp_path))  # as in a hook of another repository
     code, out, _ = call(folder, "--against", "HEAD", "-o", "json")
     [restart] = json.loads(out)["restarts"]
     assert (code, restart["owner"], restart["ends_jobs"]) == (0, "slurm", True)

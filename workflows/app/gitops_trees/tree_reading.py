@@ -119,10 +119,16 @@ def read_earlier(folder: Path, source: str) -> ReadTree:
     return _read_commit(Path(folder, common).resolve() / "objects", commit, "" if below == "." else f"{below}/", source)
 
 
+def _alone() -> tuple[str, ...]:
+    """Return words for `env` that leave git no variables of the caller: a hook's GIT_DIR would answer in the tree's place."""
+    unset = (word for name in os.environ if name.startswith("GIT_") for word in ("-u", name))
+    return (*unset, *_ALONE)
+
+
 def _git(folder: Path, *arguments: str) -> str | None:
     # names alone are read, which starts no program that the configuration of the tree names
     settings = ("-c", "core.fsmonitor=false", "-c", "safe.directory=*")
-    command = ("env", *_ALONE, "git", "--no-pager", "--no-optional-locks", *settings, "-C", str(folder), *arguments)
+    command = ("env", *_alone(), "git", "--no-pager", "--no-optional-locks", *settings, "-C", str(folder), *arguments)
     done = process.run(command, seconds=timeouts.GIT)
     return done.out.strip() if done.code == 0 else None
 
@@ -137,7 +143,8 @@ def _read_commit(objects: Path, commit: str, prefix: str, name: str) -> ReadTree
         kind = "sha256" if len(commit) == 64 else "sha1"
         settings = f"[core]\nrepositoryformatversion = 1\nbare = true\n[extensions]\nobjectformat = {kind}\n"
         (repository / "config").write_text(settings)
-        git = ("env", *_ALONE, f"GIT_DIR={folder}", f"GIT_OBJECT_DIRECTORY={objects}", "git", "--no-pager", "--literal-pathspecs")
+        only = (f"GIT_DIR={folder}", f"GIT_OBJECT_DIRECTORY={objects}")
+        git = ("env", *_alone(), *only, "git", "--no-pager", "--literal-pathspecs")
         listed = program_streams.through(
             (*git, "ls-tree", "-r", "-z", "--long", "--full-tree", commit, "--", prefix or "."), b"", timeouts.GIT
         )

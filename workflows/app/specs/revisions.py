@@ -120,6 +120,14 @@ def _git(folder: Path, *arguments: str) -> str | None:
     return stdout.strip() if code == 0 else None
 
 
+def _inherited() -> dict[str, str]:
+    """Return this process's environment without variables of git.
+
+    A hook of git runs with GIT_DIR and GIT_INDEX_FILE of its own repository, which would answer in the place of the spec's.
+    """
+    return {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+
+
 def _asked(folder: Path, *arguments: str, more: Mapping[str, str] | None = None) -> tuple[int, str, str]:
     try:
         done = subprocess.run(
@@ -129,7 +137,7 @@ def _asked(folder: Path, *arguments: str, more: Mapping[str, str] | None = None)
             text=True,
             errors="replace",
             timeout=timeouts.GIT,
-            env={**os.environ, "LC_ALL": "C", **(more or {})},
+            env={**_inherited(), "LC_ALL": "C", **(more or {})},
         )
     except (OSError, subprocess.TimeoutExpired):
         return 1, "", ""
