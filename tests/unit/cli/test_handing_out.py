@@ -11,7 +11,9 @@ from typing import Any
 
 import pytest
 
+from workflows.app.runs import seal_traces
 from workflows.app.specs import revisions
+from workflows.engines.folders import RunFolder, StateFolder
 
 
 def test_the_evidence_that_is_handed_out_has_no_secrets_and_verifies(rehearsed: Any, tmp_path: Path) -> None:
@@ -89,6 +91,21 @@ def test_runs_that_are_compared_are_checked_against_their_seals(rehearsed: Any, 
     done = machine.call("diff-runs", run.name, run.name)
     sentence = f"{run.name}: the run's files are not what was sealed ({record.relative_to(run)}: changed since it was sealed)"
     assert (done.code, sentence in done.out) == (65, True), done.text
+
+
+def test_a_run_says_that_its_seal_could_not_be_signed(tmp_path: Path) -> None:
+    folder = RunFolder(StateFolder(tmp_path), "r1")
+    assert seal_traces.unsigned(folder) == []  # nothing is sealed yet
+    folder.stored.mkdir(parents=True)
+    (folder.stored / "seal.json").write_text("{}")
+    (line,) = seal_traces.unsigned(folder)
+    assert "this machine made no key: ssh-keygen is missing" in line
+    (tmp_path / "keys").mkdir()
+    (tmp_path / "keys/seal").touch()  # as a full disk leaves it
+    (line,) = seal_traces.unsigned(folder)
+    assert f"{tmp_path}/keys/seal cannot sign" in line
+    (folder.stored / "seal.json.sig").write_text("signature")
+    assert seal_traces.unsigned(folder) == []
 
 
 def test_a_file_that_is_no_record_is_named_as_a_difference_from_the_seal(rehearsed: Any, tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from steps.contract.runs.operation import BRINGUP, Operation, OperationKind
 from steps.contract.verdict import Status
 from workflows import bringup
 from workflows.app.run_options import Pipeline, Wish
-from workflows.app.runs import cancel_records, superseded_builds
+from workflows.app.runs import cancel_records, seal_traces, superseded_builds
 from workflows.app.runs.run_progress import Progress, planned_graphs, planned_tasks
 from workflows.app.runs.screen import RunView, Screen
 from workflows.app.specs import manifests, revisions, sources
@@ -225,7 +225,7 @@ def conclude(screen: Screen, folder: RunFolder, result: RunResult) -> int:
     report = folder.stored / "report" / "report.txt"
     unreported = f"no report was written: {result.phase} {cancel_records.told(folder, result.message)}"
     screen.lines(["", report.read_text().rstrip() if report.exists() else unreported])
-    screen.lines(["", *result_paths(folder)])
+    screen.lines(["", *result_paths(folder), *seal_traces.unsigned(folder)])
     if (folder.stored / "secrets").is_dir():
         hand_out = f"bringup report {folder.name} --out FOLDER/"
         screen.lines(

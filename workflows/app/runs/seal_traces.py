@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
+
 from steps.clients import regular_files
 from steps.contract import run_records
 from steps.contract.runs import run_seal
+from workflows.engines import seal_keys
 from workflows.engines.folders import RunFolder
 from workflows.engines.local.result import RunNodeStatus, RunStatus
 from workflows.render import names
@@ -13,6 +16,18 @@ SEAL = names.template(run_records.STAGE, "seal")
 """Template of the task that seals a run."""
 _MOST_BYTES = 1 << 20
 """Bytes of the seal task's log that are read: its last lines are what counts."""
+
+
+def unsigned(folder: RunFolder) -> list[str]:
+    """Return a line for a run of this machine whose seal could not be signed, as every seal should be; empty if it is signed."""
+    if regular_files.kind_of(folder.stored / run_seal.FILE) is None:
+        return []
+    if regular_files.kind_of(folder.stored / run_seal.SIGNATURE) is not None:
+        return []
+    key = seal_keys.path(folder.home)
+    why = f"{key} cannot sign (bringup logs run.seal says why): remove it, and the next run makes a new one"
+    lacking = "this machine made no key: ssh-keygen is missing, or its folder cannot be written to"
+    return [f"seal     not signed, so whoever can write these files can seal them anew; {why if os.path.lexists(key) else lacking}"]
 
 
 def missing(folder: RunFolder, engine: RunStatus) -> tuple[str, ...]:
