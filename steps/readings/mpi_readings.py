@@ -4,7 +4,7 @@ import re
 from collections import Counter
 from typing import Any
 
-from steps.contract.verdict import FailureClass, ToolError
+from steps.contract.verdict import CauseRank, FailureClass, ToolError
 from steps.readers import osu_table
 from steps.readers.osu_table import OsuTable
 from steps.readings.captured_text import CapturedText
@@ -14,7 +14,8 @@ from steps.stages.shared import reader_mpi
 
 OSU, MPI = "osu", "mpi"
 _MPI = re.compile(
-    r"\b(?:ORTE|PRTE|PMIX|OPAL) (?:ERROR|has lost|daemon)|An ORTE daemon"
+    r"\b(?:ORTE|PRR?TE|PMIX|OPAL) (?:ERROR|has lost|daemon)|was unable to reliably start one or more daemons|UCX +ERROR"
+    r"|Caught signal \d+ \(|\[mpiexec@|\[proxy:\d|Fatal error in (?:internal_|P?MPI_)|\b(?:orted|prted): "
     r"|\b(?:mpirun|mpiexec|prterun)\b[^\n]*(?:detected|noticed|unable|was)"
     r"|\*\*\* (?:An error occurred in MPI_|Process received signal)|There are not enough slots|MPI_ERRORS_ARE_FATAL"
     r"|BAD TERMINATION OF ONE OF|Primary job  terminated|MPI_ABORT was invoked|could not access\s+or execute an executable"
@@ -47,8 +48,11 @@ def read_osu(captured: CapturedText, site: SiteValues) -> ToolReading:
 
 def _of_table(table: OsuTable, errors: tuple[ToolError, ...], captured: CapturedText, site: SiteValues) -> ToolReading:
     figures = _figures(table)
-    if errors:
-        return of_error(OSU, errors[0], figures, _crash(errors[0], table, captured.text))
+    # a warning that no rule knows explains nothing after a table that is whole
+    is_whole = table.largest is not None and table.largest.size >= table.full_size
+    telling = [error for error in errors if not (is_whole and error.rank is CauseRank.UNKNOWN)]
+    if telling:
+        return of_error(OSU, telling[0], figures, _crash(telling[0], table, captured.text))
     if bad := [row for row in table.rows if row.validation and row.validation != "Pass"]:
         sizes = ", ".join(str(row.size) for row in bad[:5])
         return failed(OSU, FailureClass.RUNTIME, f"wrong data at {sizes} bytes", figures)

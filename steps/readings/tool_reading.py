@@ -122,4 +122,7 @@ def of_finding(tool: str, finding: Finding, figures: Mapping[str, Any], cause: s
 def of_error(tool: str, error: ToolError, figures: Mapping[str, Any], cause: str = "") -> ToolReading:
     """Return the fail that an error in a tool's output stands for."""
     reading = failed(tool, error.failure_class, cause or error.cause, figures, next_step=error.next_step)
-    return msgspec.structs.replace(reading, detail=error.line)
+    shown = f"{reading.cause} {error.line}"
+    places = (("on", error.host), ("adapter", error.device), ("peer", error.peer))
+    where = " ".join(f"{what} {name}" for what, name in places if name and name not in shown)
+    return msgspec.structs.replace(reading, detail=f"{error.line} ({where})" if where else error.line)

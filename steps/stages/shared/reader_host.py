@@ -36,7 +36,7 @@ def _xid(match: re.Match[str], line: str) -> ToolError:
 def _memlock(needle: str) -> Pattern:
     return pattern(
         needle,
-        r"(?P<what>[^\n]*)",
+        r"^(?:[^\n]*?\[(?P<host>[\w.-]+):\d+(?::\d+)?\][^\n]*?UCX +ERROR +(?:(?P<device>\w+_\d+): )?)?(?P<what>[^\n]*)",
         FailureClass.INPUT,
         "the limit of locked memory is too low: {what}",
         CauseRank.SETTING,
@@ -65,6 +65,16 @@ PATTERNS = (
         "the processor or memory reports a hardware error: {what}",
         CauseRank.DEVICE,
         next_step="read the machine's event log (ipmitool sel list)",
+    ),
+    pattern(
+        "memlock limits are set too low",
+        r"memlock limits are set too low[\s\S]*?Local host: +(?P<host>[\w.-]+)[\s\S]*?Device: +(?P<device>\w+)"
+        r"\s+Memlock limit: (?P<what>\S+)",
+        FailureClass.INPUT,
+        "the limit of locked memory is too low: {what}",
+        CauseRank.SETTING,
+        next_step=MEMLOCK_STEP,
+        spans=True,
     ),
     *(_memlock(needle) for needle in ("memlock", "max locked memory", "ulimit -l")),
     pattern(

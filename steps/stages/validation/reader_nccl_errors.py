@@ -14,7 +14,7 @@ import msgspec
 
 from steps.contract.verdict import CauseRank, FailureClass, ToolError
 from steps.stages.shared import reader_host
-from steps.stages.shared.reader_errors import ErrorSearch, Pattern, harmless, pattern, short
+from steps.stages.shared.reader_errors import ErrorSearch, Pattern, find, harmless, pattern, short
 
 _OPERATION, _SILENCE = CauseRank.OPERATION, CauseRank.SILENCE
 _WORK_COMPLETION = {
@@ -46,6 +46,13 @@ _GID_STEP = (
     "to the other, NCCL_IB_GID_INDEX"
 )
 _CONNECT_STEP = "see firewall, NetworkPolicy and routes between these hosts, and which interface NCCL_SOCKET_IFNAME names"
+_REGISTRATION_STEP = (
+    "see that nvidia-peermem is loaded or DMA-BUF works on this node (lsmod, open kernel modules), and that PCIe ACS and the IOMMU "
+    "let the adapter reach the GPU; NCCL_NET_GDR_LEVEL=LOC tells by a run without GPUDirect RDMA"
+)
+_MULTICAST_STEP = (
+    "see nvidia-smi -q, section Fabric, and the fabric manager's log on this node: restart the fabric manager, or reset the GPUs"
+)
 _DRIVER_STEP = "use an image whose CUDA the driver supports, or a newer driver"
 
 
@@ -69,6 +76,13 @@ def _completion(match: re.Match[str], line: str) -> ToolError:
 def _watchdog(match: re.Match[str], line: str) -> ToolError:
     cause = f"collective timeout: {match['op']} ran longer than {int(match['ms']) / 1000:g} s (sequence number {match['seq']})"
     return ToolError(cause=cause, failure_class=FailureClass.RUNTIME, line=line, rank=_SILENCE)
+
+
+def _last_error(match: re.Match[str], line: str) -> ToolError:
+    """Return the error that NCCL's text of its last warning stands for, which PyTorch prints without process and host."""
+    inner = find(f":0:0 [0] NCCL WARN {match['what']}", _PATTERNS)[:1]
+    error = inner[0] if inner else ToolError(cause=short(match["what"]), failure_class=FailureClass.RUNTIME, line=line)
+    return msgspec.structs.replace(error, line=short(match["what"]))
 
 
 def _cuda(what: str, failure_class: FailureClass, rank: CauseRank, cause: str = "", step: str = "") -> tuple[Pattern, ...]:
@@ -105,7 +119,7 @@ _DEVICE = (
     *_cuda(r"uncorrectable (?:ECC|NVLink) error[^'\n]*", FailureClass.HARDWARE, CauseRank.DEVICE),
     pattern(
         " event",
-        rf"{_WARN}NET/IB ?: (?P<device>[\w.-]+):\d+ (?:Got )?async (?:fatal |non-fatal )?event[^:\n]*: "
+        rf"{_WARN}NET/IB ?: (?P<device>[\w.-]+):\d+ (?:Got )?async (?:fatal |non-fatal |error )?event[^:\n]*: "
         r"(?P<what>port error|local catastrophic event|device fatal[^\n]*)",
         FailureClass.HARDWARE,
         "the adapter reports: {what}",
@@ -201,28 +215,58 @@ _PATH = (
         CauseRank.PATH,
         next_step=_CONNECT_STEP,
     ),
+    pattern(
+        "onnect to ",
+        rf"{_WARN}[^\n]*?[Cc]onnect to {_PEER}[^\n]*?(?:failed ?:|returned) (?P<what>[^\n,]+)",
+        FailureClass.DEPENDENCY,
+        "NCCL cannot connect to {peer}: {what}",
+        CauseRank.PATH,
+        next_step=_CONNECT_STEP,
+    ),
 )
 
 _LATER = (
+    pattern(
+        "(NVLS) Multicast",
+        rf"{_WARN}(?P<what>Failed to \w+ NVLink SHARP \(NVLS\) Multicast[^\n]*?CUDA error[^\n]*?'[^'\n]*')",
+        FailureClass.RUNTIME,
+        "NVLink SHARP multicast fails: {what} (fabric manager or driver state)",
+        next_step=_MULTICAST_STEP,
+    ),
     pattern(
         "transport/nvls.cc",
         rf"{_RANK}transport/nvls\.cc:\d+ NCCL WARN Cuda failure (?P<code>\d+) '(?P<what>[^'\n]*)'",
         FailureClass.RUNTIME,
         "NVLink SHARP multicast allocation fails: CUDA failure {code} '{what}' (fabric manager or driver state)",
+        next_step=_MULTICAST_STEP,
     ),
     *_cuda("[^'\n]*", FailureClass.RUNTIME, CauseRank.OPERATION),
     Pattern(
         "Got completion ",
         re.compile(
             rf"{_RANK}[^\n]*?Got completion from peer {_PEER}[^\n]*?(?:status=(?:\w+\()?|error )(?P<status>\d{{1,4}})\b"
-            r"[^\n]*?vendor err (?P<vendor>\d+)"
+            r"[^\n]*?vendor[ _]err[ =](?P<vendor>\d+)"
         ),
         _completion,
+    ),
+    # an error of a queue pair reaches the log by this thread, often before the completion of the work
+    pattern(
+        "async fatal event",
+        rf"{_WARN}NET/IB ?: (?P<device>[\w.-]+):\d+ (?P<what>async fatal event[^\n]*)",
+        FailureClass.RUNTIME,
+        "{what}",
     ),
     Pattern(
         "Watchdog caught collective operation timeout",
         re.compile(r"timeout: WorkNCCL\(SeqNum=(?P<seq>\d+), OpType=(?P<op>\w+),[^\n]*?Timeout\(ms\)=(?P<ms>\d{1,12})\)"),
         _watchdog,
+    ),
+    pattern(
+        "Call to ibv_",
+        rf"{_WARN}(?P<what>Call to ibv_reg_\w*mr\w* failed[^\n]*)",
+        FailureClass.DEPENDENCY,
+        "the adapter cannot register GPU memory: {what}",
+        next_step=_REGISTRATION_STEP,
     ),
     pattern("Call to ibv_", rf"{_WARN}(?P<what>Call to ibv_\w+ failed[^\n]*)", FailureClass.RUNTIME, "{what}"),
     # without verbs NCCL goes on over sockets, which the gate judges by the transport
@@ -234,7 +278,24 @@ _LATER = (
         "{what}",
         CauseRank.CONSEQUENCE,
     ),
+    # the thread of a process that asked another one only tells that the other one failed
+    pattern(
+        "NCCL WARN",
+        rf"{_WARN}(?P<what>(?:Proxy Call to rank \d+ failed|\[(?:Proxy )?Service [^\]\n]*\] Failed to execute operation"
+        r"|\[Proxy Service \d+\] Failed|Socket recv failed while polling|ncclPollProxyResponse)[^\n]*)",
+        FailureClass.RUNTIME,
+        "NCCL warned: {what}",
+        CauseRank.CONSEQUENCE,
+    ),
     pattern("NCCL WARN", rf"{_WARN}(?P<what>\S[^\n]*)", FailureClass.RUNTIME, "NCCL warned: {what}", CauseRank.UNKNOWN),
+    Pattern("Last error:", re.compile(r"Last error: *\n(?:\[[^\]\n]{1,40}\]:? ?)*(?P<what>\S[^\n]*)"), _last_error, True),
+    pattern(
+        "DistBackendError: NCCL error in",
+        r"DistBackendError: NCCL error in: [^\n,]*, (?P<what>[^\n(]*?)\s*(?:\(run with|, NCCL version|$)",
+        FailureClass.RUNTIME,
+        "NCCL failure: {what}",
+        CauseRank.CONSEQUENCE,
+    ),
     pattern(
         "Test NCCL failure",
         rf"{_HOST}: Test NCCL failure \S+ '(?P<what>[^'\n(]*?)\s*(?:\(run with|/ '|')",
