@@ -16,7 +16,8 @@ _PREFIXES = tuple(
         # the container runtime's log files, kubectl logs --prefix --timestamps, docker compose
         rf"{_ISO} std(?:out|err) [FP] ",
         rf"\[pod/[\w./-]{{1,300}}\] (?:{_ISO} )?",
-        rf"{_ISO}[ \t]",
+        # the time and level of a line are what tells a log of a Slurm daemon
+        rf"{_ISO}[ \t](?!(?:\[[^\]\n]{{1,60}}\] )?(?:error|fatal): )",
         r"\[?\d\d:\d\d:\d\d(?:[.,]\d{1,9})?\]?[ \t](?!slurm(?:d|ctld|dbd|stepd)?:)",
         # a unit of rke2, a kernel or a Slurm daemon is a part of what its readers look for
         r"[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d [\w.-]+ (?!rke2|k3s|kernel|systemd|slurm|sh\[)[\w./@-]+(?:\[\d+\])?: ",

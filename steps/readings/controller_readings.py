@@ -75,6 +75,9 @@ def read_gpu_operator(captured: CapturedText, _: SiteValues) -> ToolReading:
     return failed(GPU_OPERATOR, FailureClass.HEALTH, cause, {"not_ready": states}, next_step=step)
 
 
+_TELLING = re.compile(r"rror|FAILED|no matches|^[ \t]*[-*] |:[ \t]*$")
+
+
 def is_helm(text: str) -> bool:
     """Return True for the log of an install Job of Helm, or Helm's own errors."""
     return _HELM.search(text) is not None and causes.classify(causes.HELM, [("", text)]) is not None
@@ -82,7 +85,8 @@ def is_helm(text: str) -> bool:
 
 def read_helm(captured: CapturedText, _: SiteValues) -> ToolReading:
     """Return the reading of Helm's errors."""
-    lines = [line for line in captured.text.splitlines() if "rror" in line or "FAILED" in line or "no matches" in line]
+    # a line that announces details by a colon is read with them
+    lines = [line for line in captured.text.splitlines() if _TELLING.search(line)]
     cause = causes.classify(causes.HELM, [("", "\n".join(lines) or captured.text)])
     if cause is None:
         return undecided(HELM, "no error is recognised, which does not prove that the release is deployed", {})

@@ -478,7 +478,9 @@ def read_hostnames(captured: CapturedText, site: SiteValues) -> ToolReading:
 
 _DAEMONS = re.compile(
     r"\bslurm(?:ctld|d|stepd|dbd)\b|\b(?:srun|sbatch|salloc|sinfo|squeue|scontrol|sacct|sacctmgr): |\b[Mm]unge|\bslurm_\w+:"
-    r"|Node configuration differs from hardware|Slurmctld\(primary\)|file-less GPU|association|account/partition"
+    r"|^\[\d{4}-\d\d-\d\dT[\d:]{8}\.\d{3}\] (?:\[[^\]\n]*\] )?(?:error|fatal): "
+    r"|Node configuration differs from hardware|Slurmctld\(primary\)|file-less GPU|association|account/partition",
+    re.MULTILINE,
 )
 _QUEUED = re.compile(r"\bjob (?P<job>\d{1,12}) (?:queued and )?waiting for resources|\bjob (?P<queued>\d{1,12}) queued")
 _CLOCK = re.compile(r"^\[?(?:\S+[T ])?(\d\d):(\d\d):(\d\d)", re.MULTILINE)

@@ -4,6 +4,7 @@ Wordings come from Argo CD 3 (https://github.com/argoproj/argo-cd, controller/st
 Helm 3. See `steps/docs/facts/argo.md`, Error texts and failure classes.
 """
 
+import itertools
 import re
 from collections.abc import Iterable
 
@@ -12,6 +13,8 @@ from msgspec import Struct
 from steps.contract import plain_text
 from steps.contract.verdict import FailureClass
 
+MOST_DETAILS = 3
+"""Most lines that are quoted after a line which announces them."""
 LONGEST, HEAD = 300, 90
 """Most characters of a line in a message, and how many of them come from its beginning."""
 
@@ -79,7 +82,7 @@ _SILENT_WEBHOOK_STEP = (
 _FORBIDDEN = (
     r"is forbidden: User |cannot (create|get|list|patch|update|delete) resource|Unauthorized|authentication required"
     r"|permission denied|no matching service account|unable to authenticate|authorization failed|Access denied"
-    r"|status code:? 40[13]|: denied"
+    r"|status code:? 40[13]|: denied|unexpected status[^\n]*: 40[13]\b|: 40[13] (Unauthorized|Forbidden)"
 )
 _TEMPLATE = (
     r"execution error at|template: |error calling |YAML parse error|error converting YAML|don't meet the specifications"
@@ -90,6 +93,10 @@ _SYNC = r"objects failed to apply|synchronization tasks completed unsuccessfully
 _PERMISSION, _DEPENDENCY = FailureClass.PERMISSION, FailureClass.DEPENDENCY
 _GENERATE, _COMPARE = FailureClass.MANIFEST_GENERATION, FailureClass.COMPARISON
 _APPLY, _HEALTH, _RUNTIME = FailureClass.APPLY, FailureClass.HEALTH, FailureClass.RUNTIME
+
+_NOT_READY = r"resource not ready, name: (?P<object>[\w.-]+), kind: (?P<kind>\w+)"
+_NOT_READY_IN_TIME = r"(INSTALLATION|UPGRADE) FAILED: ([\w-]+ hooks failed: )?context deadline exceeded"
+_HOOK = r"(?P<phase>(?:pre|post)-(?:install|upgrade|delete|rollback)) hooks? failed"
 
 HELM = (
     CauseRule("", _FORBIDDEN, _PERMISSION, "give the install Job's service account this right, or the repository its credentials"),
@@ -107,6 +114,14 @@ HELM = (
     CauseRule("", _NO_NAME, _DEPENDENCY, _NO_NAME_STEP),
     CauseRule("", _OTHER_SERVER, _DEPENDENCY, _OTHER_SERVER_STEP),
     CauseRule("", _CLOCK, _DEPENDENCY, _CLOCK_STEP),
+    # Helm waits with the same deadline that a download has, but names no address then
+    CauseRule("", _NOT_READY, _HEALTH, "Helm waited for {kind} {object} in vain: look at its pods, their events and logs"),
+    CauseRule(
+        "", _NOT_READY_IN_TIME, _HEALTH, "Helm waited in vain: look at the release's pods and at those of its hooks, which is not ready"
+    ),
+    CauseRule(
+        "", _HOOK + r"[^\n]*(BackoffLimitExceeded|DeadlineExceeded)", _RUNTIME, "read the log of the release's {phase} hook Job"
+    ),
     CauseRule("", _NETWORK, _DEPENDENCY, "check the chart repository's address, its certificate and the way to it"),
     CauseRule("", _TEMPLATE, _GENERATE, "correct the values that the message names"),
     CauseRule(
@@ -202,10 +217,20 @@ def classify(table: Iterable[CauseRule], texts: Iterable[tuple[str, str]]) -> Ca
 
 def _match(pattern: str, text: str) -> tuple[str, dict[str, str]] | None:
     """Return the first line of a text that matches the pattern, shortened, and the pattern's groups; None if none does."""
-    for line in text.splitlines() or [""]:
+    lines = text.splitlines() or [""]
+    for number, line in enumerate(lines):
         if match := re.search(pattern, line):
-            return short(line.strip()), {key: plain_text.line(value or "") for key, value in match.groupdict().items()}
+            groups = {key: plain_text.line(value or "") for key, value in match.groupdict().items()}
+            return short(" ".join((line.strip(), *_details(lines, number)))), groups
     return None
+
+
+def _details(lines: list[str], number: int) -> list[str]:
+    """Return the lines that a line of Helm announces by a colon at its end: the chart and the values that break its schema."""
+    if not lines[number].rstrip().endswith(":"):
+        return []
+    following = (line.strip() for line in lines[number + 1 : number + 1 + MOST_DETAILS])
+    return list(itertools.takewhile(lambda line: line.startswith(("- ", "* ")) or line.endswith(":"), following))
 
 
 def short(line: str) -> str:

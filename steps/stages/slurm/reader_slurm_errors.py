@@ -7,6 +7,8 @@ from steps.contract.verdict import CauseRank, FailureClass, ToolError
 from steps.stages.shared import reader_host, reader_mpi
 from steps.stages.shared.reader_errors import Pattern, find, pattern
 
+_LOGGED = r"\[\d{4}-\d\d-\d\dT[\d:.]+\] (?:\[[^\]\n]*\] )?"
+"""Time before a line in a log of slurmctld, slurmd or slurmdbd; slurmstepd adds the job."""
 _CREDENTIAL = re.compile(r"ENCODED: (?P<encoded>[^\n]+)\n[^\n]*DECODED: (?P<decoded>[^\n]+)")
 _TIME = "%a %b %d %H:%M:%S %Y"
 _DIFFERS = re.compile(r"\b(?P<key>[A-Za-z]+)=(?P<configured>\d+):(?P<hardware>\d+)\(hw\)")
@@ -16,7 +18,11 @@ def _expired(match: re.Match[str], line: str) -> ToolError:
     seconds = skew(match.string)
     difference = f"clock skew of {seconds} s" if seconds is not None else "clocks differ"
     return ToolError(
-        cause=f"credential expired: {difference}", failure_class=FailureClass.PERMISSION, line=line, rank=CauseRank.PATH
+        cause=f"credential expired: {difference}",
+        failure_class=FailureClass.PERMISSION,
+        line=line,
+        rank=CauseRank.PATH,
+        next_step="set the clocks of both hosts by one time server (chronyc tracking on each), then restart munged",
     )
 
 
@@ -56,7 +62,7 @@ _DEVICES = (
     ),
     pattern(
         "count reported lower than configured",
-        r"(?P<what>gres/\S+ count reported lower than configured \(\d+ < \d+\))",
+        r"(?:node (?P<host>[\w.-]+) [^\n]*?)?(?P<what>gres/\S+ count reported lower than configured \(\d+ < \d+\))",
         FailureClass.HARDWARE,
         "{what}",
         CauseRank.DEVICE,
@@ -64,7 +70,56 @@ _DEVICES = (
 )
 """A node whose devices are not those that its configuration promises."""
 
+_LOW = pattern(
+    "has low ",
+    r"Node (?P<host>[\w.-]+) has low (?P<what>\S+ \w+ \([^)\n]*\))",
+    FailureClass.HARDWARE,
+    "node {host} has less than its configuration promises: {what}",
+    CauseRank.DEVICE,
+    next_step="compare slurmd -C on the node with its line of slurm.conf, and see why it has less: a lost device or memory module",
+)
+
 _SETTINGS = (
+    _LOW,
+    pattern(
+        "cgroup/v2 looking at all files",
+        r"Couldn't find the specified plugin name for (?P<what>cgroup/v2)",
+        FailureClass.INPUT,
+        "slurmd has no plugin {what}: it was built without D-Bus and eBPF support",
+        _SETTING,
+        next_step="use a build of Slurm with cgroup v2 (libdbus and libbpf headers at its build), or CgroupPlugin=disabled",
+    ),
+    pattern(
+        "cannot connect to dbus",
+        r"(?P<what>cannot connect to dbus[^\n]*)",
+        FailureClass.INPUT,
+        "slurmd cannot ask systemd for a cgroup: {what}",
+        _SETTING,
+        next_step="set IgnoreSystemd=yes in cgroup.conf where slurmd runs without systemd, as in a pod",
+    ),
+    pattern(
+        "[ERROR] ",
+        r"pyxis: +\[ERROR\] (?P<what>[^\n]*40[13][^\n]*)",
+        FailureClass.PERMISSION,
+        "enroot may not fetch the image: {what}",
+        _SETTING,
+        next_step="give the registry's credentials in enroot's .credentials of this user",
+    ),
+    pattern(
+        "pyxis:     nvidia-container-cli: ",
+        r"pyxis: +nvidia-container-cli: (?P<what>[^\n]*)",
+        FailureClass.DEPENDENCY,
+        "the driver does not serve the container: {what}",
+        CauseRank.DEVICE,
+        next_step="nvidia-smi on the node: a driver that was updated needs its modules reloaded or a reboot",
+    ),
+    pattern(
+        "[ERROR] ",
+        r"pyxis: +\[ERROR\] (?!\S*/hooks\.d/)(?P<what>[^\n]*)",
+        FailureClass.RUNTIME,
+        "enroot: {what}",
+        next_step="read the lines of enroot's log before this one",
+    ),
     Pattern("Node configuration differs from hardware", re.compile("Node configuration differs from hardware"), _hardware, True),
     pattern(
         "libnvidia-ml.so",
@@ -118,13 +173,26 @@ _SETTINGS = (
 """Configurations with which a daemon or a job cannot start."""
 
 _CREDENTIALS = (
-    Pattern("Expired credential", re.compile(r"Munge decode failed: Expired credential"), _expired, True),
+    *(
+        # the clock of the reader is ahead of the writer's in the one, behind it in the other
+        Pattern(f"Munge decode failed: {word} credential", re.compile(f"Munge decode failed: {word} credential"), _expired, True)
+        for word in ("Expired", "Rewound")
+    ),
+    pattern(
+        "auth/slurm: ",
+        r"(?:\[(?P<host>[\w.-]+)\]: )?auth/slurm: (?P<what>[^\n]*(?:expired|not yet valid|iat|exp)[^\n]*)",
+        FailureClass.PERMISSION,
+        "credential expired: {what}",
+        _PATH,
+        next_step="compare the clocks of this host and of slurmctld, and the keys in slurm.key",
+    ),
     pattern(
         "Munge decode failed: Invalid credential",
         r"Munge decode failed: Invalid credential",
         FailureClass.PERMISSION,
         "munge key mismatch",
         _PATH,
+        next_step="give all hosts one /etc/munge/munge.key (compare its sha256sum), and restart munged",
     ),
     pattern(
         "munge.socket",
@@ -153,11 +221,63 @@ _CREDENTIALS = (
         FailureClass.DEPENDENCY,
         "slurmctld does not answer: {what}",
         _PATH,
+        next_step="see slurmctld's log, SlurmctldHost of slurm.conf, and the way to its port 6817",
     ),
 )
 """Daemons that do not reach or trust each other."""
 
 _JOBS = (
+    pattern(
+        "rolog",
+        r"(?:JobId=|\[job )(?P<what>\d+)[^\n]*[Pp]rolog (?:error|failed)|[Pp]rolog (?:launch )?failure, JobId=(?P<job>\d+)",
+        FailureClass.RUNTIME,
+        "the prolog of job {what}{job} failed",
+        next_step="run the script that Prolog of slurm.conf names on the node, and read slurmd's log there",
+    ),
+    pattern(
+        "rolog or job env setup failure on node",
+        r"rolog or job env setup failure on node (?P<host>[\w.-]+)",
+        FailureClass.RUNTIME,
+        "the prolog failed on node {host}, which is drained",
+        next_step="run the script that Prolog of slurm.conf names on the node, and read slurmd's log there",
+    ),
+    pattern(
+        " not responding",
+        r"Nodes? (?P<host>[\w.,\[\]-]+) not responding",
+        FailureClass.HEALTH,
+        "nodes {host} do not answer slurmctld",
+        CauseRank.SILENCE,
+        next_step="see slurmd and its port 6818 on these nodes, firewalls between, and whether slurmctld resolves their names",
+    ),
+    pattern(
+        "Node failure on ",
+        r"Node failure on (?P<host>[\w.,\[\]-]+)",
+        FailureClass.HARDWARE,
+        "node {host} failed during the job",
+        CauseRank.SILENCE,
+        next_step="see the node's console and kernel log, and slurmctld's log about it",
+    ),
+    pattern(
+        "DUE TO NODE FAILURE",
+        r"STEP \S+ ON (?P<host>[\w.-]+) CANCELLED [^\n]*?(?P<what>DUE TO NODE FAILURE)",
+        FailureClass.RUNTIME,
+        "the job was cancelled on {host}: {what}",
+        _CONSEQUENCE,
+    ),
+    pattern(
+        "pyxis: ",
+        r"error: (?P<what>pyxis: (?:child \d+ failed|failed to import|couldn't start|container start failed|printing)[^\n]*)",
+        FailureClass.RUNTIME,
+        "{what}",
+        _CONSEQUENCE,
+    ),
+    pattern(
+        "spank",
+        r"error: (?P<what>(?:spank: required plugin|Failed to invoke spank plugin stack)[^\n]*)",
+        FailureClass.RUNTIME,
+        "{what}",
+        _CONSEQUENCE,
+    ),
     pattern(
         "oom_kill event",
         r"(?:(?P<host>[\w.-]+): )?slurmstepd: error: Detected \d+ oom[_-]kill event",
@@ -185,19 +305,16 @@ _JOBS = (
         "task on {host}: {what}",
         _CONSEQUENCE,
     ),
-    pattern(
-        " error: ",
-        r"(?P<what>(?:[a-z_]+): error: [^\n]*)",
-        FailureClass.RUNTIME,
-        "{what}",
-        CauseRank.UNKNOWN,
-    ),
-    pattern(
-        " fatal: ",
-        r"(?P<what>(?:[a-z_]+): fatal: [^\n]*)",
-        FailureClass.RUNTIME,
-        "{what}",
-        CauseRank.UNKNOWN,
+    # the daemons' own logs have a time in brackets before the level, their output on a terminal the daemon's name
+    *(
+        pattern(
+            f"{level}: ",
+            rf"(?P<what>(?:\b[a-z_]+: |{_LOGGED}){level}: [^\n]*)",
+            FailureClass.RUNTIME,
+            "{what}",
+            CauseRank.UNKNOWN,
+        )
+        for level in ("error", "fatal")
     ),
 )
 """Jobs that do not start or fail, and errors that no other rule knows, quoted."""
