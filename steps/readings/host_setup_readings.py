@@ -7,12 +7,14 @@ rancher/rke2 and k3s-io/k3s, pkg/agent, pkg/daemons, pkg/cluster.
 import re
 from typing import Any
 
+import msgspec
+
 from steps.contract.plain_text import count
 from steps.contract.verdict import CauseRank, FailureClass, ToolError
 from steps.readings.captured_text import CapturedText
 from steps.readings.site_values import SiteValues
 from steps.readings.tool_reading import ToolReading, failed, of_error, passed, undecided
-from steps.stages.shared import reader_host
+from steps.stages.shared import reader_host, reader_kubelet
 from steps.stages.shared.reader_errors import Pattern, find, pattern
 
 RKE2, ANSIBLE = "rke2", "ansible"
@@ -110,6 +112,9 @@ _SYSCTL = re.compile(
 _ACCOUNT = re.compile(r"missing required: (user|group): unknown (?:user|group) ([\w-]{1,32})")
 
 
+_ERROR_LINE = re.compile(r"^[^\n]*(?:\blevel=error\b|\bE\d{4} \d\d:\d\d:\d\d\.)[^\n]*", re.MULTILINE)
+
+
 def is_rke2(text: str) -> bool:
     """Return True for the journal of RKE2 or K3s, or messages of their kubelet and containerd."""
     return _RKE2.search(text) is not None
@@ -119,7 +124,8 @@ def read_rke2(captured: CapturedText, _: SiteValues) -> ToolReading:
     """Return the reading of a journal: its first cause; an import of images that ended is a pass."""
     text = captured.text
     figures = _journal_figures(text, captured.ends_with_line)
-    if error := _supervisor(text) or next(iter(find(text, (*reader_host.PATTERNS, *_PATTERNS))), None):
+    known = (*reader_host.PATTERNS, *_PATTERNS, *reader_kubelet.NODE_PATTERNS)
+    if error := _supervisor(text) or next(iter(find(text, known)), None):
         if error.cause == "protect-kernel-defaults: sysctl" and "missing required: " in text:
             error = next(other for other in find(text, _PATTERNS) if other.cause.startswith("CIS"))
         return of_error(RKE2, error, figures)
@@ -129,7 +135,10 @@ def read_rke2(captured: CapturedText, _: SiteValues) -> ToolReading:
         figures["images"] = len(re.findall(r"msg=\"Imported (?!images from)\S+", text))
         figures["seconds"] = sum(float(match["seconds"][:20]) / (1000 if match["unit"] == "ms" else 1) for match in ended)
         return passed(RKE2, figures, f"{count(figures['images'], 'image')} imported from {count(len(ended), 'archive')}")
-    return undecided(RKE2, "no failure in these lines, which do not prove that the server is up", figures)
+    words = "no failure that a rule knows is in these lines, which do not prove that the server is up"
+    quoted = _ERROR_LINE.search(text)
+    reading = undecided(RKE2, words, figures, next_step="read the first error line" if quoted else "")
+    return msgspec.structs.replace(reading, detail=quoted[0].strip()) if quoted else reading
 
 
 def _supervisor(text: str) -> ToolError | None:

@@ -351,6 +351,9 @@ _HEADING = re.compile(
     r"|PodCIDRs?|Addresses|Taints|Lease|IPs?|Controlled By):"
 )
 """Headings of a description after the sections that are read; lines of other programs may stand between."""
+_EVENT = re.compile(
+    r"^[ \t]*Warning[ \t]+(?P<reason>\w+)[ \t]+[\w<>]+(?: \(x\d+ over \w+\))?[ \t]+\S+[ \t]+(?P<what>\S[^\n]*)$", re.MULTILINE
+)
 _CAPACITY = re.compile(r"^(?P<section>Capacity|Allocatable):[ \t]*$")
 _RESOURCE = re.compile(r"^[ \t]+nvidia\.com/(?:gpu|mig-[\w.]+)(?:\.shared)?:[ \t]+(?P<count>\d{1,6})[ \t]*$")
 
@@ -358,6 +361,7 @@ _RESOURCE = re.compile(r"^[ \t]+nvidia\.com/(?:gpu|mig-[\w.]+)(?:\.shared)?:[ \t
 def is_description(text: str) -> bool:
     """Return True for `kubectl describe` of a pod, a node or a Volcano job."""
     words = r"^(?:Init )?Containers:[ \t]*$|^Capacity:[ \t]*$|^Task Status Count:|^  Task Status Count:[ \t]*$"
+    words += r"|^[ \t]*Type[ \t]+Reason[ \t]+Age[ \t]+From[ \t]+Message"
     return re.search(words, text, re.MULTILINE) is not None
 
 
@@ -424,13 +428,15 @@ def _of_pod(text: str) -> ToolReading:
             step = f"kubectl logs -c {name} --previous: why it ends; the Events below"
             error = reader_kubelet.cause(text.splitlines()) if reason not in ("CrashLoopBackOff", "Error") else None
             return of_error(KUBECTL, error, figures) if error else failed(KUBECTL, _RUNTIME, words, figures, next_step=step)
-    if error := reader_kubelet.cause(line for line in text.splitlines() if "Warning" in line):
-        return of_error(KUBECTL, error, figures)
     status = re.search(r"^Status:[ \t]+(\w+)", text, re.MULTILINE)
     ready = re.search(r"^ {2}Ready[ \t]+(True|False)[ \t]*$", text, re.MULTILINE)
     figures["status"] = status[1] if status else ""
     if figures["status"] == "Succeeded" or (figures["status"] == "Running" and ready and ready[1] == "True" and "Events:" in text):
         return passed(KUBECTL, figures, f"pod {figures['status']}")
+    if error := reader_kubelet.cause(line for line in text.splitlines() if "Warning" in line):
+        return of_error(KUBECTL, error, figures)
+    if warnings := [match for match in _EVENT.finditer(text) if match["reason"] in _FAILING_EVENTS]:
+        return failed(KUBECTL, _RUNTIME, f"{warnings[0]['reason']}: {warnings[0]['what'][:300]}", figures)
     return undecided(KUBECTL, f"pod {figures['status'] or 'of unknown status'}, not ready as far as the text tells", figures)
 
 

@@ -23,7 +23,8 @@ _RECOGNISED = re.compile(
     r"NCCL (?:INFO|WARN|version) |nccl-tests version|^[^\n]{0,80}\bsize[ \t]+count[ \t]+(?:\(elements\)[ \t]+)?type[ \t]"
     r"|^[^\n]{0,48}\b\d+[ \t]+\d+[ \t]+(?:float|double|half|bfloat16|u?int(?:8|32|64))[ \t]+(?:sum|prod|max|min|avg|none)[ \t]"
     r"|# ?Out of bounds values|# ?Avg bus bandwidth|via NET/\w|GPU Direct RDMA (?:Enabled|Disabled) for HCA"
-    r"|: Test (?:NCCL|CUDA) failure|Watchdog caught collective operation timeout|DistBackendError: NCCL error|\bnThread \d+ nGpus \d+ minBytes",
+    r"|: Test (?:NCCL|CUDA) failure|Watchdog caught collective operation timeout"
+    r"|DistBackendError: NCCL error|\bnThread \d+ nGpus \d+ minBytes",
     re.MULTILINE,
 )
 _WATCHDOG = re.compile(r"timeout: WorkNCCL\(SeqNum=(\d{1,18}), OpType=(\w{1,40}),[^\n]*?Timeout\(ms\)=(\d{1,12})\)")

@@ -239,6 +239,9 @@ def _others(text: str, first: ToolRule | None, site: SiteValues) -> list[ToolRea
         # perftest draws the same lines as mpirun does around its messages
         text = _FRAME.sub("", text)
     known = (*NOT_BESIDE, *MESSAGES) if first in MESSAGES else (*NOT_BESIDE, first)
+    if first is not None and first.read is _KUBECTL.read_description:
+        # its events are read by the rules for errors of the kubelet, and those of a pod that runs by now are over
+        known = (*known, *(rule for rule in TABLE if rule.read is _CONTROLLER.read_error_text))
     rules = [rule for rule in TABLE if rule not in known]
     readings: list[ToolReading] = []
     for start in range(0, len(text), OTHERS):

@@ -117,7 +117,7 @@ HELM = (
     # Helm waits with the same deadline that a download has, but names no address then
     CauseRule("", _NOT_READY, _HEALTH, "Helm waited for {kind} {object} in vain: look at its pods, their events and logs"),
     CauseRule(
-        "", _NOT_READY_IN_TIME, _HEALTH, "Helm waited in vain: look at the release's pods and at those of its hooks, which is not ready"
+        "", _NOT_READY_IN_TIME, _HEALTH, "Helm waited in vain: see which of the release's pods, or of its hooks' pods, is not ready"
     ),
     CauseRule(
         "", _HOOK + r"[^\n]*(BackoffLimitExceeded|DeadlineExceeded)", _RUNTIME, "read the log of the release's {phase} hook Job"

@@ -23,6 +23,37 @@ _ON_THE_NODE = (
         next_step="nvidia-smi on the node, then its kernel log",
     ),
     pattern(
+        "nvidia-container-cli",
+        r"nvidia-container-cli: requirement error: (?P<what>unsatisfied condition: [^,\n]*)",
+        _INPUT,
+        "the driver of this node does not fit the image: {what}",
+        _SETTING,
+        next_step="use an image whose CUDA the driver supports, or a newer driver",
+    ),
+    pattern(
+        "nvidia-container-cli",
+        r"nvidia-container-cli: (?P<what>[^\n]*)",
+        _DEPENDENCY,
+        "the driver of this node does not serve the container: {what}",
+        next_step="nvidia-smi on the node, then its kernel log",
+    ),
+    pattern(
+        "failed to run Kubelet",
+        r"failed to run Kubelet: (?P<what>running with swap on is not supported)",
+        _INPUT,
+        "the kubelet does not start: {what}",
+        _SETTING,
+        next_step="switch swap off on this node (swapoff -a, and its line in /etc/fstab or its systemd unit)",
+    ),
+    pattern(
+        "failed to run Kubelet",
+        r"failed to run Kubelet: (?P<what>[^\n]*)",
+        _INPUT,
+        "the kubelet does not start: {what}",
+        _SETTING,
+        next_step="correct the setting that the message names (kubelet-arg in RKE2's configuration, or the host's)",
+    ),
+    pattern(
         "unresolvable CDI devices",
         r"(?P<what>unresolvable CDI devices [^\n]*)",
         _RUNTIME,
@@ -80,13 +111,24 @@ _OBJECTS = (
         "{what}",
         _SETTING,
     ),
+    *(
+        pattern(
+            needle,
+            rf"(?:error adding container to network(?P<network> \"[^\"\n]+\")[^\n]*?)?(?P<what>{needle}[^\n]*)",
+            _INPUT,
+            "the address pool of the network{network} is used up: {what}",
+            _SETTING,
+            next_step="make the pool larger than the nodes times their pods",
+        )
+        for needle in ("no IP addresses available", "no free IPs in pool")
+    ),
     pattern(
-        "no IP addresses available",
-        r"(?P<what>no IP addresses available[^\n]*)",
-        _INPUT,
-        "the address pool of the network is used up: {what}",
-        _SETTING,
-        next_step="make the pool larger than the nodes times their pods",
+        "Allocate failed due to",
+        r"Allocate failed due to (?P<what>[^\n]*)",
+        _RUNTIME,
+        "the kubelet cannot give the pod its devices: {what}",
+        CauseRank.OPERATION,
+        next_step="compare the node's allocatable devices with nvidia-smi -L there, and read the log of its device plugin",
     ),
     pattern(
         "MountVolume.",
@@ -97,6 +139,14 @@ _OBJECTS = (
     ),
 )
 _IMAGES = (
+    pattern(
+        "429 Too Many Requests",
+        r"(?:image[^\n]{0,9}?\\*\"(?P<image>[\w./:@-]+)\\*\"[^\n]*?)?(?P<what>429 Too Many Requests)",
+        _DEPENDENCY,
+        "the registry limits pulls: {what} {image}",
+        _PATH,
+        next_step="give the registry's credentials or a mirror in rke2.registries, and wait until the limit is over",
+    ),
     pattern(
         "pull",
         r"[^\n]*pull[^\n]*?(?P<what>(?:401 Unauthorized|403 Forbidden|pull access denied|authorization failed)[^\n]*)",
@@ -141,7 +191,21 @@ _REFUSED = (
     ),
 )
 
-_PATTERNS: tuple[Pattern, ...] = (*reader_host.PATTERNS, *_ON_THE_NODE, *_OBJECTS, *_REFUSED, *_IMAGES)
+_SANDBOX = (
+    pattern(
+        "failed to setup network for sandbox",
+        r"failed to setup network for sandbox[^\n]*?: (?P<what>plugin type[^\n]*)",
+        _RUNTIME,
+        "the pod's network cannot be set up: {what}",
+        CauseRank.UNKNOWN,
+    ),
+)
+"""Errors that also stand in a healthy start, while the network plugin is not ready yet."""
+
+NODE_PATTERNS: tuple[Pattern, ...] = (*_ON_THE_NODE, *_IMAGES)
+"""Patterns of messages in the log of a kubelet or of containerd, which are of all pods of a node."""
+
+_PATTERNS: tuple[Pattern, ...] = (*reader_host.PATTERNS, *_ON_THE_NODE, *_OBJECTS, *_REFUSED, *_IMAGES, *_SANDBOX)
 
 
 def cause(texts: Iterable[str]) -> ToolError | None:

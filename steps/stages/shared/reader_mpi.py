@@ -351,5 +351,5 @@ def errors(text: str) -> tuple[ToolError, ...]:
 
 
 def without_warnings(known: tuple[ToolError, ...]) -> tuple[ToolError, ...]:
-    """Return errors without the framed warnings of mpirun, which stand before healthy runs as well, unless nothing else is known."""
+    """Return errors without the framed warnings of mpirun, which healthy runs have as well, unless nothing else is known."""
     return tuple(error for error in known if not error.cause.startswith(_WARNING)) or known
