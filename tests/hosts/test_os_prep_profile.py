@@ -280,6 +280,7 @@ mkdir -p /var/lib/kubelet $(dirname TEMPLATE)
 mount -t tmpfs -o noexec tmpfs /var/lib/kubelet
 echo 'version = 2' > TEMPLATE
 echo 'nameserver 127.0.0.53' > /etc/resolv.conf
+echo 1 > /proc/sys/kernel/modules_disabled
 cat > /etc/systemd/system/apt-daily.service
 systemctl daemon-reload
 systemctl start --no-block apt-daily.service
@@ -288,6 +289,7 @@ REPAIRED = """set -e
 umount /var/lib/kubelet
 echo '{{ template "base" . }}' > TEMPLATE
 echo 'nameserver 10.77.255.254' > /etc/resolv.conf
+echo 0 > /proc/sys/kernel/modules_disabled
 mkdir -p /lib/modules/$(uname -r)/build
 setsid sh -c "sleep 8; touch /run/upgraded" > /dev/null 2>&1 &
 """
@@ -317,6 +319,7 @@ def test_what_would_stop_rke2_and_pods_later_is_read_and_an_upgrade_is_waited_fo
     assert items["link type of mlx5_0"].status is ItemStatus.OK
     assert "apt-daily.service still at work after" in items["other work on the machine"].why
     assert "no package repository of this machine offers linux-headers-" in items["kernel headers"].why
+    assert "the kernel takes no module until the next boot" in items["module loading"].why
     assert (facts.secure_boot, facts.signed_modules_only) == (False, True)
     verdict = judged(bad, *LOOKED_AT, "kernel headers", built_drivers=BUILT)
     assert (verdict.status, verdict.nodes[0].failure_class) == (Status.FAIL, FailureClass.DEPENDENCY)
@@ -328,4 +331,5 @@ def test_what_would_stop_rke2_and_pods_later_is_read_and_an_upgrade_is_waited_fo
     assert items["other work on the machine"].status is ItemStatus.OK
     assert int(host.run("stat", "--format=%Y", "/run/ended")) <= facts.clock.epoch, "the play read the machine after the upgrade"
     assert items["kernel headers"].after == "installed"
+    assert "module loading" not in items
     assert {items[name].status for name in LOOKED_AT} == {ItemStatus.OK}

@@ -16,6 +16,7 @@ from ansible.module_utils.nodeprofile import (
     link_names,
     link_types,
     links,
+    machine_limits,
     os_packages,
     pcie_acs,
     pod_interfaces,
@@ -85,6 +86,7 @@ def settle_all(node: NodeAccess, want: dict) -> list:
     waiting = [entry["name"] for entry in parameters if entry["status"] in (CHANGED, DIFFERS)]
     return [
         measured("root", os.geteuid() == 0, "uid 0", "uid %d" % os.geteuid(), NO_ROOT),
+        *machine_limits.limits(want["gpu_machine"]),
         *storage.disks(node, want["disks"]),
         *storage.mounts(want["mounts"]),
         *storage.executable(want["executable"]),

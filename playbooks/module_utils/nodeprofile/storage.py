@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from typing import Optional
 
 from ansible.module_utils import mount_table
 from ansible.module_utils.nodeprofile import rke2_presence
@@ -17,10 +18,25 @@ It holds an upgrade's archives and exceeds the kubelet's eviction threshold (K3s
 imagefs.available<5%,nodefs.available<5%`). The gate `os_prep` asks for the same.
 """
 
+LEAST_INODES_PERCENT = 5
+"""Percent of inodes that must be free: below it a kubelet evicts pods (K3s and RKE2 set `nodefs.inodesFree<5%`)."""
+NO_INODES = (
+    "No space left for what is to come, however many MiB are free: remove what made many small files, or make the file system anew"
+)
+
 READ_ONLY = "Read-only file system: so the kernel leaves one whose disk had an error (see dmesg); repair it, and mount it again"
 
 RUNS = "programs run there"
 NO_EXEC = "%s is mounted with noexec, so that nothing below %s starts (`Permission denied`): take it out of /etc/fstab, and remount"
+
+
+IMAGES_PATH = "/var/lib/rancher"
+"""Path at which containerd unpacks images for overlayfs, and etcd writes."""
+REMOTE = frozenset(
+    {"9p", "afs", "beegfs", "beegfs_nodev", "ceph", "cifs", "ecryptfs", "gpfs", "lustre", "nfs", "nfs4", "smb3", "virtiofs"}
+)
+"""Types of file systems that overlayfs takes for no upper layer, or on which etcd is too slow."""
+NO_IMAGES = "containerd unpacks no images there (`not supported as upperdir`), and etcd is too slow: mount a local disk there"
 
 
 def disks(node: NodeAccess, wanted: dict, root: str = "") -> list:
@@ -53,8 +69,20 @@ def _disk(path: str, least: int, in_use: bool, root: str) -> Item:
     want = ">= %d MiB free%s" % (least, ", RKE2 being set up" if in_use else "")
     if _holder(nearest_existing(path), root)[2]:
         return measured("disk " + path, False, want, "read-only", READ_ONLY)
-    free = _free(path)
+    free, inodes = _free(path), _free_inodes(path)
+    if free >= least and inodes is not None and inodes < LEAST_INODES_PERCENT:
+        return measured("disk " + path, False, want, "%d MiB and %d %% of its inodes free" % (free, inodes), NO_INODES)
     return measured("disk " + path, free >= least, want, "%d MiB free" % free, "No space left for what is to come")
+
+
+def _free_inodes(path: str) -> Optional[int]:
+    """Return the percentage of inodes that are free; None for a file system that makes them as needed, as btrfs."""
+    return inodes_percent(os.statvfs(nearest_existing(path)))
+
+
+def inodes_percent(usage: os.statvfs_result) -> Optional[int]:
+    """Return the percentage of free inodes in an answer of statvfs; None if the file system makes them as needed."""
+    return usage.f_favail * 100 // usage.f_files if usage.f_files else None
 
 
 def executable(paths: list, root: str = "") -> list:
@@ -64,13 +92,25 @@ def executable(paths: list, root: str = "") -> list:
     does not exist yet counts as its nearest parent.
     """
     table = read_text(root + "/proc/self/mounts")
-    return [_executable(path, mount_table.options_of(nearest_existing(path), table)) for path in sorted(paths)]
+    rows: list = []
+    for path in sorted(paths):
+        at = nearest_existing(path)
+        rows.append(_executable(path, mount_table.options_of(at, table)))
+        rows += _images(path, *mount_table.mount_of(at, table)[:2])
+    return rows
 
 
 def _executable(path: str, options: tuple) -> Item:
     mount_point, words = options
     seen = "noexec at %s" % mount_point if "noexec" in words else RUNS
     return measured("exec " + path, seen == RUNS, RUNS, seen, NO_EXEC % (mount_point, path))
+
+
+def _images(path: str, mount_point: str, kind: str) -> list:
+    """Return a failed setting result if images lie at this path, and its file system cannot hold them; else an empty list."""
+    if path != IMAGES_PATH or not (kind in REMOTE or kind.startswith("fuse.")):
+        return []
+    return [measured("images " + path, False, "a local file system", "%s at %s" % (kind, mount_point), NO_IMAGES)]
 
 
 def mounts(wanted: dict, root: str = "") -> list:

@@ -41,13 +41,32 @@ BY_NAME = {
     "DNS of pods": "write name servers of the site in os.dns, or the path of a resolv.conf with such servers as resolv-conf in "
     "rke2.kubelet_args",
     "containerd templates": "move it away on {node}, or let it extend RKE2's template `base` (https://docs.rke2.io/advanced)",
+    "module loading": "take kernel.modules_disabled out of /etc/sysctl.d on {node}, and reboot it",
+    "cgroup controller *": "take cgroup_disable= off the kernel's command line of {node}, and reboot it",
+    "processor": "give {node} the processor type `host` in its hypervisor, or leave it out",
+    "gpu *": "read dmesg (pci, vfio) on {node}; tolerate a GPU by name that virtual machines are to have",
+    "images *": "mount a local disk at /var/lib/rancher on {node}",
     "exec *": "take noexec out of /etc/fstab on {node}, and remount it (mount -o remount,exec)",
     "link type of *": "mlxconfig -d DEVICE set LINK_TYPE_P1=1 (InfiniBand) or 2 (Ethernet) on {node}, and power it off and on",
     "link types": "load the driver of the NICs on {node}, and compare fabric.device_ids and fabric.rails with ibv_devices",
 }
 """Host settings that the play does not change (name patterns) → the next step; `{node}` is the node's name."""
-PROVIDED = ("disk ", "mount ", "exec ", "package ", "repository ", "link", "route ", "default route", "DNS", POLICY_MODULE)
+PROVIDED = (
+    "disk ",
+    "mount ",
+    "exec ",
+    "images ",
+    "package ",
+    "repository ",
+    "link",
+    "route ",
+    "default route",
+    "DNS",
+    POLICY_MODULE,
+)
 """First words of host settings that depend on what the site provides."""
+OF_HARDWARE = ("PCIe ACS", "gpu ", "processor")
+"""First words of host settings about the hardware and its firmware."""
 OF_POLICY = ("rancher-rke2", "rpm.rancher.io")
 """Texts by which an error of dnf shows that the repository of RKE2's SELinux policy does not answer."""
 IN_PLACE = {"package manager": ("package *",), "services": ("service *", "time service")}
@@ -208,7 +227,7 @@ def _class(item: Item) -> FailureClass:
         return FailureClass.DEPENDENCY
     if LOCKED in item.why or item.name == TEMPLATES:
         return FailureClass.INPUT
-    return FailureClass.HARDWARE if item.name == "PCIe ACS" else FailureClass.RUNTIME
+    return FailureClass.HARDWARE if item.name.startswith(OF_HARDWARE) else FailureClass.RUNTIME
 
 
 def _notes(observed: tuple[NodeObservation, ...], want: NodesExpectation) -> Iterator[str]:
