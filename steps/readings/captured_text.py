@@ -16,8 +16,7 @@ _PREFIXES = tuple(
         # the container runtime's log files, kubectl logs --prefix --timestamps, docker compose
         rf"{_ISO} std(?:out|err) [FP] ",
         rf"\[pod/[\w./-]{{1,300}}\] (?:{_ISO} )?",
-        # the time and level of a line are what tells a log of a Slurm daemon
-        rf"{_ISO}[ \t](?!(?:\[[^\]\n]{{1,60}}\] )?(?:error|fatal): )",
+        rf"{_ISO}[ \t]",
         r"\[?\d\d:\d\d:\d\d(?:[.,]\d{1,9})?\]?[ \t](?!slurm(?:d|ctld|dbd|stepd)?:)",
         # a unit of rke2, a kernel or a Slurm daemon is a part of what its readers look for
         r"[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d [\w.-]+ (?!rke2|k3s|kernel|systemd|slurm|sh\[)[\w./@-]+(?:\[\d+\])?: ",
@@ -42,6 +41,9 @@ MOST_PREFIXES = 3
 """Most prefixes of a line, as those of a journal before those of mpirun."""
 MOST_HOSTS = 4096
 _BLANKS = r"[ \t]+"
+_CLOCK = re.compile(r"\d\d:\d\d:\d\d")
+_TELLING = re.compile(r"NCCL WARN |UCX +ERROR |\b(?:error|fatal): ")
+"""Words of lines that report an error. Their time stays: it tells which of several processes failed first."""
 _SHARE = 0.6
 """Share of the lines that must have a prefix before it is removed: lines of other programs may stand between."""
 
@@ -71,7 +73,7 @@ class TextCleaner:
         plain = _plain(text)
         cleaned = plain
         for prefix in self._prefixes:
-            cleaned = prefix.sub("", cleaned)
+            cleaned = prefix.sub(_kept if _TELLING.search(cleaned) else "", cleaned)
         # an output that is cut behind a prefix would look whole without that prefix
         if cleaned.endswith("\n") or not cleaned:
             cleaned += plain[plain.rfind("\n") + 1 :]
@@ -123,6 +125,14 @@ def with_bounded_lines(text: str) -> str:
 
 
 WIDEST = 4096
+
+
+def _kept(prefix: re.Match[str]) -> str:
+    """Return a prefix with a time if its line reports an error; else an empty text."""
+    if not _CLOCK.search(prefix[0]):
+        return ""
+    end = prefix.string.find("\n", prefix.end())
+    return prefix[0] if _TELLING.search(prefix.string, prefix.end(), end if end >= 0 else len(prefix.string)) else ""
 
 
 def _plain(text: str) -> str:

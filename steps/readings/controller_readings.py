@@ -8,6 +8,7 @@ from steps.contract.verdict import CauseRank, FailureClass
 from steps.readings.captured_text import CapturedText
 from steps.readings.site_values import SiteValues
 from steps.readings.tool_reading import ToolReading, failed, of_error, undecided
+from steps.stages.gpu_operator import reader_driver
 from steps.stages.shared import causes, reader_kubelet
 from steps.stages.slurm import reader_slurm_errors
 
@@ -76,6 +77,25 @@ def read_gpu_operator(captured: CapturedText, _: SiteValues) -> ToolReading:
 
 
 _TELLING = re.compile(r"rror|FAILED|no matches|^[ \t]*[-*] |:[ \t]*$")
+
+
+_DRIVER = re.compile(
+    r"NVIDIA Software Installer|Starting installation of NVIDIA driver|Resolving Linux kernel version|Linux kernel version string"
+    r"|could not insert '?\"?nvidia"
+)
+
+
+def is_driver_container(text: str) -> bool:
+    """Return True for the log of the container that installs the driver."""
+    return _DRIVER.search(text) is not None
+
+
+def read_driver_container(captured: CapturedText, _: SiteValues) -> ToolReading:
+    """Return the reading of a driver container's log: the first cause why it ended, else its last line, quoted."""
+    if error := reader_driver.cause(captured.text):
+        return of_error(GPU_OPERATOR, error, {})
+    words = f"no error that a rule knows; its last words: {reader_driver.last_words(captured.text)}"
+    return undecided(GPU_OPERATOR, words, {}, next_step="nvidia-smi in this container tells whether its driver is loaded")
 
 
 def is_helm(text: str) -> bool:

@@ -30,6 +30,7 @@ _RKE2 = re.compile(
     r"|RunPodSandbox for",
     re.MULTILINE,
 )
+_JOURNAL = r"(?:(?P<host>[\w.-]+) (?:rke2|k3s)(?:-\w+)?\[\d+\]: )?"
 _PATTERNS: tuple[Pattern, ...] = (
     pattern(
         "missing required: ",
@@ -78,6 +79,22 @@ _PATTERNS: tuple[Pattern, ...] = (
         "TLS bad certificate (token/CA mismatch on the agent)",
         _PATH,
         next_step="the agent knows another cluster's CA: remove its data folder, or correct its token",
+    ),
+    pattern(
+        "Node password rejected",
+        rf"{_JOURNAL}[^\n]*Node password rejected",
+        _PERMISSION,
+        "the server refuses this node: its name is taken, or its password is another one (Node password rejected)",
+        _SETTING,
+        next_step="give each machine its own name; after a new installation delete Secret NODE.node-password.rke2 in kube-system",
+    ),
+    pattern(
+        "certificate has expired or is not yet valid",
+        rf"{_JOURNAL}[^\n]*certificate has expired or is not yet valid(?P<what>[^\n\"\\]*)",
+        _DEPENDENCY,
+        "a certificate is not valid by this node's clock{what}",
+        _PATH,
+        next_step="compare the node's clock with the servers' (chronyc tracking); if it is right, rotate the certificates",
     ),
     pattern(
         ":2379",

@@ -15,7 +15,7 @@ from steps.stages.shared import reader_mpi
 OSU, MPI = "osu", "mpi"
 _MPI = re.compile(
     r"\b(?:ORTE|PRR?TE|PMIX|OPAL) (?:ERROR|has lost|daemon)|was unable to reliably start one or more daemons|UCX +ERROR"
-    r"|Caught signal \d+ \(|\[mpiexec@|\[proxy:\d|Fatal error in (?:internal_|P?MPI_)|\b(?:orted|prted): "
+    r"|ORTE_ERROR_LOG|Caught signal \d+ \(|\[mpiexec@|\[proxy:\d|Fatal error in (?:internal_|P?MPI_)|\b(?:orted|prted): "
     r"|\b(?:mpirun|mpiexec|prterun)\b[^\n]*(?:detected|noticed|unable|was)"
     r"|\*\*\* (?:An error occurred in MPI_|Process received signal)|There are not enough slots|MPI_ERRORS_ARE_FATAL"
     r"|BAD TERMINATION OF ONE OF|Primary job  terminated|MPI_ABORT was invoked|could not access\s+or execute an executable"

@@ -124,6 +124,7 @@ TABLE: tuple[ToolRule, ...] = (
     ToolRule(tool=_SETUP.ANSIBLE, recognises=_SETUP.is_ansible, read=_SETUP.read_ansible),
     ToolRule(tool=_CONTROLLER.ARGO_CD, recognises=_CONTROLLER.is_argo_cd, read=_CONTROLLER.read_argo_cd),
     ToolRule(tool=_CONTROLLER.GPU_OPERATOR, recognises=_CONTROLLER.is_gpu_operator, read=_CONTROLLER.read_gpu_operator),
+    ToolRule(tool=_CONTROLLER.GPU_OPERATOR, recognises=_CONTROLLER.is_driver_container, read=_CONTROLLER.read_driver_container),
     ToolRule(tool=_KUBECTL.KUBECTL, recognises=_KUBECTL.is_description, read=_KUBECTL.read_description),
     ToolRule(tool=_KUBECTL.KUBECTL, recognises=_KUBECTL.is_tables, read=_KUBECTL.read_tables),
     ToolRule(tool=_SETUP.RKE2, recognises=_SETUP.is_rke2, read=_SETUP.read_rke2),

@@ -19,7 +19,7 @@ imagefs.available<5%,nodefs.available<5%`). The gate `os_prep` asks for the same
 """
 
 LEAST_INODES_PERCENT = 5
-"""Percent of inodes that must be free: below it a kubelet evicts pods (K3s and RKE2 set `nodefs.inodesFree<5%`)."""
+"""Percent of inodes that must be free: the default at which a kubelet evicts pods (`nodefs.inodesFree<5%`)."""
 NO_INODES = (
     "No space left for what is to come, however many MiB are free: remove what made many small files, or make the file system anew"
 )

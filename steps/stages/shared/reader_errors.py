@@ -27,7 +27,11 @@ WINDOW = 700
 
 Make = Callable[[re.Match[str], str], ToolError | None]
 
-_TIME = re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:[.,]\d+)?|^\[ *\d+\.\d+\]")
+_TIME = re.compile(
+    r"(?P<day>\d{4}-\d\d-\d\d)[ T](?P<clock>\d\d:\d\d:\d\d(?:[.,]\d+)?)|^\[ *\d+\.\d+\]|\[\d{10}\.\d+\]"
+    r"|^\[?\d\d:\d\d:\d\d(?:[.,]\d+)?"
+)
+"""Times by which lines of several processes are ordered: of a date and clock, a kernel, UCX, and a clock alone."""
 _PROCESS = re.compile(r"[\w.-]+:\d+:\d+ \[\d+\]|\[[\w.-]+:\d+\]")
 _LAST = "~"
 """Sorts after every time: a line without a time says nothing about the order."""
@@ -134,14 +138,22 @@ class ErrorSearch:
         return tuple(hit.error for hit in sorted(self._hits.values()))[:MOST]
 
     def _add(self, number: int, start: int, line: str, error: ToolError) -> None:
-        time, process = _TIME.search(line), _PROCESS.search(line)
-        order = (time[0] if time else _LAST, process[0] if process else error.host, start)
+        time, process = _time(line), _PROCESS.search(line)
+        order = (time, process[0] if process else error.host, start)
         hit = _Hit(error.place, number, *order, error)
         key = (error.cause, error.host, error.device, error.peer)
         if key not in self._hits or hit < self._hits[key]:
             self._hits[key] = hit
         if len(self._hits) > MOST_KEPT:
             self._hits = {key: self._hits[key] for key in sorted(self._hits, key=self._hits.__getitem__)[:MOST]}
+
+
+def _time(line: str) -> str:
+    """Return the time in a line as a text that sorts by time among times of one form; one after all times if it has none."""
+    match = _TIME.search(line)
+    if match is None:
+        return _LAST
+    return f"{match['day']} {match['clock']}".replace(",", ".") if match["day"] else match[0].lstrip("[")
 
 
 def _windows(text: str, known: Pattern) -> Iterator[tuple[int, str, str]]:

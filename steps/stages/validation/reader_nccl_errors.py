@@ -290,6 +290,13 @@ _LATER = (
     pattern("NCCL WARN", rf"{_WARN}(?P<what>\S[^\n]*)", FailureClass.RUNTIME, "NCCL warned: {what}", CauseRank.UNKNOWN),
     Pattern("Last error:", re.compile(r"Last error: *\n(?:\[[^\]\n]{1,40}\]:? ?)*(?P<what>\S[^\n]*)"), _last_error, True),
     pattern(
+        "CUDA out of memory",
+        r"(?P<what>CUDA out of memory[^\n]{0,200})",
+        FailureClass.RUNTIME,
+        "a rank has no GPU memory left: {what}",
+        next_step="see what else uses the GPUs (nvidia-smi on the node), and the size of the test's buffers",
+    ),
+    pattern(
         "DistBackendError: NCCL error in",
         r"DistBackendError: NCCL error in: [^\n,]*, (?P<what>[^\n(]*?)\s*(?:\(run with|, NCCL version|$)",
         FailureClass.RUNTIME,
