@@ -93,7 +93,8 @@ _PATTERNS = (
             CauseRank.OPERATION,
             next_step="compare the driver branch with the kernel: an older branch does not build for a newer kernel",
         )
-        for needle in ("Building kernel modules", "unable to build the NVIDIA kernel module", "gcc: error")
+        # the installer also names this step while it goes well
+        for needle in ('performing the step: "Building kernel modules"', "unable to build the NVIDIA kernel module", "gcc: error")
     ),
     *reader_host.PATTERNS,
 )

@@ -153,6 +153,14 @@ _SETTING = (
         next_step=reader_host.SHM_STEP,
     ),
     pattern(
+        "Too many open files",
+        rf"{_WARN}(?P<what>[^\n]*Too many open files)",
+        FailureClass.INPUT,
+        "the limit of open files is too low: {what}",
+        CauseRank.SETTING,
+        next_step="set LimitNOFILE for the services rke2-server and rke2-agent, and `ulimit -n` in the image's start script",
+    ),
+    pattern(
         "Call to ibv_",
         rf"{_WARN}(?P<what>Call to ibv_\w+ failed[^\n]*Cannot allocate memory)",
         FailureClass.INPUT,

@@ -30,6 +30,14 @@ ORTE has lost communication with a remote daemon.
   Remote daemon: [[1,0],1] on node gpu004
 --------------------------------------------------------------------------
 """
+BUILDING = """\
+Starting installation of NVIDIA driver version 570.86.15 for Linux kernel version 6.8.0-60-generic
+Building kernel modules... Done
+Done, now waiting for signal
+"""
+STARTED = (
+    "[2026-01-02T10:00:00.000] slurmctld version 24.05.3 started on cluster gpu\n[2026-01-02T10:00:01.000] Running as primary\n"
+)
 DESCRIBED = """\
 Status:           {status}
 Containers:
@@ -59,6 +67,8 @@ def test_first_cause_is_named(name: str) -> None:
     ("text", "verdict", "cause"),
     [
         (NOTICES + LATENCY, "pass", ""),
+        (BUILDING, "inconclusive", "now waiting for signal"),
+        (STARTED, "inconclusive", "no error is recognised"),
         (NOTICES + LOST, "fail", "lost communication with the daemon on gpu004"),
         (DESCRIBED.format(status="Running", ready="True"), "pass", ""),
         (DESCRIBED.format(status="Pending", ready="False"), "fail", "registry is not reached: dial tcp 1.2.3.4:443: i/o timeout"),
