@@ -10,11 +10,18 @@ import glob
 import os
 
 from ansible.module_utils.nodeprofile import pod_interfaces
-from ansible.module_utils.nodeprofile.item import FAILED, OK, Item, item, read_text
+from ansible.module_utils.nodeprofile.item import FAILED, OK, UNAVAILABLE, Item, item, read_text
 from ansible.module_utils.nodeprofile.pcie_acs import DEVICES
 
 NAME = "link type of "
 NONE_NAME = "link types"
+NETNS = "RDMA namespaces"
+NETNS_MODE = "/sys/module/ib_core/parameters/netns_mode"
+"""File that says Y if all network namespaces share RDMA devices, the kernel's default, and N if each has its own."""
+EXCLUSIVE = (
+    "pods see no RDMA device (`No device found`), as nothing moves one into their namespaces: rdma system set netns shared, and "
+    "take netns_mode=0 out of /etc/modprobe.d"
+)
 CODES = {"InfiniBand": 1, "Ethernet": 2}
 """Link layer → value of LINK_TYPE_P1 in an adapter's firmware settings."""
 
@@ -28,6 +35,17 @@ def link_types(wanted: dict, pods: "pod_interfaces.PodInterfaces", root: str = "
     """
     if not wanted:
         return []
+    return [*_ports(wanted, pods, root), *_namespaces(root)]
+
+
+def _namespaces(root: str) -> list:
+    """Return a setting result if RDMA devices are not shared by network namespaces; a site with rdma-cni tolerates it by name."""
+    if read_text(root + NETNS_MODE).strip() != "N":
+        return []
+    return [item(NETNS, UNAVAILABLE, want="shared", before="exclusive", why=EXCLUSIVE)]
+
+
+def _ports(wanted: dict, pods: "pod_interfaces.PodInterfaces", root: str) -> list:
     layer, rails = wanted["layer"], list(wanted.get("rails") or [])
     folders = [path for path in sorted(glob.glob(root + DEVICES + "/*")) if pod_interfaces.device_ids(path) in wanted["devices"]]
     ports = {_port_of(path): read_text(path + "/link_layer").strip() for path in _port_folders(folders)}

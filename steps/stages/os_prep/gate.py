@@ -45,6 +45,7 @@ BY_NAME = {
     "cgroup controller *": "take cgroup_disable= off the kernel's command line of {node}, and reboot it",
     "processor": "give {node} the processor type `host` in its hypervisor, or leave it out",
     "gpu *": "read dmesg (pci, vfio) on {node}; tolerate a GPU by name that virtual machines are to have",
+    "RDMA namespaces": "rdma system set netns shared on {node} (at each boot: ib_core netns_mode=1), or tolerate it by name",
     "images *": "mount a local disk at /var/lib/rancher on {node}",
     "exec *": "take noexec out of /etc/fstab on {node}, and remount it (mount -o remount,exec)",
     "link type of *": "mlxconfig -d DEVICE set LINK_TYPE_P1=1 (InfiniBand) or 2 (Ethernet) on {node}, and power it off and on",

@@ -104,7 +104,14 @@ def port(root: Path, slot: str, device: str, layer: str, pair: str = NIC) -> Non
 def types(root: Path, *, rails: tuple[str, ...] = (), count: int = 2) -> dict[str, tuple[str, str]]:
     wanted = {"layer": "InfiniBand", "devices": [NIC], "rails": rails, "count": count}
     rows = link_types.link_types(wanted, pod_interfaces.PodInterfaces(Machine({}), [], [], {}), str(root))
-    return {row["name"]: (row["status"], row["after"]) for row in rows}
+    return {row["name"]: (row["status"], row.get("after") or row["before"]) for row in rows}
+
+
+@pytest.mark.parametrize(("mode", "seen"), [("Y", {}), ("N", {"RDMA namespaces": ("unavailable", "exclusive")})])
+def test_pods_see_rdma_devices_only_if_namespaces_share_them(tmp_path: Path, mode: str, seen: dict[str, tuple[str, str]]) -> None:
+    port(tmp_path, "0000:18:00.0", "mlx5_0", "InfiniBand")
+    written(tmp_path, "sys/module/ib_core/parameters/netns_mode", f"{mode}\n")
+    assert types(tmp_path, count=1) == {"link type of mlx5_0": ("ok", "InfiniBand"), **seen}
 
 
 def test_a_port_of_the_other_type_is_named_where_the_fabric_lacks_one(tmp_path: Path) -> None:
