@@ -67,12 +67,12 @@ def _processor(root: str) -> list:
 
 
 def _gpus(root: str) -> list:
-    found: list = []
+    rows: list = []
     for folder in sorted(glob.glob(root + "/sys/bus/pci/devices/*")):
         vendor, kind = (read_text("%s/%s" % (folder, name)).strip() for name in ("vendor", "class"))
         if vendor == NVIDIA and kind[:6] in GPU_CLASSES and not os.path.exists(folder + "/physfn"):
-            found += _gpu(folder)
-    return found
+            rows += _gpu(folder)
+    return rows
 
 
 def _gpu(folder: str) -> list[Item]:
