@@ -13,6 +13,9 @@ PROGRAM_XIDS = frozenset({13, 31, 43, 45, 66, 68, 69, 137})
 FOLLOWING_XIDS = frozenset({45, 154})
 """Xid numbers that only tell what was done about an earlier one."""
 _XID = re.compile(r"Xid \(PCI:(?P<pci>[0-9A-Fa-f:.]{5,16})\): (?P<number>\d{1,4}),? ?(?P<text>[^\n]{0,400})")
+_JOURNAL = re.compile(r"(?P<host>\b[\w.-]{1,253}) kernel: ")
+MOST_PREFIX = 400
+"""Most characters before an event that are looked at for the name of its machine."""
 _OFF_BUS = re.compile(
     r"NVRM:[^\n]*?GPU (?P<pci>[0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}(?:\.[0-9])?)[^\n]*(?:\n[^\n]*NVRM:[^\n]*){0,3}?"
     r"fallen off the bus"
@@ -21,11 +24,12 @@ _SEGFAULT = re.compile(r"(?P<program>[\w.:/-]{1,64})\[\d+\]: segfault at [^\n]*?
 
 
 class XidEvent(Struct, frozen=True, kw_only=True):
-    """An Xid event of one GPU."""
+    """An Xid event of one GPU. `host` is the machine that a journal names; empty in a log that names none."""
 
     pci: str
     number: int
     text: str
+    host: str = ""
 
     @property
     def is_hardware(self) -> bool:
@@ -48,10 +52,17 @@ class KernelLog(Struct, frozen=True, kw_only=True, omit_defaults=True):
     segfaults: tuple[Segfault, ...] = ()
 
 
+def _host(text: str, at: int) -> str:
+    """Return the machine that a journal names before an event at this place; empty if the line names none."""
+    start = max(text.rfind("\n", 0, at) + 1, at - MOST_PREFIX)
+    match = _JOURNAL.search(text, start, at)
+    return match["host"] if match else ""
+
+
 def read(text: str) -> KernelLog:
     """Return the events in a kernel log."""
     xids = [
-        XidEvent(pci=match["pci"], number=int(match["number"]), text=match["text"].strip())
+        XidEvent(pci=match["pci"], number=int(match["number"]), text=match["text"].strip(), host=_host(text, match.start()))
         for match in list(_XID.finditer(text))[:MOST_EVENTS]
     ]
     crashes = [

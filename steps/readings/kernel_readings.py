@@ -99,7 +99,7 @@ def _action(log: KernelLog) -> str:
 
 def _named(event: XidEvent) -> str:
     meaning = _MEANINGS.get(event.number, event.text[:120])
-    return f"Xid {event.number}: {meaning} on {event.pci}"
+    return f"Xid {event.number}: {meaning} on {event.pci}{f' of {event.host}' if event.host else ''}"
 
 
 def _xid_cause(log: KernelLog, hardware: list[XidEvent]) -> str:

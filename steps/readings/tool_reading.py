@@ -98,9 +98,13 @@ def in_one_file(first: ToolReading, others: Iterable[ToolReading]) -> ToolReadin
     return msgspec.structs.replace(bad, cause=words, detail=f"{bad.detail or bad.cause}; before it {before}")
 
 
+_HARDWARE = FailureClass.HARDWARE
+
+
 def worst(readings: Mapping[str, ToolReading]) -> ToolReading:
     """Return the worst of the readings of several hosts, with the host's name before its cause."""
-    host = min(readings, key=lambda name: _ORDER.index(readings[name].verdict))
+    # a fault of one machine's hardware can end programs on the others
+    host = min(readings, key=lambda name: (_ORDER.index(readings[name].verdict), readings[name].failure_class is not _HARDWARE))
     reading = readings[host]
     figures = {**reading.figures, "read_hosts": len(readings)}
     cause = f"{host}: {reading.cause}" if reading.cause else ""

@@ -30,8 +30,10 @@ Make = Callable[[re.Match[str], str], ToolError | None]
 _TIME = re.compile(
     r"(?P<day>\d{4}-\d\d-\d\d)[ T](?P<clock>\d\d:\d\d:\d\d(?:[.,]\d+)?)|^\[ *\d+\.\d+\]|\[\d{10}\.\d+\]"
     r"|^\[?\d\d:\d\d:\d\d(?:[.,]\d+)?"
+    r"|^(?:[A-Z][a-z]{2} )?(?P<month>[A-Z][a-z]{2}) +(?P<date>\d{1,2}) (?P<hour>\d\d:\d\d:\d\d)(?: (?P<year>\d{4}))?"
 )
-"""Times by which lines of several processes are ordered: of a date and clock, a kernel, UCX, and a clock alone."""
+"""Times by which lines of several processes are ordered: of a date and clock, a kernel, UCX, a clock alone, syslog and mpirun."""
+_MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 _PROCESS = re.compile(r"[\w.-]+:\d+:\d+ \[\d+\]|\[[\w.-]+:\d+\]")
 _LAST = "~"
 """Sorts after every time: a line without a time says nothing about the order."""
@@ -153,6 +155,8 @@ def _time(line: str) -> str:
     match = _TIME.search(line)
     if match is None:
         return _LAST
+    if match["month"] in _MONTHS:
+        return f"{match['year'] or ''} {_MONTHS.index(match['month']):02} {match['date']:0>2} {match['hour']}"
     return f"{match['day']} {match['clock']}".replace(",", ".") if match["day"] else match[0].lstrip("[")
 
 

@@ -157,7 +157,8 @@ _IMAGES = (
     ),
     pattern(
         "pull",
-        r"[^\n]*pull[^\n]*?(?P<what>x509: [^\n]*|lookup \S+[^\n]*|dial tcp [^\n]*|(?:i/o|TLS handshake) timeout|429 Too [^\n]*)",
+        r"[^\n]*pull[^\n]*?(?P<what>x509: [^\n]*|lookup \S+[^\n]*|dial tcp [^\n]*|(?:i/o|TLS handshake) timeout"
+        r"|connection reset by peer|unexpected EOF|context deadline exceeded)",
         _DEPENDENCY,
         "the image's registry is not reached: {what}",
         _PATH,
@@ -170,6 +171,24 @@ _IMAGES = (
         "the registry has no such image: {what}",
         _SETTING,
         next_step="correct the image's name, tag or architecture",
+    ),
+)
+_IMAGES_ON_THE_NODE = (
+    pattern(
+        "no space left on device",
+        r"(?:extract layer|unpack|write|mkdir)[^\n]*?(?P<path>/[\w./-]*)[^\n]*?: no space left on device",
+        _DEPENDENCY,
+        "the node's disk is full, or has no inodes: {path}",
+        _SETTING,
+        next_step="make room in /var/lib/rancher of this node (df -h, df -i), or mount a larger disk",
+    ),
+    pattern(
+        "exec format error",
+        r"(?P<what>[^\n]{0,120}exec format error)",
+        _INPUT,
+        "the image is of another architecture than the node: {what}",
+        _SETTING,
+        next_step="use an image that has the node's architecture (arm64 or amd64)",
     ),
 )
 _REFUSED = (
@@ -202,10 +221,18 @@ _SANDBOX = (
 )
 """Errors that also stand in a healthy start, while the network plugin is not ready yet."""
 
-NODE_PATTERNS: tuple[Pattern, ...] = (*_ON_THE_NODE, *_IMAGES)
+NODE_PATTERNS: tuple[Pattern, ...] = (*_ON_THE_NODE, *_IMAGES_ON_THE_NODE, *_IMAGES)
 """Patterns of messages in the log of a kubelet or of containerd, which are of all pods of a node."""
 
-_PATTERNS: tuple[Pattern, ...] = (*reader_host.PATTERNS, *_ON_THE_NODE, *_OBJECTS, *_REFUSED, *_IMAGES, *_SANDBOX)
+_PATTERNS: tuple[Pattern, ...] = (
+    *reader_host.PATTERNS,
+    *_ON_THE_NODE,
+    *_OBJECTS,
+    *_REFUSED,
+    *_IMAGES_ON_THE_NODE,
+    *_IMAGES,
+    *_SANDBOX,
+)
 
 
 def cause(texts: Iterable[str]) -> ToolError | None:
