@@ -64,22 +64,31 @@ def _derived(spec: ClusterSpec) -> dict[str, Any]:
 
 def _fabric(fabric: Fabric) -> dict[str, Any]:
     """Return the derived values for network objects. Device plugin configurations are JSON text, as NicClusterPolicy requires."""
-    selectors: dict[str, Any] = {"vendors": [_MELLANOX], "deviceIDs": list(fabric.device_ids)}
-    shared = {**selectors, "ifNames": list(fabric.interfaces)} if fabric.interfaces else selectors
+    ids, names = list(fabric.device_ids), list(fabric.interfaces)
+    # each device plugin has words of its own for the same selectors, and ignores those that it does not know
+    shared = {"vendors": [_MELLANOX], "deviceIDs": ids, **({"ifNames": names} if names else {})}
+    whole = {"vendors": [_MELLANOX], "devices": ids, "isRdma": True, **({"pfNames": names} if names else {})}
     named = {"resourceName": fabric.resource_name}
-    whole = {**named, "resourcePrefix": "nvidia.com", "selectors": {**selectors, "isRdma": True}}
     pool = fabric.ip_pool
     gateway = {"gateway": pool.gateway} if pool and pool.gateway else {}
     return {
         "rdma_shared_config": _json({"configList": [{**named, "rdmaHcaMax": 63, "selectors": shared}]}),
-        "host_device_config": _json({"resourceList": [whole]}),
+        "host_device_config": _json({"resourceList": [{**named, "resourcePrefix": "nvidia.com", "selectors": whole}]}),
         "ip_pool": {"subnet": pool.subnet, "perNodeBlockSize": pool.per_node_block, **gateway} if pool else None,
         "ipam": _json({"type": "nv-ipam", "poolName": "fabric"}),
         "master": fabric.interfaces[0] if fabric.interfaces else None,
         "mtu": fabric.mtu or 0,
-        "first_device_id": fabric.device_ids[0],
+        "sriov_policies": list(_sriov_policies(fabric)),
         "link_type": "IB" if fabric.kind == "infiniband" else "ETH",
     }
+
+
+def _sriov_policies(fabric: Fabric) -> Iterator[dict[str, Any]]:
+    """Yield name and NIC selector of each SriovNetworkNodePolicy: one for each device id, since a selector holds one id."""
+    names = {"pfNames": list(fabric.interfaces)} if fabric.interfaces else {}
+    for index, device in enumerate(dict.fromkeys(fabric.device_ids)):
+        name = f"fabric-{device}" if index else "fabric"
+        yield {"name": name, "selector": {"vendor": _MELLANOX, "deviceID": device, **names}}
 
 
 def _json(value: object) -> str:

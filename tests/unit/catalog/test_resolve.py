@@ -148,6 +148,27 @@ def test_time_slicing_is_prepared_but_off_until_a_node_is_labelled() -> None:
     }
 
 
+@pytest.mark.parametrize("names", [[], ["f0", "f1"]], ids=["every NIC", "named NICs"])
+def test_virtual_functions_come_from_every_device_id_and_named_interface(names: list[str]) -> None:
+    chosen = {"device_ids": ["1021", "101d"], "interfaces": names, "nics_per_node": 2}
+    fabric = {"kind": "roce", "mode": "sriov", "ip_pool": {"subnet": "172.16.0.0/16"}, **chosen}
+    objects = releases(fabric=fabric)["network_operator"].objects
+    policies = [item for item in objects if item["kind"] == "SriovNetworkNodePolicy"]
+    assert [item["metadata"]["name"] for item in policies] == ["fabric", "fabric-101d"]
+    selector = {"vendor": "15b3"} | ({"pfNames": names} if names else {})
+    assert [item["spec"]["nicSelector"] for item in policies] == [selector | {"deviceID": "1021"}, selector | {"deviceID": "101d"}]
+    assert {item["spec"]["resourceName"] for item in policies} == {"rdma_shared_device_a"}
+
+
+def test_whole_devices_are_selected_by_the_words_of_their_plugin() -> None:
+    """The SR-IOV device plugin calls device ids `devices`; it ignored `deviceIDs` and gave pods the NICs of storage too."""
+    pool = {"ip_pool": {"subnet": "172.16.0.0/16"}}
+    fabric = {"kind": "infiniband", "mode": "host_device", "device_ids": ["1021"], "interfaces": ["ibs1"], "nics_per_node": 1}
+    policy, *_ = releases(fabric=fabric | pool)["network_operator"].objects
+    (resource,) = json.loads(policy["spec"]["sriovDevicePlugin"]["config"])["resourceList"]
+    assert resource["selectors"] == {"vendors": ["15b3"], "devices": ["1021"], "isRdma": True, "pfNames": ["ibs1"]}
+
+
 def test_gpu_cluster_takes_the_line_that_has_it() -> None:
     release = {one.id: one for one in catalog.resolve(spec.load(path("dra")), catalog.load())}["gpu_operator"]
     assert release.version == "v26.7.0"

@@ -35,6 +35,20 @@ NO_MTU: tuple[dict[str, Any], ...] = (
 """Sections `fabric` whose MTU no stage sets."""
 OWN_MTU = {"kind": "roce", "mtu": 9000, "driver": "operator", "mode": "macvlan", "interfaces": ["f0"], **POOL}
 """Section `fabric` whose MTU stage network_operator sets for pods."""
+ATTACHED = {"kind": "roce", "mode": "sriov", "resource_name": "fast_nic", **POOL}
+IDLE_FABRIC: tuple[tuple[str, dict[str, Any]], ...] = (
+    ("rails", {"kind": "none", "rails": ["mlx5_0"]}),
+    ("ip_pool", {"kind": "none", **POOL}),
+    ("ip_pool", {"kind": "infiniband", **POOL}),
+    ("multus", {"kind": "infiniband", "multus": "operator"}),
+    ("virtual_functions", {"kind": "infiniband", "mode": "host_device", "virtual_functions": 4, **POOL}),
+    ("resource_name", ATTACHED | {"resource_name": "fast-nic"}),
+    ("interfaces", ATTACHED | {"interfaces": ["f0", "f1"]}),
+    ("interfaces", {"kind": "roce", "interfaces": ["f0", "f0"]}),
+    ("device_ids", ATTACHED | {"device_ids": ["1021", "1021"]}),
+    ("rails", {"kind": "roce", "rails": ["mlx5_0", "mlx5_1"]}),
+)
+"""Keys of the section fabric that nothing reads, or that no machine can fulfil, with the section."""
 KUEUE = {"gang": "none", "quota": "kueue", "queues": [{"name": "q", "namespace": "a", "gpus": 8}]}
 TRAEFIK = {"ingress_controller": "traefik"}
 FLOATING_ADDRESS = {"registration_address": "10.10.0.10", "virtual_address": {"interface": "eth0"}}
@@ -639,6 +653,8 @@ REFUSED: list[tuple[str, dict[str, Any], tuple[str, str]]] = [
         {"hosts": tainted("gpu"), "overrides": valued("gpu_operator", daemonsets={"tolerations": []})},
         ("error", f"{GPU_VALUES}.daemonsets.tolerations"),
     ),
+    *(("P40", {"fabric": fabric}, ("error", f"fabric.{key}")) for key, fabric in IDLE_FABRIC),
+    ("P40", {"fabric": ATTACHED | {"rails": ["mlx5_0", "mlx5_1"], "nics_per_node": 2}}, ("warning", "fabric.interfaces")),
 ]
 
 ACCEPTED: list[tuple[str, dict[str, Any]]] = [
@@ -787,6 +803,11 @@ ACCEPTED: list[tuple[str, dict[str, Any]]] = [
     ("P39", {"fabric": {"kind": "infiniband", "mtu": 4092}}),
     ("P39", {"fabric": {"kind": "infiniband", "driver": "operator"}}),
     ("P39", {"fabric": OWN_MTU}),
+    ("P40", {"fabric": {"kind": "none", "mode": "rdma_shared", "nics_per_node": 8}}),
+    ("P40", {"fabric": {"kind": "infiniband", "interfaces": ["ibs1", "ibs2"]}}),
+    ("P40", {"fabric": {"kind": "infiniband", "virtual_functions": 8}}),
+    ("P40", {"fabric": OWN_MTU | {"interfaces": ["f0", "f1"], "multus": "operator"}}),
+    ("P40", {"fabric": ATTACHED | {"rails": ["mlx5_0"], "interfaces": ["f0"], "nics_per_node": 1, "virtual_functions": 4}}),
     ("P37", {"slurm": {"kind": "slinky", "home": {"storage_class": "cephfs", "size": "1Ti"}}}),
     ("P36", {"hosts": tainted("gpu")}),
     ("P36", {"hosts": tainted("sv")}),

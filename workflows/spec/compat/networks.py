@@ -1,15 +1,21 @@
-"""Rules about the networks of a spec: P25 (they stand apart), P26 (they are large enough) and P39 (an MTU reaches an interface)."""
+"""Rules about the networks of a spec: P25 (they stand apart), P26 (they are large enough), P39 (an MTU reaches an interface).
+
+P40 is about keys of the section fabric that nothing reads, or that contradict each other.
+"""
 
 from __future__ import annotations
 
 import ipaddress
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
+from steps.contract.plain_text import count
 from workflows.spec.cluster_spec import ClusterSpec, max_pods
 from workflows.spec.compat.rule_table import Platform, RuleFinding, rule
 from workflows.spec.fields import is_address
+from workflows.spec.sections.platform import Fabric
 
 IpNetwork = ipaddress.IPv4Network | ipaddress.IPv6Network
 
@@ -298,3 +304,59 @@ def mtu_reaches_an_interface(platform: Platform) -> Iterator[RuleFinding]:
     on_hosts = fabric.driver == "host" and "os_prep" in enabled
     if fabric.kind == "none" or not ((by_object and "network_operator" in enabled) or on_hosts):
         yield RuleFinding("fabric.mtu", f"{fabric.mtu} sets nothing: {reason}", step)
+
+
+_PLUGIN_NAME = re.compile(r"[A-Za-z0-9_]+")
+"""Resource names that the SR-IOV operator and its device plugin accept."""
+
+
+@rule("P40", "error", source="https://github.com/k8snetworkplumbingwg/sriov-network-device-plugin")
+def fabric_keys_have_effect(platform: Platform) -> Iterator[RuleFinding]:
+    """Every key of the section fabric has an effect with its kind and mode, and its lists of NICs agree with nics_per_node."""
+    fabric = platform.spec.fabric
+    if fabric.kind == "none":
+        for key in sorted(_changed(fabric) - {"kind", "mtu"}):  # P39 is about the MTU
+            problem = "there is no fabric (kind: none), so this key has no effect"
+            yield RuleFinding(f"fabric.{key}", problem, "remove it, or write kind: infiniband or kind: roce")
+        return
+    if fabric.ip_pool is not None and not fabric.has_network:
+        problem = f"mode {fabric.mode} has no secondary network, so nothing hands out addresses of this pool"
+        fix = f"remove it, or write mode: {'ipoib' if fabric.kind == 'infiniband' else 'macvlan'}"
+        yield RuleFinding("fabric.ip_pool", problem, fix)
+    if fabric.multus == "operator" and not fabric.has_network:
+        problem = f"mode {fabric.mode} has no secondary network, so the Network Operator installs no Multus"
+        yield RuleFinding("fabric.multus", problem, "remove it, or write rke2.cni: [multus, …]")
+    if "virtual_functions" in _changed(fabric) and fabric.mode != "sriov":
+        problem = f"mode {fabric.mode} makes no virtual functions"
+        yield RuleFinding("fabric.virtual_functions", problem, "remove it, or write mode: sriov")
+    if fabric.attachments_are_allocated and not _PLUGIN_NAME.fullmatch(fabric.resource_name):
+        problem = f"the device plugin of mode {fabric.mode} takes letters, digits and underscores only, not {fabric.resource_name}"
+        fix = f"write {re.sub('[^A-Za-z0-9_]', '_', fabric.resource_name)}"
+        yield RuleFinding("fabric.resource_name", problem, fix)
+    yield from _nic_lists(fabric)
+
+
+def _changed(fabric: Fabric) -> set[str]:
+    """Return the keys of the section that are written and differ from their defaults."""
+    fields = type(fabric).model_fields
+    return {key for key in fabric.model_fields_set if getattr(fabric, key) != fields[key].default}
+
+
+def _nic_lists(fabric: Fabric) -> Iterator[RuleFinding]:
+    """Yield lists of NICs with an entry twice, or with a number of entries that cannot be that of nics_per_node."""
+    for key in ("device_ids", "interfaces", "rails"):
+        names = getattr(fabric, key)
+        if twice := sorted({name for name in names if names.count(name) > 1}):
+            yield RuleFinding(f"fabric.{key}", f"{twice[0]} is listed twice", "list each once")
+    rails, interfaces, nics = len(set(fabric.rails)), len(set(fabric.interfaces)), fabric.nics_per_node
+    if rails and rails != nics:
+        problem = f"rails names {count(rails, 'device')}, and nics_per_node expects {nics} on each machine: no machine passes both"
+        yield RuleFinding("fabric.rails", problem, f"name all {nics} rails, or write nics_per_node: {rails}")
+    # pods of these modes get one device of each NIC; other modes need an interface as master, or none
+    if fabric.attachments_are_allocated and interfaces and interfaces != nics:
+        problem = f"with mode {fabric.mode} pods get devices of {interfaces} of {nics} NICs, and the checks expect one of each NIC"
+        fix = f"name all {nics} interfaces or none, or write nics_per_node: {interfaces}"
+        yield RuleFinding("fabric.interfaces", problem, fix)
+    elif fabric.attachments_are_allocated and rails and not interfaces:
+        problem = "rails tells these NICs from others with the same device ids, and the device plugin gives pods either kind"
+        yield RuleFinding("fabric.interfaces", problem, "name the interfaces of the rails", "warning")

@@ -59,7 +59,10 @@ class Fabric(Section):
         default=("1021",), description="PCI device ids of the NICs (lspci -nn -d 15b3:).", examples=[["1021"]]
     )
     interfaces: Annotated[tuple[Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9._-]{1,15}$")], ...], Listed] = Field(
-        default=(), description="Interface names; required for macvlan and ipoib (the first is the master).", examples=[["ibs1"]]
+        default=(),
+        description="Interface names of the NICs; default: every NIC with these device ids. Required for macvlan and ipoib (the "
+        "first is the master).",
+        examples=[["ibs1"]],
     )
     rails: Annotated[tuple[Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9._-]{1,32}$")], ...], Listed] = Field(
         default=(),

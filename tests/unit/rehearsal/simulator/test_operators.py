@@ -209,8 +209,9 @@ def scope_of(stage: Stage) -> Scope:
         {"accelerator": {"product": "H200", "operator_mode": "gpu_cluster"}, "sharing": {"mode": "dra"}},
         {"fabric": {"kind": "infiniband", "mode": "host_device", "driver": "operator", "ip_pool": POOL}},
         {"fabric": {"kind": "infiniband", "mode": "sriov", "ip_pool": POOL}},
+        {"fabric": {"kind": "infiniband", "mode": "sriov", "device_ids": ["1021", "101d"], "ip_pool": POOL}},
     ],
-    ids=["gpu_cluster", "host_device", "sriov"],
+    ids=["gpu_cluster", "host_device", "sriov", "sriov of two device ids"],
 )
 def test_other_modes_pass_up_to_the_nodes(make: Make, changes: dict[str, Any]) -> None:
     runner, stages = up(make), planned(**changes)

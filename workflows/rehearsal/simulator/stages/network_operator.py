@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import functools
 import ipaddress
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -45,6 +46,7 @@ from workflows.rehearsal.simulator.controllers.simulated_pods import (
     check,
     pod_program,
 )
+from workflows.rehearsal.simulator.machines.simulated_fleet import HardwareProfile
 from workflows.rehearsal.simulator.stages.gpu_operator.gpu_operator import RULES, install_nfd
 from workflows.rehearsal.simulator.world import Changes, World
 
@@ -284,12 +286,27 @@ def _resources(world: World, policy: Obj, name: str) -> Iterator[tuple[str, int]
     for entry in _configured(spec.get("rdmaSharedDevicePlugin"), "configList"):
         yield f"rdma/{entry['resourceName']}", 0 if world.fault("rdma_no_devices", name) else int(entry.get("rdmaHcaMax", 1000))
     for entry in _configured(spec.get("sriovDevicePlugin"), "resourceList"):
-        count = 0 if world.fault("rdma_no_devices", name) else hardware.nics
+        selectors = entry.get("selectors", {})
+        chosen = _selected(hardware, selectors.get("devices", ()), selectors.get("pfNames", ()))
+        count = 0 if world.fault("rdma_no_devices", name) else chosen
         yield f"{entry.get('resourcePrefix', 'nvidia.com')}/{entry['resourceName']}", count
+    functions = Counter[str]()
     for sriov in world.objects(SRIOV_POLICIES):
         status = {"syncStatus": "Succeeded", "lastSyncError": ""}
         world.ensure(SRIOV_STATES, {"metadata": {"name": name, "namespace": NAMESPACE}, "spec": {}, "status": status})
-        yield f"nvidia.com/{sriov['spec']['resourceName']}", hardware.nics * int(sriov["spec"]["numVfs"])
+        nic = sriov["spec"]["nicSelector"]
+        ids = [nic["deviceID"]] if nic.get("deviceID") else []
+        functions[f"nvidia.com/{sriov['spec']['resourceName']}"] += _selected(hardware, ids, nic.get("pfNames", ())) * int(
+            sriov["spec"]["numVfs"]
+        )
+    yield from functions.items()
+
+
+def _selected(hardware: HardwareProfile, ids: Collection[str], names: Collection[str]) -> int:
+    """Return how many NICs of a machine a selector chooses by device ids and interface names; an empty list chooses all."""
+    if ids and hardware.pci_nic not in ids:
+        return 0
+    return min(hardware.nics, len(names)) if names else hardware.nics
 
 
 def _configured(part: Mapping[str, Any] | None, key: str) -> list[dict[str, Any]]:
