@@ -49,6 +49,25 @@ IDLE_FABRIC: tuple[tuple[str, dict[str, Any]], ...] = (
     ("rails", {"kind": "roce", "rails": ["mlx5_0", "mlx5_1"]}),
 )
 """Keys of the section fabric that nothing reads, or that no machine can fulfil, with the section."""
+OWN_FLAGS = (
+    ("node-labels", "site/pool=a"),
+    ("register-with-taints", "a=b:NoSchedule"),
+    ("register-node", "false"),
+    ("hostname-override", "gpu1"),
+    ("node-ip", "10.10.1.1"),
+    ("root-dir", "/data/kubelet"),
+)
+WRONG_FLAGS = (("topolgy-manager-policy", "none"), ("network-plugin", "cni"), ("read-only-port", "off"), ("sync-frequency", "30"))
+WRONG_FIELDS: tuple[tuple[str, str, dict[str, Any]], ...] = (
+    ("error", "maxPod", {"maxPod": 200}),
+    ("error", "kubeReserved.cpu", {"kubeReserved": {"cpu": 2}}),
+    ("error", "failSwapOn", {"failSwapOn": "false"}),
+    ("error", "shutdownGracePeriod", {"shutdownGracePeriod": 30}),
+    ("error", "shutdownGracePeriod", {"shutdownGracePeriod": "30"}),
+    ("error", "clusterDomain", {"clusterDomain": ["cluster.local"]}),
+    ("warning", "gpuSharing", {"gpuSharing": True}),
+)
+"""Fields of KubeletConfiguration that a real kubelet 1.34.4 ignored or did not start with."""
 KUEUE = {"gang": "none", "quota": "kueue", "queues": [{"name": "q", "namespace": "a", "gpus": 8}]}
 TRAEFIK = {"ingress_controller": "traefik"}
 FLOATING_ADDRESS = {"registration_address": "10.10.0.10", "virtual_address": {"interface": "eth0"}}
@@ -655,6 +674,10 @@ REFUSED: list[tuple[str, dict[str, Any], tuple[str, str]]] = [
     ),
     *(("P40", {"fabric": fabric}, ("error", f"fabric.{key}")) for key, fabric in IDLE_FABRIC),
     ("P40", {"fabric": ATTACHED | {"rails": ["mlx5_0", "mlx5_1"], "nics_per_node": 2}}, ("warning", "fabric.interfaces")),
+    *(("P34", kubelet(flag, value), ("error", f"rke2.kubelet_args.{flag}")) for flag, value in OWN_FLAGS),
+    ("P34", configured(registerNode=False), ("error", "rke2.kubelet_config.registerNode")),
+    *(("P41", kubelet(flag, value), ("error", f"rke2.kubelet_args.{flag}")) for flag, value in WRONG_FLAGS),
+    *(("P41", configured(**fields), (severity, f"rke2.kubelet_config.{path}")) for severity, path, fields in WRONG_FIELDS),
 ]
 
 ACCEPTED: list[tuple[str, dict[str, Any]]] = [
@@ -710,7 +733,7 @@ ACCEPTED: list[tuple[str, dict[str, Any]]] = [
     ("P16", configured(topologyManagerPolicy="restricted", topologyManagerScope="pod", memoryManagerPolicy="None")),
     ("P16", configured(cpuManagerPolicy="static", reservedSystemCPUs="0-3")),
     ("P16", configured(cpuManagerPolicy="static", systemReserved={"cpu": "500m"})),
-    ("P16", {"rke2": {"kubelet_args": {"cpu-manager-policy": "static"}, "kubelet_config": {"kubeReserved": {"cpu": 2}}}}),
+    ("P16", {"rke2": {"kubelet_args": {"cpu-manager-policy": "static"}, "kubelet_config": {"kubeReserved": {"cpu": "2"}}}}),
     (
         "P16",
         {
@@ -803,6 +826,7 @@ ACCEPTED: list[tuple[str, dict[str, Any]]] = [
     ("P39", {"fabric": {"kind": "infiniband", "mtu": 4092}}),
     ("P39", {"fabric": {"kind": "infiniband", "driver": "operator"}}),
     ("P39", {"fabric": OWN_MTU}),
+    ("P34", configured(registerNode=True)),
     ("P40", {"fabric": {"kind": "none", "mode": "rdma_shared", "nics_per_node": 8}}),
     ("P40", {"fabric": {"kind": "infiniband", "interfaces": ["ibs1", "ibs2"]}}),
     ("P40", {"fabric": {"kind": "infiniband", "virtual_functions": 8}}),
@@ -812,6 +836,17 @@ ACCEPTED: list[tuple[str, dict[str, Any]]] = [
     ("P36", {"hosts": tainted("gpu")}),
     ("P36", {"hosts": tainted("sv")}),
     ("P36", {"hosts": tainted("gpu"), "overrides": valued("gpu_operator", daemonsets={"tolerations": [{"operator": "Exists"}]})}),
+    ("P41", {"rke2": {"kubelet_args": {"v": "4", "feature-gates": "KubeletPodResources=true", "sync-frequency": "1m30s"}}}),
+    (
+        "P41",
+        configured(
+            evictionHard={"memory.available": "5%"},
+            reservedMemory=[{"numaNode": 0, "limits": {"memory": "1Gi"}}],
+            shutdownGracePeriod="30s",
+            featureGates={"KubeletPodResources": True},
+            logging={"verbosity": 3},
+        ),
+    ),
 ]
 
 

@@ -1,9 +1,11 @@
-"""Rules about Helm values and objects: P33 (they fit the pinned charts) and P34 (they leave what the platform needs)."""
+"""Rules about what users override: P33 (values fit their charts), P34 (they leave what is needed) and P41 (kubelet settings)."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 from workflows.spec.cluster_spec import ClusterSpec
@@ -12,6 +14,7 @@ from workflows.spec.compat.value_shapes import ShapeComparison, ValueFlaw
 from workflows.spec.errors import Severity
 from workflows.spec.gpu_pools import mig_strategy, sharing_modes
 from workflows.spec.parsing.document import value_at
+from workflows.spec.parsing.loading import read
 
 _WORDS = {
     "bool": "true or false without quotes (a template takes any text for true)",
@@ -105,6 +108,67 @@ def _of_objects(release: ReleaseFacts) -> Iterator[RuleFinding]:
                 yield RuleFinding(path, f"{where} is no field of its kind, and the API server drops it", fix)
 
 
+# ---- settings of the kubelet ---------------------------------------------------------------------------------------------------
+
+_DURATION = re.compile(r"0|([0-9]+(\.[0-9]*)?(ns|us|µs|ms|s|m|h))+")
+_FLAG_FORMS: Mapping[str, tuple[re.Pattern[str], str]] = {
+    "bool": (re.compile("true|false"), '"true" or "false"'),
+    "number": (re.compile("-?[0-9]+"), "a number"),
+    "duration": (_DURATION, "a number with a unit, as in 30s or 1h30m"),
+}
+
+
+@cache
+def _known_settings() -> Mapping[str, Any]:
+    """Return the kubelet's flags by type, and the shape of its fields."""
+    settings: Any = read(Path(__file__).with_name("kubelet.yaml"))[1].data
+    return dict(settings)
+
+
+@rule("P41", "error", source="https://kubernetes.io/docs/reference/config-api/kubelet-config.v1beta1/")
+def kubelet_settings_are_known(platform: Platform) -> Iterator[RuleFinding]:
+    """Flags and fields of the kubelet exist and have their types: it stops at wrong ones, and ignores unknown fields."""
+    rke2 = platform.spec.rke2
+    if rke2.kubelet_args or rke2.kubelet_config:
+        yield from _flags(rke2.kubelet_args, _known_settings())
+        yield from _fields(rke2.kubelet_config, _known_settings())
+
+
+def _flags(written: Mapping[str, str], known: Mapping[str, Any]) -> Iterator[RuleFinding]:
+    types = {flag: form for form, flags in known["flags"].items() for flag in flags}
+    comparison = ShapeComparison()
+    for flag, value in written.items():
+        path = f"rke2.kubelet_args.{flag}"
+        if flag not in types:
+            near = comparison.similar(flag, types)
+            problem = f"a kubelet has no flag {flag}, and does not start with it"
+            yield RuleFinding(path, problem, f"did you mean {near}?" if near else "remove it")
+        elif (form := _FLAG_FORMS.get(types[flag])) is not None and not form[0].fullmatch(value):
+            yield RuleFinding(path, f"a kubelet does not start with the value {value} of this flag", f"write {form[1]}")
+
+
+def _fields(written: Mapping[str, Any], known: Mapping[str, Any]) -> Iterator[RuleFinding]:
+    shape = {field: "text" if form == "duration" else form for field, form in known["fields"].items()}
+    for flaw in ShapeComparison(strict=True).flaws(written, shape, ""):
+        path, field = f"rke2.kubelet_config{flaw.path}", flaw.path.removeprefix(".")
+        if flaw.flaw == "type":
+            words = "it in quotes" if flaw.expected == "text" else _WORDS[flaw.expected].partition(" (")[0]
+            words = _FLAG_FORMS["duration"][1] if known["fields"].get(field) == "duration" else words
+            yield RuleFinding(path, f"{field} has another type, and a kubelet does not start with it", f"write {words}")
+        elif flaw.flaw == "misspelt":
+            problem = f"KubeletConfiguration has no field {field}, and a kubelet ignores it"
+            yield RuleFinding(path, problem, f"did you mean {flaw.expected}?")
+        else:
+            problem = (
+                f"{field} is no field of KubeletConfiguration in {known['source'].partition(',')[0]}, and a kubelet would ignore it"
+            )
+            yield RuleFinding(path, problem, "compare with the reference of your release", "warning")
+    for field, value in written.items():
+        if known["fields"].get(field) == "duration" and isinstance(value, str) and not _DURATION.fullmatch(value):
+            problem = f"{field} is {value}, and a kubelet does not start with it"
+            yield RuleFinding(f"rke2.kubelet_config.{field}", problem, f"write {_FLAG_FORMS['duration'][1]}")
+
+
 # ---- what the platform needs ---------------------------------------------------------------------------------------------------
 
 _SOCKET = "/run/k3s/containerd/containerd.sock"
@@ -119,6 +183,12 @@ _RKE2S_OWN = {
     "cluster-dns": "RKE2 gives the cluster's DNS the tenth address of rke2.service_cidr",
     "cluster-domain": "the checks look up names in cluster.local",
     "cgroup-driver": "RKE2 sets the driver of its containerd, and kubelet and containerd must have the same",
+    "node-labels": "it replaces the labels that RKE2 passes, those of the spec among them (use hosts.GROUP.labels)",
+    "register-with-taints": "it replaces the taints that RKE2 passes (use hosts.GROUP.taints)",
+    "register-node": "a kubelet that does not register its node never joins the cluster",
+    "hostname-override": "RKE2 names each node after its host, and every machine would get this one name",
+    "node-ip": "RKE2 gives each node its own address, and every machine would get this one",
+    "root-dir": "device plugins, Multus and storage drivers find the kubelet in /var/lib/kubelet (mount a disk there instead)",
 }
 """Kubelet flags that RKE2 sets itself, with the reason why another value breaks the node."""
 _FIELDS = {
@@ -128,8 +198,11 @@ _FIELDS = {
     "clusterDNS": "cluster-dns",
     "clusterDomain": "cluster-domain",
     "cgroupDriver": "cgroup-driver",
+    "registerWithTaints": "register-with-taints",
+    "registerNode": "register-node",
 }
 """Fields of KubeletConfiguration → the flags that they stand for."""
+_HARMLESS = ("register-node", "true")
 
 
 @rule("P34", "error", source="https://docs.nvidia.com/datacenter/cloud-native/gpu-operator/latest/getting-started.html")
@@ -137,10 +210,10 @@ def values_leave_what_is_needed(platform: Platform) -> Iterator[RuleFinding]:
     """No override undoes what the platform needs: RKE2's containerd and kubelet settings, shared GPUs, storage class, CRDs."""
     spec = platform.spec
     for flag, reason in _RKE2S_OWN.items():
-        if flag in spec.rke2.kubelet_args:
+        if flag in spec.rke2.kubelet_args and (flag, spec.rke2.kubelet_args[flag]) != _HARMLESS:
             yield RuleFinding(f"rke2.kubelet_args.{flag}", reason, "remove it")
     for field, flag in _FIELDS.items():
-        if field in spec.rke2.kubelet_config:
+        if field in spec.rke2.kubelet_config and (flag, str(spec.rke2.kubelet_config[field]).lower()) != _HARMLESS:
             yield RuleFinding(f"rke2.kubelet_config.{field}", _RKE2S_OWN[flag], "remove it")
     operator = platform.releases.get("gpu_operator")
     if operator is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -18,6 +18,8 @@ _TYPES: Mapping[str, tuple[type, ...]] = {
     "list": (list, tuple),
     "map": (Mapping,),
 }
+_STRICT: Mapping[str, tuple[type, ...]] = {**_TYPES, "number": (int, float), "text": (str,)}
+"""Types for a reader that converts nothing, as a kubelet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,17 +44,21 @@ def knows(shape: Any, key: str) -> bool:
 
 
 class ShapeComparison:
-    """A comparison of one set of values with a shape; it limits the costly searches for similar keys."""
+    """A comparison of one set of values with a shape; it limits the costly searches for similar keys.
 
-    def __init__(self) -> None:
+    `strict`: numbers are no text and text is no number, because no template prints them.
+    """
+
+    def __init__(self, *, strict: bool = False) -> None:
         self._searched = 0
+        self._types = _STRICT if strict else _TYPES
 
     def flaws(self, value: Any, shape: Any, path: str) -> Iterator[ValueFlaw]:
         """Yield the flaws of a value and everything below it. A null value fits, since Helm then removes the default."""
         if shape == "any" or value is None:
             return
         if isinstance(shape, str):
-            kinds = _TYPES[shape]
+            kinds = self._types[shape]
             if not isinstance(value, kinds) or (isinstance(value, bool) and shape != "bool"):
                 yield ValueFlaw(path, "type", shape)
         elif isinstance(shape, list):
@@ -73,13 +79,14 @@ class ShapeComparison:
             if below is not None:
                 yield from self.flaws(inner, below, f"{path}.{key}")
             else:
-                near = self._similar(key, known)
+                near = self.similar(key, known)
                 yield ValueFlaw(f"{path}.{key}", "misspelt" if near else "unknown", near)
         for name in shape:
             if name.endswith("!") and name[:-1] not in value:
                 yield ValueFlaw(path, "missing", name[:-1])
 
-    def _similar(self, key: str, known: Mapping[str, Any]) -> str:
+    def similar(self, key: str, known: Collection[str]) -> str:
+        """Return the known key that a key resembles; empty if there is none, or if too many were searched."""
         self._searched += 1
         if self._searched > MOST_SEARCHED:
             return ""

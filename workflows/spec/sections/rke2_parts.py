@@ -38,7 +38,7 @@ def _check_fields(fields: Mapping[str, Any]) -> Mapping[str, Any]:
 
 KubeletArgs = Annotated[
     Mapping[
-        Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9-]{1,60}$")],
+        Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9-]{0,60}$")],
         Annotated[str, StringConstraints(pattern=r"^[^\n\x00]{1,300}$")],
     ],
     AfterValidator(_check_flags),
