@@ -49,6 +49,22 @@ IDLE_FABRIC: tuple[tuple[str, dict[str, Any]], ...] = (
     ("rails", {"kind": "roce", "rails": ["mlx5_0", "mlx5_1"]}),
 )
 """Keys of the section fabric that nothing reads, or that no machine can fulfil, with the section."""
+UNDOING: tuple[tuple[str, Any], ...] = (
+    ("gpu_operator.values.gfd.enabled", False),
+    ("gpu_operator.values.clusterPolicy.deployCR", False),
+    ("gpu_operator.values.gpuCluster.deployCR", True),
+    ("gpu_operator.values.platform.openshift", True),
+    ("gpu_operator.values.sandboxWorkloads.defaultWorkload", "vm-passthrough"),
+    ("gpu_operator.values.mig.strategy", "both"),
+    ("gpu_operator.values.driver.kernelModuleType", "nouveau"),
+    ("gpu_operator.values.driver.version", "595.91.07"),
+    ("slurm.values.nodesets.gpu.enabled", False),
+    ("slurm.values.nodesets.gpu.scalingMode", "StatefulSet"),
+    ("slurm.values.loginsets.slinky.replicas", 3),
+    ("slurm.values.controller.persistence.enabled", False),
+    ("slurm.values.clusterName", "other"),
+)
+"""Values that undo what the spec says elsewhere, or that no cluster of RKE2 can run with."""
 OWN_FLAGS = (
     ("node-labels", "site/pool=a"),
     ("register-with-taints", "a=b:NoSchedule"),
@@ -154,6 +170,13 @@ def queued(*gpus: int) -> dict[str, Any]:
     """Quota of one queue for each number of GPUs."""
     queues = [{"name": f"q{index}", "namespace": "a", "gpus": number} for index, number in enumerate(gpus)]
     return {"gang": "none", "quota": "kueue", "queues": queues}
+
+
+def nested(path: str, value: Any) -> dict[str, Any]:
+    """Overrides with a value at a dotted path."""
+    for part in reversed(path.split(".")):
+        value = {part: value}
+    return dict(value)
 
 
 def kubelet(flag: str, value: str) -> dict[str, Any]:
@@ -678,6 +701,15 @@ REFUSED: list[tuple[str, dict[str, Any], tuple[str, str]]] = [
     ("P34", configured(registerNode=False), ("error", "rke2.kubelet_config.registerNode")),
     *(("P41", kubelet(flag, value), ("error", f"rke2.kubelet_args.{flag}")) for flag, value in WRONG_FLAGS),
     *(("P41", configured(**fields), (severity, f"rke2.kubelet_config.{path}")) for severity, path, fields in WRONG_FIELDS),
+    *(("P34", {"overrides": nested(path, value)}, ("error", f"overrides.{path}")) for path, value in UNDOING),
+    (
+        "P34",
+        {
+            "accelerator": {"product": "H200", "driver_version": "580.126.20"},
+            "overrides": nested("gpu_operator.values.driver", {"version": "595", "usePrecompiled": True}),
+        },
+        ("error", f"{GPU_VALUES}.driver.version"),
+    ),
 ]
 
 ACCEPTED: list[tuple[str, dict[str, Any]]] = [
@@ -827,6 +859,16 @@ ACCEPTED: list[tuple[str, dict[str, Any]]] = [
     ("P39", {"fabric": {"kind": "infiniband", "driver": "operator"}}),
     ("P39", {"fabric": OWN_MTU}),
     ("P34", configured(registerNode=True)),
+    ("P34", {"overrides": valued("gpu_operator", mig={"strategy": "mixed"}, sandboxWorkloads={"enabled": True})}),
+    ("P34", {"overrides": valued("gpu_operator", driver={"version": "595", "usePrecompiled": True})}),
+    (
+        "P34",
+        {
+            "accelerator": {"product": "H200", "driver_version": "580.126.20"},
+            "overrides": valued("gpu_operator", driver={"version": "580.126.20"}),
+        },
+    ),
+    ("P34", {"overrides": valued("slurm", controller={"extraConf": "SlurmctldTimeout=60"}, loginsets={"slinky": {"replicas": 1}})}),
     ("P40", {"fabric": {"kind": "none", "mode": "rdma_shared", "nics_per_node": 8}}),
     ("P40", {"fabric": {"kind": "infiniband", "interfaces": ["ibs1", "ibs2"]}}),
     ("P40", {"fabric": {"kind": "infiniband", "virtual_functions": 8}}),

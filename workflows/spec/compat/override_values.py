@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from workflows.spec.cluster_spec import ClusterSpec
+from workflows.spec.cluster_spec import ClusterSpec, has_gpu_cluster, slurm_groups
 from workflows.spec.compat.rule_table import Platform, ReleaseFacts, RuleFinding, rule
 from workflows.spec.compat.value_shapes import ShapeComparison, ValueFlaw
 from workflows.spec.errors import Severity
@@ -218,6 +218,8 @@ def values_leave_what_is_needed(platform: Platform) -> Iterator[RuleFinding]:
     operator = platform.releases.get("gpu_operator")
     if operator is not None:
         yield from _containerd(operator)
+        yield from _choices(operator)
+        yield from _driver_release(spec)
     cluster = platform.releases.get("slurm")
     if cluster is not None:
         yield from _slurm_files(cluster)
@@ -266,6 +268,36 @@ def _slurm_files(cluster: ReleaseFacts) -> Iterator[RuleFinding]:
         yield RuleFinding(f"{path}.configFiles", f"cgroup.conf: {problem}", "add the line IgnoreSystemd=yes, as the catalog has it")
 
 
+_CHOICES: Mapping[str, tuple[str, ...]] = {
+    "mig.strategy": ("none", "single", "mixed"),
+    "driver.kernelModuleType": ("auto", "open", "proprietary"),
+    "daemonsets.updateStrategy": ("RollingUpdate", "OnDelete"),
+}
+"""Values of the GPU Operator's chart → what ClusterPolicy takes for them (enumerations of its CRD)."""
+
+
+def _choices(operator: ReleaseFacts) -> Iterator[RuleFinding]:
+    for key, choices in _CHOICES.items():
+        value = operator.value(key)
+        if value is not None and value not in choices:
+            problem = f"the API server takes no ClusterPolicy with {key}: {value}"
+            yield RuleFinding(f"overrides.gpu_operator.values.{key}", problem, f"write one of {', '.join(choices)}")
+
+
+def _driver_release(spec: ClusterSpec) -> Iterator[RuleFinding]:
+    """Yield a driver version in values that differs from the section's. Tags of precompiled images may have the branch alone."""
+    override, accelerator = spec.overrides.get("gpu_operator"), spec.accelerator
+    version = value_at(override.values, "driver.version") if override else None
+    if override is None or accelerator is None or version is None or str(version) == accelerator.driver_version:
+        return
+    precompiled = value_at(override.values, "driver.usePrecompiled") is True
+    if precompiled and (accelerator.driver_version or str(version)).startswith(str(version)):
+        return
+    problem = f"accelerator.driver_version is {accelerator.driver_version or 'left out'}, and rules and checks read that alone"
+    fix = f'remove it here, and write accelerator.driver_version: "{version}"'
+    yield RuleFinding("overrides.gpu_operator.values.driver.version", problem, fix)
+
+
 def _needed(spec: ClusterSpec) -> Iterator[tuple[str, str, Any, str]]:
     """Yield component, Helm value, the content that it must have, and why."""
     modes, storage = sharing_modes(spec), spec.base_services.storage
@@ -277,12 +309,34 @@ def _needed(spec: ClusterSpec) -> Iterator[tuple[str, str, Any, str]]:
     yield "dra_driver", "resources.gpus.enabled", True, "without it no GPU is a DRA device, and sharing.mode is dra"
     if "validation" in spec.enabled_stages():
         yield "gpu_operator", "dcgm.enabled", True, "stage validation asks its host engine for the diagnostics"
+    yield "gpu_operator", "sandboxWorkloads.defaultWorkload", "container", "GPUs given to virtual machines are no resource of nodes"
+    yield "gpu_operator", "platform.openshift", False, "RKE2 has none of the objects by which the operator runs on OpenShift"
+    if not has_gpu_cluster(spec):  # rule P04 is about those with a GPUCluster
+        yield "gpu_operator", "gfd.enabled", True, "checks and quotas read the labels of GPU Feature Discovery"
+        yield "gpu_operator", "clusterPolicy.deployCR", True, "without a ClusterPolicy the operator installs nothing"
+        yield "gpu_operator", "gpuCluster.deployCR", False, "the spec says operator_mode: cluster_policy"
+    yield from _needed_by_slurm(spec)
     if (strategy := mig_strategy(spec)) is not None:
         yield "gpu_operator", "mig.strategy", strategy, "the spec says it in sharing.strategy"
         yield "gpu_operator", "migManager.enabled", True, "it cuts the GPUs"
     if {"time_slicing", "mps"} & set(modes):
         yield "gpu_operator", "devicePlugin.config.name", "device-plugin-config", "stage sharing turns on the shares that it holds"
         yield "gpu_operator", "devicePlugin.config.default", "whole", "shares are turned on by stage sharing, node by node"
+
+
+def _needed_by_slurm(spec: ClusterSpec) -> Iterator[tuple[str, str, Any, str]]:
+    """Yield component, Helm value, content and reason for the values of Slinky's chart that follow from the section slurm."""
+    slurm, controlled = spec.slurm, "the section slurm says it, and checks expect it"
+    yield "slurm", "clusterName", spec.name, "it is the name of the cluster"
+    yield "slurm", "controller.persistence.enabled", True, "without its volume slurmctld forgets all jobs when it restarts"
+    for group in slurm_groups(spec):
+        node_set = f"nodesets.{group.replace('_', '-')}"
+        yield "slurm", f"{node_set}.enabled", True, controlled
+        yield "slurm", f"{node_set}.scalingMode", "DaemonSet", "each machine of the group runs one slurmd"
+    for partition in slurm.partitions:
+        yield "slurm", f"partitions.{partition.name}.enabled", True, controlled
+    yield "slurm", "loginsets.slinky.enabled", bool(slurm.login.replicas), controlled
+    yield "slurm", "loginsets.slinky.replicas", slurm.login.replicas, "slurm.login.replicas says it"
 
 
 def _needed_values(spec: ClusterSpec, releases: Mapping[str, ReleaseFacts]) -> Iterator[RuleFinding]:
