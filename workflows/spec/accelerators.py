@@ -32,12 +32,23 @@ class Product:
     """
     nvlinks: int = 18
     """NVLinks of one GPU; 0 without, and where bridges are optional (https://www.nvidia.com/en-us/data-center/nvlink/)."""
+    half_tflops: float = 989.5
+    """Peak of the tensor cores at half precision without sparsity in TFLOPS: no GEMM is faster.
+
+    Source: data sheets at https://www.nvidia.com/en-us/data-center/products/
+    """
 
 
 def _mig(smallest: str, *others: str) -> dict[str, int]:
     counts = {"1": 4, "2": 3, "3": 2, "4": 1, "7": 1}
     return {smallest: 7, **{profile: counts[profile[0]] for profile in others}}
 
+
+HOST_GB_S = {0: 450.0, 3: 16.0, 4: 32.0, 5: 64.0, 6: 128.0}
+"""PCIe generation of 16 lanes → GB/s in one direction; 0 stands for NVLink-C2C.
+
+Sources: https://pcisig.com/specifications and https://www.nvidia.com/en-us/data-center/nvlink-c2c/
+"""
 
 PRODUCTS: Mapping[str, Product] = {
     product.name: product
@@ -50,6 +61,7 @@ PRODUCTS: Mapping[str, Product] = {
             link_gb_s=600.0,
             pcie_generation=4,
             nvlinks=12,
+            half_tflops=312.0,
         ),
         Product(
             "A100-80GB",
@@ -59,6 +71,7 @@ PRODUCTS: Mapping[str, Product] = {
             link_gb_s=600.0,
             pcie_generation=4,
             nvlinks=12,
+            half_tflops=312.0,
         ),
         Product(
             "H100",
@@ -73,6 +86,7 @@ PRODUCTS: Mapping[str, Product] = {
             _mig("1g.12gb", "1g.24gb", "2g.24gb", "3g.47gb", "7g.94gb"),
             link_gb_s=600.0,
             nvlinks=0,
+            half_tflops=835.0,
         ),
         Product("H200", "NVIDIA-H200", True, _mig("1g.18gb", "1g.35gb", "2g.35gb", "3g.71gb", "4g.71gb", "7g.141gb")),
         Product(
@@ -82,6 +96,7 @@ PRODUCTS: Mapping[str, Product] = {
             _mig("1g.23gb", "1g.45gb", "2g.45gb", "3g.90gb", "4g.90gb", "7g.180gb"),
             least_driver=(570, 133, 20),
             link_gb_s=1800.0,
+            half_tflops=2250.0,
         ),
         Product(
             "GB200",
@@ -91,6 +106,7 @@ PRODUCTS: Mapping[str, Product] = {
             least_driver=(570, 133, 20),
             link_gb_s=1800.0,
             pcie_generation=0,
+            half_tflops=2500.0,
         ),
         Product(
             "B300",
@@ -100,8 +116,9 @@ PRODUCTS: Mapping[str, Product] = {
             least_driver=(580,),
             link_gb_s=1800.0,
             pcie_generation=6,
+            half_tflops=2500.0,
         ),
-        Product("L40S", "NVIDIA-L40S", False, link_gb_s=64.0, pcie_generation=4, nvlinks=0),
+        Product("L40S", "NVIDIA-L40S", False, link_gb_s=64.0, pcie_generation=4, nvlinks=0, half_tflops=362.0),
     )
 }
 """Accelerators by their names in a spec. The labels of H100-NVL, B200, GB200 and B300 are not verified; a spec can override them.

@@ -65,6 +65,23 @@ UNDOING: tuple[tuple[str, Any], ...] = (
     ("slurm.values.clusterName", "other"),
 )
 """Values that undo what the spec says elsewhere, or that no cluster of RKE2 can run with."""
+UNREACHABLE = (
+    ("nccl.all_gather_floor_gb_s", 801),
+    ("nccl.alltoall_floor_gb_s", 101),
+    ("gpu_floors.gemm_tflops", 1979),
+    ("gpu_floors.host_gb_s", 100),
+    ("gpu_floors.peer_gb_s", 3600),
+    ("gpu_floors.adapters_gb_s", 3200),
+)
+"""Floors above the peaks of two machines with 8 × H200 and 8 ports of 400 Gbit/s, as by a wrong unit or a figure with sparsity."""
+REACHABLE = (
+    ("nccl.all_gather_floor_gb_s", 340),
+    ("nccl.alltoall_floor_gb_s", 79.1),
+    ("gpu_floors.gemm_tflops", 700),
+    ("gpu_floors.host_gb_s", 48),
+    ("gpu_floors.peer_gb_s", 335),
+    ("gpu_floors.adapters_gb_s", 350),
+)
 OWN_FLAGS = (
     ("node-labels", "site/pool=a"),
     ("register-with-taints", "a=b:NoSchedule"),
@@ -149,6 +166,7 @@ SCRIPTS = {kind: {"10-check.sh": "#!/bin/sh\ntrue\n"} for kind in ("prolog", "ep
 TRAIN = [{"name": "train", "groups": "gpu"}]
 KEYS = ["ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIC0 ada@example.org"]
 DATABASE = {"host": "mariadb.slurm.svc", "password": {"env": "SLURM_DB"}}
+ONE_GPU_EACH = {"accelerator": {"product": "H200", "per_node": 1}}
 ONE_GPU_MACHINE = BASE["hosts"] | {"gpu": BASE["hosts"]["gpu"] | {"ranges": "gpu1"}}
 HIGHLY_AVAILABLE = {
     "hosts": BASE["hosts"] | {"sv": {"role": "server", "ranges": "sv[1-3]", "addresses": {"start": "10.10.0.11"}}},
@@ -177,6 +195,13 @@ def nested(path: str, value: Any) -> dict[str, Any]:
     for part in reversed(path.split(".")):
         value = {part: value}
     return dict(value)
+
+
+def measured(path: str, value: float) -> dict[str, Any]:
+    """Section validation with one floor at a dotted path."""
+    section, _, key = path.partition(".")
+    nccl = {"inter_node_floor_gb_s": 300}
+    return {"validation": {"nccl": nccl | {key: value}} if section == "nccl" else {"nccl": nccl, section: {key: value}}}
 
 
 def kubelet(flag: str, value: str) -> dict[str, Any]:
@@ -710,6 +735,15 @@ REFUSED: list[tuple[str, dict[str, Any], tuple[str, str]]] = [
         },
         ("error", f"{GPU_VALUES}.driver.version"),
     ),
+    *(("P28", measured(path, value), ("error", f"validation.{path}")) for path, value in UNREACHABLE),
+    ("P28", measured("gpu_floors.adapters_gb_s", 10) | {"fabric": None}, ("error", "validation.gpu_floors.adapters_gb_s")),
+    ("P28", measured("gpu_floors.gemm_tflops", 10) | {"sharing": MIG}, ("error", "validation.gpu_floors.gemm_tflops")),
+    ("P28", measured("gpu_floors.peer_gb_s", 10) | ONE_GPU_EACH, ("error", "validation.gpu_floors.peer_gb_s")),
+    (
+        "P28",
+        {"hosts": ONE_GPU_MACHINE, "validation": {"nccl": {"alltoall_floor_gb_s": 10}}},
+        ("error", "validation.nccl.alltoall_floor_gb_s"),
+    ),
 ]
 
 ACCEPTED: list[tuple[str, dict[str, Any]]] = [
@@ -888,6 +922,18 @@ ACCEPTED: list[tuple[str, dict[str, Any]]] = [
             featureGates={"KubeletPodResources": True},
             logging={"verbosity": 3},
         ),
+    ),
+    *(("P28", measured(path, value)) for path, value in REACHABLE),
+    ("P28", measured("gpu_floors.peer_gb_s", 300) | {"stages": ["os_prep", "rke2"]}),
+    (
+        "P28",
+        {
+            "accelerator": {"product": "GB200", "per_node": 4},
+            "validation": {
+                "nccl": {"inter_node_floor_gb_s": 300, "intra_node_floor_gb_s": 600},
+                "gpu_floors": {"host_gb_s": 300, "gemm_tflops": 1800},
+            },
+        },
     ),
 ]
 

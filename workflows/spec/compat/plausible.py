@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
-from workflows.spec.accelerators import NEWEST_PATCH, is_prerelease, numbers
+from workflows.spec.accelerators import HOST_GB_S, NEWEST_PATCH, is_prerelease, numbers
 from workflows.spec.acceptance.untested import NCCL_INTER, NCCL_INTRA, PORTS, runs, untested
 from workflows.spec.cluster_spec import ClusterSpec, allocatable
 from workflows.spec.compat.rule_table import Platform, RuleFinding, rule
-from workflows.spec.gpu_pools import PoolFlavor, gpu_pools, quota_flavors, shares_by_mig
+from workflows.spec.gpu_pools import PoolFlavor, gpu_pools, joins_gpus, quota_flavors, shares_by_mig
 
 _RHEL = tuple(f"{major}.{minor}" for major, most in ((8, 10), (9, 8), (10, 2)) for minor in range(most + 1))
 KNOWN_SYSTEMS = {
@@ -66,7 +67,62 @@ def floors_can_be_met(platform: Platform) -> Iterator[RuleFinding]:
             yield RuleFinding(
                 path, f"no test uses this floor: {_why_not(spec, test)}", "remove the floor, or what rules its test out"
             )
-    yield from _above_links(spec)
+    yield from platform.parts(_above_links(spec), _idle_floors(spec), _above_hardware(spec))
+
+
+def _idle_floors(spec: ClusterSpec) -> Iterator[RuleFinding]:
+    """Yield floors of tests that no level runs in this configuration; those of a level that is not chosen are named by P29."""
+    if spec.stages is not None and "validation" not in spec.stages:  # stages that a user leaves out keep their settings
+        return
+    nccl, own, training = spec.validation.nccl, spec.validation.gpu_floors, spec.validation.training
+    pools = gpu_pools(spec)
+    whole = any(not shares_by_mig(pool.spec) for pool in pools)
+    joined = any(joins_gpus(pool.spec) for pool in pools)
+    across, no_gpu = runs(spec, NCCL_INTER), "the spec names no accelerator"
+    between = "" if across else _why_not(spec, NCCL_INTER)
+    alone = "" if whole else "every GPU is cut by MIG" if pools else no_gpu
+    adapters = (
+        "" if joined and spec.fabric.kind != "none" else "it takes a fabric, and nodes with several GPUs that are not cut by MIG"
+    )
+    floors = (
+        ("nccl.all_gather_floor_gb_s", nccl.all_gather_floor_gb_s, between),
+        ("nccl.alltoall_floor_gb_s", nccl.alltoall_floor_gb_s, between),
+        ("training.all_reduce_floor_gb_s", training.all_reduce_floor_gb_s if training else None, between),
+        ("gpu_floors.gemm_tflops", own.gemm_tflops, alone),
+        ("gpu_floors.host_gb_s", own.host_gb_s, alone),
+        ("gpu_floors.peer_gb_s", own.peer_gb_s, "" if joined else "no node has two whole GPUs" if pools else no_gpu),
+        ("gpu_floors.adapters_gb_s", own.adapters_gb_s, adapters if pools else no_gpu),
+    )
+    for key, floor, reason in floors:
+        if floor is not None and reason:
+            problem = f"no test uses this floor: {reason}"
+            yield RuleFinding(f"validation.{key}", problem, "remove the floor, or what rules its test out")
+
+
+def _above_hardware(spec: ClusterSpec) -> Iterator[RuleFinding]:
+    """Yield floors of a GPU by itself and of the programs after all_reduce that are above the peak of the slowest product."""
+    nccl, own, training, fabric = spec.validation.nccl, spec.validation.gpu_floors, spec.validation.training, spec.fabric
+    measured = [pool.accelerator for pool in gpu_pools(spec) if not shares_by_mig(pool.spec)]
+    if not measured:
+        return
+    hosts = [HOST_GB_S.get(gpu.expected_pcie_generation, math.inf) for gpu in measured]
+    link = min(gpu.facts.link_gb_s for gpu in measured)
+    line = fabric.nics_per_node * fabric.rate_gbit / 8 if fabric.kind != "none" else math.inf
+    # between two nodes half of the data stays inside them, so that twice the rate of the ports can be reached
+    across, part = min(2 * line, link), min(2 * line / min(gpu.per_node for gpu in measured), link)
+    limits = (
+        ("nccl.all_gather_floor_gb_s", nccl.all_gather_floor_gb_s, across, "GB/s of the links between two nodes"),
+        ("nccl.alltoall_floor_gb_s", nccl.alltoall_floor_gb_s, part, "GB/s of one GPU's part of the links between two nodes"),
+        ("training.all_reduce_floor_gb_s", training.all_reduce_floor_gb_s if training else None, across, "GB/s of two nodes"),
+        ("gpu_floors.gemm_tflops", own.gemm_tflops, min(gpu.facts.half_tflops for gpu in measured), "TFLOPS of the tensor cores"),
+        ("gpu_floors.host_gb_s", own.host_gb_s, min(hosts), "GB/s of the GPU's link to its CPU in one direction"),
+        ("gpu_floors.peer_gb_s", own.peer_gb_s, link, "GB/s of all links of one GPU in both directions together"),
+        ("gpu_floors.adapters_gb_s", own.adapters_gb_s, across, "GB/s of the ports of a node in both directions together"),
+    )
+    for key, floor, limit, what in limits:
+        if floor is not None and floor > limit:
+            problem = f"{floor:g} is above the {limit:g} {what}, so no run reaches this floor"
+            yield RuleFinding(f"validation.{key}", problem, "give 0.9 × the measured baseline, in the unit of the key")
 
 
 def _why_not(spec: ClusterSpec, test: str) -> str:
