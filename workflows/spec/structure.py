@@ -21,6 +21,8 @@ from workflows.stage_names import STAGES
 Findings = Iterator[SpecError]
 
 
+_ALWAYS_NAMED = ("localhost", "127.0.0.1", "::1", "kubernetes", "kubernetes.default", "kubernetes.default.svc")
+"""Names that RKE2 writes into every certificate of an API server."""
 _GPU_STAGES = frozenset({"gpu_operator", "network_operator", "sharing", "gang", "slurm", "validation"})
 
 
@@ -110,6 +112,19 @@ def _high_availability_has_one_address(spec: ClusterSpec) -> Findings:
     if spec.rke2.virtual_address and (not is_address(address) or address in {machine.address for machine in spec.machines}):
         problem = f"servers cannot hold {address or 'an address that is not given'}: it must be an IP address that no machine has"
         yield SpecError("rke2.virtual_address", problem, "write a free IP address of their network in rke2.registration_address")
+
+
+@_rule("hosts", "rke2", "target")
+def _certificate_has_the_name(spec: ClusterSpec) -> Findings:
+    # a kubeconfig of the site may belong to an API server with another certificate
+    name, rke2 = spec.target.tls_server_name, spec.rke2
+    if name is None or spec.target.kubeconfig is not None:
+        return
+    of_servers = {part for server in spec.servers for part in (server.name, server.address)}
+    if name not in {spec.registration_address, *rke2.tls_san, *of_servers, *_ALWAYS_NAMED}:
+        problem = "the API server's certificate has no such name, so every request to target.server would fail"
+        fix = f"add it to rke2.tls_san, or leave it out: the certificate is then verified as {spec.registration_address}"
+        yield SpecError("target.tls_server_name", problem, fix, name)
 
 
 @_rule("rke2")
@@ -272,6 +287,15 @@ def _approvals_stand_before_stages(spec: ClusterSpec) -> Findings:
         if approval.before in seen:
             yield SpecError(path, "two approvals wait before the same stage", "list all approvers in one", approval.before)
         seen.add(approval.before)
+
+
+@_rule("accelerator", "fabric", "sharing", "scheduler", "slurm", "quorum")
+def _quorums_are_of_stages_with_work(spec: ClusterSpec) -> Findings:
+    enabled = spec.model_copy(update={"stages": None}).enabled_stages()  # stages that a user leaves out keep their quorum
+    for stage in spec.quorum.stages:
+        if stage not in enabled:
+            problem = "the spec has no work for this stage, so its quorum has no effect"
+            yield SpecError(f"quorum.stages.{stage}", problem, f"add its section, or choose from {', '.join(enabled)}")
 
 
 @_rule("hosts", "accelerator", "quorum")

@@ -46,7 +46,12 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "host_device": {"fabric": {"kind": "infiniband", "mode": "host_device", "ip_pool": {"subnet": "172.16.0.0/16"}}},
     "sriov_ib": {"fabric": {"kind": "infiniband", "mode": "sriov", "ip_pool": {"subnet": "172.16.0.0/16"}, "driver": "operator"}},
     "sriov_eth": {"fabric": {"kind": "roce", "mode": "sriov", "ip_pool": {"subnet": "172.16.0.0/16", "gateway": "172.16.0.1"}}},
-    "kueue": {"scheduler": {"quota": "kueue", "queues": [{"name": "q", "namespace": "a", "gpus": 8, "borrowing_limit": 4}]}},
+    "kueue": {
+        "scheduler": {
+            "quota": "kueue",
+            "queues": [{"name": "q", "namespace": "a", "gpus": 8, "borrowing_limit": 4, "cohort": "all"}],
+        }
+    },
     "accounting": {
         "slurm": {"kind": "slinky", "accounting": {"host": "db.example.org", "password": {"env": "DB"}}, "login": {"replicas": 0}},
         "base_services": {"cert_manager": False},

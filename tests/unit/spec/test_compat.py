@@ -82,6 +82,19 @@ REACHABLE = (
     ("gpu_floors.peer_gb_s", 335),
     ("gpu_floors.adapters_gb_s", 350),
 )
+FOREIGN_TAINTS = (
+    ("dedicated=gpu:NoSchedule", "dedicated=ml:NoSchedule"),
+    ("node.kubernetes.io/unschedulable:NoSchedule",),
+    ("sunk.coreweave.com/lock=true:NoExecute",),
+)
+FOREIGN_LABELS = (
+    ("bringup/group", "other"),
+    ("kubernetes.io/hostname", "gpu"),
+    ("nvidia.com/gpu.product", "NVIDIA-H200"),
+    ("nvidia.com/mig.config", "all-1g.18gb"),
+    ("nvidia.com/gpu.deploy.operands", "false"),
+    ("nvidia.com/gpu.workload.config", "vm-passthrough"),
+)
 OWN_FLAGS = (
     ("node-labels", "site/pool=a"),
     ("register-with-taints", "a=b:NoSchedule"),
@@ -202,6 +215,11 @@ def measured(path: str, value: float) -> dict[str, Any]:
     section, _, key = path.partition(".")
     nccl = {"inter_node_floor_gb_s": 300}
     return {"validation": {"nccl": nccl | {key: value}} if section == "nccl" else {"nccl": nccl, section: {key: value}}}
+
+
+def marked(**fields: Any) -> dict[str, Any]:
+    """Hosts whose GPU machines have labels, taints or overrides."""
+    return {"hosts": BASE["hosts"] | {"gpu": BASE["hosts"]["gpu"] | fields}}
 
 
 def kubelet(flag: str, value: str) -> dict[str, Any]:
@@ -744,6 +762,13 @@ REFUSED: list[tuple[str, dict[str, Any], tuple[str, str]]] = [
         {"hosts": ONE_GPU_MACHINE, "validation": {"nccl": {"alltoall_floor_gb_s": 10}}},
         ("error", "validation.nccl.alltoall_floor_gb_s"),
     ),
+    *(("P42", marked(taints=[*taints]), ("error", "hosts.gpu.taints")) for taints in FOREIGN_TAINTS),
+    *(("P42", marked(labels={key: value}), ("error", f"hosts.gpu.labels.{key}")) for key, value in FOREIGN_LABELS),
+    (
+        "P42",
+        marked(overrides={"gpu1": {"labels": {"bringup/group": "other"}}}),
+        ("error", "hosts.gpu.overrides.gpu1.labels.bringup/group"),
+    ),
 ]
 
 ACCEPTED: list[tuple[str, dict[str, Any]]] = [
@@ -935,6 +960,10 @@ ACCEPTED: list[tuple[str, dict[str, Any]]] = [
             },
         },
     ),
+    ("P42", marked(taints=["a=b:NoSchedule", "a=b:NoExecute", "node.cilium.io/agent-not-ready=true:NoExecute"])),
+    ("P42", marked(labels={"node.kubernetes.io/instance-type": "hgx", "topology.kubernetes.io/zone": "a", "nvidia.com/site": "b"})),
+    ("P42", marked(labels={"nvidia.com/mig.config": "all-disabled", "nvidia.com/gpu.deploy.driver": "true"})),
+    ("P42", marked(labels={"nvidia.com/mig.config": "all-1g.18gb"}) | {"sharing": MIG}),
 ]
 
 

@@ -223,6 +223,11 @@ def test_an_approver_is_a_name_or_a_public_key_line() -> None:
         ({"accelerator": None}, "finds its nodes by the GPU Operator"),
         ({"hosts": {"sv": {"role": "server", "ranges": "sv1"}}}, "no host group has gpu: true"),
         ({"quorum": {"default": 20}}, "only 19 nodes"),
+        ({"quorum": {"stages": {"slurm": "all"}}, "slurm": None, "approvals": None}, "its quorum has no effect"),
+        (
+            {"scheduler": {"quota": "kueue", "queues": [{"name": "q", "namespace": "a", "gpus": 8, "borrowing_limit": 4}]}},
+            "nobody to borrow from",
+        ),
         (
             {"delivery": {"mode": "argo_cd", "argo_cd": {"repo": "https://u:p@g.org/a", "revision": "v1", "project": "p"}}},
             "password",

@@ -130,7 +130,26 @@ def test_what_is_no_way_to_the_api_server_is_refused(target: str, said: str) -> 
     ],
 )
 def test_the_play_that_makes_the_cluster_hears_where_it_is_reached(target: str, told: dict[str, str]) -> None:
-    text = f"{HEAD}target: {target}\nrke2: {{registration_address: 10.0.0.9}}\nstages: [rke2]\n"
+    text = f"{HEAD}target: {target}\nrke2: {{registration_address: 10.0.0.9, tls_san: [api]}}\nstages: [rke2]\n"
     plan = compiler.compile_plan(spec.load(text), catalog.load())
     found = {one.name: one.arguments for one in plan.tasks if one.stage == "rke2"}["servers"]
     assert {name: value for name, value in found.items() if name.startswith("server")} == told
+
+
+@pytest.mark.parametrize(
+    ("name", "section", "is_right"),
+    [
+        ("other.example.org", "", False),
+        ("other.example.org", "rke2: {tls_san: [other.example.org]}\n", True),
+        ("s1", "", True),
+        ("kubernetes.default", "", True),
+    ],
+)
+def test_the_certificate_has_the_name_by_which_it_is_verified(name: str, section: str, is_right: bool) -> None:
+    text = f'{HEAD}target: {{server: "https://127.0.0.1:6443", tls_server_name: {name}}}\n{section}'
+    if is_right:
+        assert spec.load(text).target.tls_server_name == name
+        return
+    with pytest.raises(spec.SpecErrors, match="the API server's certificate has no such name") as refused:
+        spec.load(text)
+    assert [error.path for error in refused.value.errors] == ["target.tls_server_name"]

@@ -1,13 +1,15 @@
-"""Rule about the taints of host groups: P36."""
+"""Rules about the taints and labels of host groups: P36 (who tolerates the taints) and P42 (whose they are)."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from steps.contract.node_taints import from_text, tolerates
-from workflows.spec.cluster_spec import gpu_groups, keeping_taints
+from steps.contract.node_taints import SUNK_LOCK, from_text, tolerates
+from workflows.spec.cluster_spec import GROUP_LABEL, ClusterSpec, gpu_groups, keeping_taints, sharing_label
 from workflows.spec.compat.rule_table import Platform, ReleaseFacts, RuleFinding, rule
+from workflows.spec.gpu_pools import pool_of
 
 CONTROL_PLANE = ("node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master")
 _ON_CONTROL_PLANE = frozenset({"gpu_operator", "network_operator"})
@@ -69,3 +71,72 @@ def _tolerations(values: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
             yield from (entry for entry in value if isinstance(entry, Mapping))
         elif isinstance(value, Mapping) and key not in ("daemonsets", "worker", "kubeletPlugin", "nodes"):
             yield from _tolerations(value)
+
+
+_CONDITION = "node.kubernetes.io/"
+"""Prefix of the taints that the node controller sets and takes away by the conditions of a node."""
+_OF_KUBELET = re.compile(r"(beta\.)?kubernetes\.io/(arch|os)|kubernetes\.io/hostname")
+_OF_DISCOVERY = re.compile(
+    r"nvidia\.com/(gpu\.(product|count|memory|replicas|family|machine|mode|clique|compute\..*|sharing-strategy)"
+    r"|mig\.(capable|strategy|config\.state)|mig-.*|mps\.capable|cuda\..*|gfd\..*)"
+)
+"""Labels that GPU Feature Discovery and the device plugin write (https://github.com/NVIDIA/k8s-device-plugin)."""
+_SHARING_DEFAULTS = {
+    "nvidia.com/mig.config": "all-disabled",
+    "nvidia.com/device-plugin.config": "whole",
+    "nvidia.com/dra-kubelet-plugin": "false",
+}
+"""Labels by which stage sharing chooses how a node shares its GPUs → what they say where it chooses nothing."""
+
+
+@rule("P42", "error", source="https://kubernetes.io/docs/reference/labels-annotations-taints/")
+def labels_and_taints_are_the_sites(platform: Platform) -> Iterator[RuleFinding]:
+    """Labels and taints of machines are the site's own: none that the platform sets itself, and each taint once by its effect."""
+    spec = platform.spec
+    for name, group in spec.hosts.items():
+        yield from _own_taints(f"hosts.{name}.taints", group.taints)
+        yield from _own_labels(spec, name, f"hosts.{name}.labels", group.labels)
+        for host, override in group.overrides.items():
+            yield from _own_labels(spec, name, f"hosts.{name}.overrides.{host}.labels", override.labels)
+
+
+def _own_taints(path: str, written: tuple[str, ...]) -> Iterator[RuleFinding]:
+    taints = list(map(from_text, written))
+    pairs = [(taint["key"], taint["effect"]) for taint in taints]
+    for key, effect in sorted({pair for pair in pairs if pairs.count(pair) > 1}):
+        problem = f"a node has at most one taint {key} with effect {effect}, and the API server refuses one with several"
+        yield RuleFinding(path, problem, "keep one of them")
+    for key in dict.fromkeys(key for key, _ in pairs):
+        if key.startswith(_CONDITION):
+            problem = f"Kubernetes itself sets {key} by a condition of the node, and takes it away again"
+            yield RuleFinding(path, problem, "use a key of your own, as in site/reserved=yes:NoSchedule")
+        elif key == SUNK_LOCK:
+            yield RuleFinding(path, f"SUNK itself sets {key} on nodes that run its jobs", "remove it")
+
+
+def _own_labels(spec: ClusterSpec, group: str, path: str, labels: Mapping[str, str]) -> Iterator[RuleFinding]:
+    for key, value in labels.items():
+        if reason := _claimed(spec, group, key, value):
+            yield RuleFinding(f"{path}.{key}", reason, "remove it")
+
+
+def _claimed(spec: ClusterSpec, group: str, key: str, value: str) -> str:
+    """Return who sets a label and why a site must not; empty for a label of the site."""
+    if key == GROUP_LABEL:
+        return f"each node gets {key} with the name of its group, so this value would be dropped"
+    if _OF_KUBELET.fullmatch(key):
+        return f"the kubelet sets {key} to what the machine is, and another value misleads schedulers and volumes"
+    if not spec.hosts[group].gpu:
+        return ""
+    if _OF_DISCOVERY.fullmatch(key):
+        return f"the GPU Operator writes {key} from what it finds, over this value"
+    if key in _SHARING_DEFAULTS:
+        pool = pool_of(spec, group)
+        planned = sharing_label(pool.spec) if pool else None
+        wanted = planned[1] if planned and planned[0] == key else _SHARING_DEFAULTS[key]
+        return "" if value == wanted else f"stage sharing sets {key} to what the section sharing says ({wanted})"
+    if key.startswith("nvidia.com/gpu.deploy.") and value != "true":
+        return f"{key} switches off a part of the GPU Operator that checks expect on every GPU machine"
+    if key == "nvidia.com/gpu.workload.config" and value != "container":
+        return f"{key} decides whether containers or virtual machines get the GPUs"
+    return ""

@@ -159,6 +159,9 @@ class TenantQueue(Section):
         if (self.gpus is None) == (self.gpus_by_group is None):
             which = "neither gpus nor gpus_by_group" if self.gpus is None else "both gpus and gpus_by_group"
             raise problem(f"queue {self.name} has {which}", "write gpus: 8, or gpus_by_group: {gpu: 8} where GPU groups differ")
+        if self.borrowing_limit and self.cohort is None:
+            why = f"queue {self.name} has a borrowing_limit and no cohort, so there is nobody to borrow from"
+            raise problem(why, "add cohort: NAME, the same in the queues that share, or remove borrowing_limit")
         return self
 
     @property
