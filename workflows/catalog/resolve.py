@@ -263,21 +263,24 @@ def further_errors(errors: SpecErrors, catalog: Catalog) -> tuple[Issue, ...]:
     spec = errors.sound
     if not isinstance(spec, ClusterSpec):
         return ()
+    # what is planned may depend on a broken section; keys of overrides can still be compared with their charts
+    releases: tuple[compat.ReleaseFacts, ...] = ()
+    rules = tuple(name for name in compat.RULES if name not in _OF_OVERRIDES)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error", UserWarning)  # pydantic warns of a broken section that it writes out
-            releases, rules = tuple(map(_planned, _attempt(spec, catalog)[0])), tuple(compat.RULES)
+            if "overrides" not in errors.broken:
+                releases, rules = tuple(map(_planned, _attempt(spec, catalog)[0])), tuple(compat.RULES)
     except (*compat.USES_BROKEN, UserWarning):
-        # what is planned depends on a broken section; keys of overrides can still be compared with their charts
-        releases, rules = (), tuple(name for name in compat.RULES if name != _VALUES_FIT)
+        pass
     issues = compat.check_sound(spec, releases, rules)
-    if not releases and "overrides" not in errors.broken:
-        issues += compat.check_sound(spec, _overridden(spec, catalog), (_VALUES_FIT,))
+    if not releases:
+        issues += compat.check_sound(spec, _overridden(spec, catalog), _OF_OVERRIDES)
     return tuple(issue for issue in issues if issue.severity == "error")
 
 
-_VALUES_FIT = "P33"
-"""Rule that compares overrides with the schemas of their charts."""
+_OF_OVERRIDES = ("P13", "P33")
+"""Rules that need no more than the overrides: their versions and tags are exact, and their values fit the schemas of the charts."""
 
 
 def _overridden(spec: ClusterSpec, catalog: Catalog) -> Iterator[compat.ReleaseFacts]:

@@ -6,10 +6,12 @@ is valid itself, so one typo hides no other error.
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
-from pydantic import ValidationError
+from pydantic import TypeAdapter, ValidationError
 
 from workflows.spec import structure
 from workflows.spec.cluster_spec import ClusterSpec
@@ -45,8 +47,9 @@ def load(source: Path | str) -> ClusterSpec:
         problem = SpecError("kind", "this kind of spec is unknown", f"write one of {', '.join(KINDS)}", f'"{document.kind}"')
         raise SpecErrors(name, [replace(problem, line=line_of("kind", document))])
     errors, spec, unworded = validate_model(ClusterSpec, document)
-    sound = spec if spec is not None else _sound_sections(document, errors)
     of_models = _broken(errors)
+    partial = _partial_sections(document, errors)
+    sound = spec if spec is not None else _sound_sections(document, errors, partial)
     if sound is not None:
         # relative paths start from the spec's folder; from the current one for text without a file
         is_text = isinstance(source, str) and "\n" in source
@@ -56,41 +59,76 @@ def load(source: Path | str) -> ClusterSpec:
     if errors or spec is None:
         broken = _broken(errors) & _SECTIONS
         fields = {error.path for error in errors} if sound is not None else set()
-        marked = sound and _marked(sound, broken, _single_fields(sound, fields, of_models))
+        marked = sound and _marked(sound, broken, _single_fields(sound, fields, of_models, set(partial)))
         raise SpecErrors(name, cut(errors, unworded), sound=marked, broken=broken)
     return spec
 
 
-def _sound_sections(document: YamlDocument, errors: list[SpecError]) -> ClusterSpec | None:
+def _partial_sections(document: YamlDocument, errors: list[SpecError]) -> dict[str, Any]:
+    """Return the sections with errors in some of their keys, without these keys, if the rest is valid: a typo hides no other error.
+
+    Hosts are left out, because counts and networks of some groups would mislead the rules.
+    """
+    data, partial = document.data if isinstance(document.data, dict) else {}, {}
+    for section in (_broken(errors) & _SECTIONS & set(data)) - {"hosts"}:
+        paths = [error.path.split(".") for error in errors if _broken([error]) == {section}]
+        rest = data[section]
+        if not isinstance(rest, dict) or not all(len(path) > 1 and path[0] == section for path in paths):
+            continue
+        for _, key, *below in paths:
+            key = key.partition("[")[0]
+            inner = rest.get(key)
+            # in a mapping of overrides the other fields of a component still count
+            if section == "overrides" and below and isinstance(inner, dict):
+                rest = rest | {key: {name: value for name, value in inner.items() if name != below[0]}}
+            else:
+                rest = {name: value for name, value in rest.items() if name != key}
+        try:
+            TypeAdapter(ClusterSpec.model_fields[section].rebuild_annotation()).validate_python(rest)
+        except ValidationError:
+            continue
+        partial[section] = rest
+    return partial
+
+
+def _sound_sections(document: YamlDocument, errors: list[SpecError], partial: dict[str, Any]) -> ClusterSpec | None:
     """Return a spec of the valid sections, with defaults or fillers for the others; None if it is not valid even so.
 
-    Rules that read the other sections are skipped.
+    Rules that read the other sections are skipped. Of `partial` sections the valid keys are taken.
     """
     bad = _broken(errors)
     data = document.data if isinstance(document.data, dict) else {}
-    good = {key: value for key, value in data.items() if key not in bad}
+    good = {key: value for key, value in data.items() if key not in bad} | partial
     try:
         return ClusterSpec.model_validate(_FILLER | good)
     except ValidationError:
         return None
 
 
-def _single_fields(sound: ClusterSpec, paths: set[str], of_models: set[str]) -> dict[str, set[str]]:
-    """Return section → its fields at fault, for sections that are valid themselves and break only rules between sections."""
+def _single_fields(sound: ClusterSpec, paths: set[str], of_models: set[str], partial: set[str]) -> dict[str, set[str]]:
+    """Return section → its fields at fault, for sections that are valid otherwise.
+
+    They break only rules between sections, or are `partial`, where an unknown key puts the field in doubt that it resembles.
+    """
     fields: dict[str, set[str]] = {}
-    whole = set(of_models)
-    for section, _, field in (path.partition(".") for path in paths):
-        known = getattr(type(getattr(sound, section, None)), "model_fields", {})
+    whole = of_models - partial
+    for section, _, below in (path.partition(".") for path in paths):
+        owner: Any = type(getattr(sound, section, None))
+        known, field = getattr(owner, "model_fields", {}), re.split(r"[.\[]", below)[0]
+        if field not in known and section in partial and known:
+            field = similar_key(owner, (field,))
         if field in known:
             fields.setdefault(section, set()).add(field)
-        else:
+        elif field or section not in partial:
             whole.add(section)
-    return {section: names for section, names in fields.items() if section not in whole}
+    return {section: names for section, names in fields.items() if section not in whole} | {
+        section: set() for section in partial - whole - set(fields) if hasattr(type(getattr(sound, section)), "model_fields")
+    }
 
 
 def _marked(sound: ClusterSpec, broken: set[str], fields: dict[str, set[str]]) -> ClusterSpec:
     """Return the spec with stand-ins for its broken sections or fields, so that compatibility rules about them are skipped."""
-    update = dict.fromkeys(broken, BROKEN)
+    update = dict.fromkeys(broken - {"overrides"}, BROKEN)  # valid overrides are compared with their charts
     for section, names in fields.items():
         update[section] = getattr(sound, section).model_copy(update=dict.fromkeys(names, BROKEN))
     marked = sound.model_copy(update=update)

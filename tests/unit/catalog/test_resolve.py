@@ -222,7 +222,7 @@ def test_rules_check_the_valid_sections_of_a_spec_with_errors() -> None:
     assert further == {"hosts.servers.addresses", "hosts.gpu.addresses", "rke2.registration_address"}
     with pytest.raises(spec.SpecErrors) as caught:
         load(rke2=BASE["rke2"] | {"cluster_cidr": "10.10.0.0/16", "cni": "weave"})
-    assert catalog.further_errors(caught.value, catalog.load()) == ()
+    assert {issue.path for issue in catalog.further_errors(caught.value, catalog.load())} == further
 
 
 def test_a_broken_section_hides_no_error_of_another() -> None:
@@ -235,6 +235,20 @@ def test_a_broken_section_hides_no_error_of_another() -> None:
     )
     networks = {"hosts.servers.addresses", "hosts.gpu.addresses", "rke2.registration_address", "os.dns.servers"}
     assert further >= networks | {"overrides.gpu_operator.values.drver"}
+
+
+def test_a_broken_key_hides_no_error_of_the_other_keys_of_its_section() -> None:
+    values = {"driver": {"verison": "580.126.20"}, "nfd": {"enabled": "true"}}
+    overrides = {"gpu-operator": {}, "gpu_operator": {"digest": "sha256:abc", "values": values}, "volcano": {"version": "1.15.x"}}
+    assert broken_further(overrides=overrides) == {
+        "overrides.volcano.version",
+        "overrides.gpu_operator.values.driver.verison",
+        "overrides.gpu_operator.values.nfd.enabled",
+    }
+    rke2 = BASE["rke2"] | {"cluster_cidr": "10.10.0.0/16", "join_batch": 200}
+    assert "hosts.gpu.addresses" in broken_further(rke2=rke2)
+    floors = {"nccl": {"inter_node_floor_gb_s": 300}, "gpu_floors": {"gemm_tflops": 90000}, "runs": 0}
+    assert "validation.gpu_floors.gemm_tflops" in broken_further(validation=floors)
 
 
 def test_a_field_that_breaks_a_rule_between_sections_hides_no_error_of_its_section() -> None:
