@@ -927,7 +927,14 @@ ACCEPTED: list[tuple[str, dict[str, Any]]] = [
             "overrides": valued("gpu_operator", driver={"version": "580.126.20"}),
         },
     ),
-    ("P34", {"overrides": valued("slurm", controller={"extraConf": "SlurmctldTimeout=60"}, loginsets={"slinky": {"replicas": 1}})}),
+    (
+        "P34",
+        {
+            "overrides": valued(
+                "slurm", controller={"extraConfMap": {"SlurmctldTimeout": "60"}}, loginsets={"slinky": {"replicas": 1}}
+            )
+        },
+    ),
     ("P40", {"fabric": {"kind": "none", "mode": "rdma_shared", "nics_per_node": 8}}),
     ("P40", {"fabric": {"kind": "infiniband", "interfaces": ["ibs1", "ibs2"]}}),
     ("P40", {"fabric": {"kind": "infiniband", "virtual_functions": 8}}),
