@@ -100,5 +100,6 @@ def machine_statements(spec: ClusterSpec) -> dict[str, str | int | bool]:
         settings |= {"driver_on_host": gpu.driver == "host"} | ({"driver": gpu.driver_version} if gpu.driver_version else {})
     if fabric.kind != "none":
         settings |= {"nics": fabric.nics_per_node, "nic_gbit": fabric.rate_gbit, "pci_nic": fabric.device_ids[0]}
+        settings["nic_link"] = fabric.nccl_link
         settings |= {"link_mtu": fabric.mtu} if fabric.mtu else {}
     return settings

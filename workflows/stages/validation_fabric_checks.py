@@ -79,6 +79,7 @@ def mpi_job(site: Site, seconds: int) -> Object:
     programs = " ".join(LEVELS[spec.validation.level].programs)
     env = [
         *validation_tasks.sizes(site, spec.validation.runs, seconds, launches=_launches(site)),
+        *validation_tasks.adapters(site),
         {"name": "PER_NODE", "value": str(validation_tasks.slots(site))},
         *([{"name": "PROGRAMS", "value": programs}] if programs else []),
     ]
@@ -154,13 +155,8 @@ def _programs_wanted(site: Site) -> Object:
 def functional(site: Site, after: tuple[str, ...], passed: tuple[str, ...]) -> Step:
     """Return the task that measures NCCL over all nodes, and the programs of the level after it in the same MPIJob."""
     spec, seconds = site.spec, _functional_seconds(site)
-    rdma = spec.fabric.kind != "none"
-    result = validation_tasks.want(
-        site,
-        floor=spec.validation.nccl.inter_node_floor_gb_s,
-        spread=SPREAD_INTER,
-        **({"rdma": True, "gdr": True, "hcas": spec.fabric.nics_per_node} if rdma else {}),
-    )
+    floor = spec.validation.nccl.inter_node_floor_gb_s
+    result = validation_tasks.want(site, floor=floor, spread=SPREAD_INTER, **validation_tasks.over_rdma(site))
     verbs, space = ("get", "create", "delete"), (manifest_objects.CHECK_NAMESPACE,)
     group = _pod_group(site)
     rules = (

@@ -36,13 +36,13 @@ def intra(site: Site, after: tuple[str, ...], passed: tuple[str, ...]) -> Step:
     adapters = spec.fabric.kind != "none" and LEVELS[spec.validation.level].measures_adapters
     runs = spec.validation.runs
     env = validation_tasks.sizes(site, runs, seconds, launches=runs * (1 + adapters))
-    env += [{"name": "ADAPTERS", "value": "1"}] if adapters else []
+    env += [{"name": "ADAPTERS", "value": "1"}, *validation_tasks.adapters(site)] if adapters else []
     container = manifest_objects.container(spec.validation.image, manifest_objects.script("nccl_intra.sh"), env=env)
     pod = manifest_objects.gpu_pod(site, container, INTRA_CHECK, fabric=adapters)
     annotations = validation_tasks.network_annotations(site).get("annotations") if adapters else None
     result = validation_tasks.want(site, floor=intra_node_floor(spec), spread=SPREAD_INTRA)
-    over_adapters = {"rdma": True, "gdr": True, "hcas": spec.fabric.nics_per_node}
-    fabric = validation_tasks.want(site, floor=adapters_floor(spec), spread=SPREAD_INTRA, **over_adapters)
+    over_rdma = validation_tasks.over_rdma(site)
+    fabric = validation_tasks.want(site, floor=adapters_floor(spec), spread=SPREAD_INTRA, **over_rdma)
     return validation_tasks.check(
         site,
         "nccl_intra",

@@ -51,6 +51,24 @@ def sizes(site: Site, runs: int, seconds: int, *, launches: int = 0) -> list[Obj
     return [manifest_objects.node_name(), *({"name": name, "value": value} for name, value in settings.items())]
 
 
+def adapters(site: Site) -> list[Object]:
+    """Return the environment entry that has NCCL use the rails of the plan alone; empty if the plan names none.
+
+    Other NICs, such as those of storage, would carry a part of the data. The equals sign stands for whole names.
+    """
+    names = site.spec.fabric.nccl_adapters
+    return [{"name": "NCCL_IB_HCA", "value": f"={','.join(names)}"}] if names else []
+
+
+def over_rdma(site: Site) -> Object:
+    """Return what a gate expects of the network in a log of NCCL: RDMA over the plan's adapters, with GPUDirect; empty for none."""
+    fabric = site.spec.fabric
+    if fabric.kind == "none":
+        return {}
+    named = {"adapters": list(fabric.nccl_adapters)} if fabric.nccl_adapters else {}
+    return {"rdma": True, "gdr": True, "hcas": fabric.nics_per_node, "link": fabric.nccl_link, **named}
+
+
 def slots(site: Site) -> int:
     """Return the number of MPI ranks per node: the GPU count of the machine with the fewest GPUs."""
     return min(machine.gpus for machine in site.machines if machine.gpu)
@@ -91,6 +109,6 @@ def check(
     )
 
 
-def want(site: Site, *, floor: float | None, spread: float, **more: bool | int) -> Object:
+def want(site: Site, *, floor: float | None, spread: float, **more: object) -> Object:
     """Return the NCCL result that a gate expects, as fields of `steps.contract.node_tests.nccl.NcclWant`; no `floor` if None."""
     return {"runs": site.spec.validation.runs, "spread": spread, **({"floor": floor} if floor else {}), **more}

@@ -83,6 +83,7 @@ def training(site: Site, after: tuple[str, ...], passed: tuple[str, ...]) -> Ste
     rdma = site.spec.fabric.kind != "none"
     settings = {"JOB": TRAINING_CHECK, "SERVICE": TRAINING_CHECK, "SECONDS_A_RUN": str(TRAINING_RUN_SECONDS)}
     env = [manifest_objects.node_name(), *({"name": name, "value": value} for name, value in settings.items())]
+    env += validation_tasks.adapters(site)
     mounts = [{"name": "shm", "mountPath": "/dev/shm"}]
     script = manifest_objects.packed_script("torch_training.sh")
     container = manifest_objects.container(wanted.image, script, env=env, volumeMounts=mounts)

@@ -113,16 +113,32 @@ class NcclRun(Struct, frozen=True, kw_only=True, omit_defaults=True):
         return bool(self.rows)
 
 
+MOST_SETS = 16
+"""Most sets of adapters of single hosts that are kept; hosts have one set, or one for each kind of machine, if names are alike."""
+
+
+class AdapterSet(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The adapters that NCCL uses on a host, and the first host that uses exactly these.
+
+    `adapters` maps their names to link layers (`IB` or `RoCE`; empty if unknown). `host` is empty if the log does not tell it.
+    """
+
+    adapters: dict[str, str]
+    host: str = ""
+
+
 class NcclTransport(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The network that NCCL used, from its lines with NCCL_DEBUG=INFO.
 
-    `network` is `IB`, `Socket` or a plugin's name, empty if unknown; `link` is `IB` or `RoCE`. Channels are counted by lines `via
+    `network` is `IB`, `Socket` or a plugin's name, empty if unknown; `link` is `IB` or `RoCE`. `hcas` are the adapters of all hosts
+    together, `adapter_sets` those that single hosts use, each set once, the smallest ones first. Channels are counted by lines `via
     NET/…`, which are those between nodes. `ring_gdr` is the value in `Connected all rings`, None if that line is missing.
     """
 
     network: str = ""
     link: str = ""
     hcas: tuple[str, ...] = ()
+    adapter_sets: tuple[AdapterSet, ...] = ()
     no_device: bool = False
     channels: int = 0
     gdr_channels: int = 0
@@ -191,7 +207,9 @@ class NcclWant(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unk
     - `spread`: largest difference between runs, as a share of the fastest.
     - `rdma`, `gdr`: traffic between nodes must not fall back to sockets, and must use GPUDirect RDMA on every channel.
     - `networks`: names that NCCL may print as its network (empty: any but Socket).
-    - `ranks`, `hosts`, `hcas`: exact numbers, 0 if unknown.
+    - `ranks`, `hosts`: exact numbers, 0 if unknown.
+    - `hcas`: exact number of adapters that each host uses, 0 if unknown.
+    - `link`: link layer that all of them have, `IB` or `RoCE`; empty if unknown. `adapters`: their names, empty if not planned.
     - `whole`: the log must hold a row for every size that the run announced, else the largest is not known.
     """
 
@@ -201,6 +219,8 @@ class NcclWant(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unk
     ranks: int = 0
     hosts: int = 0
     hcas: int = 0
+    link: str = ""
+    adapters: tuple[str, ...] = ()
     rdma: bool = False
     gdr: bool = False
     networks: tuple[str, ...] = ()

@@ -223,7 +223,7 @@ def functional(seen: FunctionalObservation, want: FunctionalExpectation) -> Verd
 
 
 def _with_nodes(seen: FunctionalObservation, log: NcclLog) -> FunctionalObservation:
-    """Return the observation with the nodes of the workers added where an error names a worker as host or peer."""
+    """Return the observation with the nodes of the workers added where an error or adapters name a worker as host or peer."""
     nodes = {pod.name: pod.node for pod in seen.workers if pod.node}
 
     def placed(error: ToolError) -> ToolError:
@@ -235,7 +235,12 @@ def _with_nodes(seen: FunctionalObservation, log: NcclLog) -> FunctionalObservat
             peer=f"{address} ({worker}, {nodes[worker]})" if worker in nodes else error.peer,
         )
 
-    with_places = msgspec.structs.replace(log, errors=tuple(map(placed, log.errors)))
+    sets = [
+        msgspec.structs.replace(used, host=f"{used.host} ({nodes[used.host]})") if used.host in nodes else used
+        for used in log.transport.adapter_sets
+    ]
+    transport = msgspec.structs.replace(log.transport, adapter_sets=tuple(sets))
+    with_places = msgspec.structs.replace(log, errors=tuple(map(placed, log.errors)), transport=transport)
     return msgspec.structs.replace(seen, log=with_places, errors=tuple(map(placed, seen.errors)))
 
 

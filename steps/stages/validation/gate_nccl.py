@@ -7,7 +7,7 @@ nothing about the largest one. A run on one host, on sockets, or cut in the midd
 
 import msgspec
 
-from steps.contract.node_tests.nccl import NcclLog, NcclRow, NcclRun, NcclTransport, NcclWant
+from steps.contract.node_tests.nccl import MOST_SETS, AdapterSet, NcclLog, NcclRow, NcclRun, NcclTransport, NcclWant
 from steps.contract.plain_text import count, truncate
 from steps.contract.verdict import CauseRank, FailureClass, Status, ToolError, by_cause
 from steps.stages.shared.finding import Finding, fail, unknown
@@ -95,14 +95,41 @@ def network(seen: NcclTransport, want: NcclWant) -> Finding | None:
             f"{want.hcas} adapters",
             "run with NCCL_DEBUG=INFO",
         )
-    if want.hcas and len(seen.hcas) != want.hcas:
-        return fail(
-            FailureClass.HARDWARE,
-            f"NCCL uses {len(seen.hcas)} adapters: {', '.join(seen.hcas)}",
-            f"{want.hcas} adapters",
-            "check ports with ibstat on the nodes, and NCCL_IB_HCA in the image",
-        )
-    return _gdr(seen) if want.gdr else None
+    return _adapters(seen, want) or (_gdr(seen) if want.gdr else None)
+
+
+def _adapters(seen: NcclTransport, want: NcclWant) -> Finding | None:
+    """Return a failure unless every host uses as many adapters as planned, of the planned link layer and names.
+
+    A host whose port is down uses fewer, or a storage or management NIC in its place; the other hosts have the full set.
+    """
+    sets = seen.adapter_sets or (AdapterSet(adapters=dict.fromkeys(seen.hcas, seen.link)),)
+    step = "check ports with ibstat on the nodes, and NCCL_IB_HCA in the image"
+    for used in sets:
+        where = f" on {used.host}" if used.host and len(sets) > 1 else ""
+        text = f"NCCL uses {count(len(used.adapters), 'adapter')}{where}: {', '.join(used.adapters)}"
+        if want.hcas and len(used.adapters) != want.hcas:
+            return fail(FailureClass.HARDWARE, text, f"{count(want.hcas, 'adapter')} on every host", step)
+        strange = {name: link for name, link in used.adapters.items() if _is_strange(name, link, want)}
+        if strange:
+            named = ", ".join(f"{name} ({link})" if link else name for name, link in strange.items())
+            planned = ", ".join(want.adapters) or f"adapters of link layer {want.link}"
+            be = "is no rail" if len(strange) == 1 else "are no rails"
+            return fail(FailureClass.HARDWARE, f"{text}; {named} {be} of the fabric", f"{planned} alone", step)
+        if want.link and not all(used.adapters.values()):
+            unread = "the log does not tell the link layer of NCCL's adapters"
+            return unknown(FailureClass.DEPENDENCY, unread, f"adapters of link layer {want.link}", "run with NCCL_DEBUG=INFO")
+    known = {name for used in sets for name in used.adapters}
+    unplaced = known.symmetric_difference(seen.hcas)
+    if unplaced and len(sets) < MOST_SETS:
+        unread = f"the log does not tell which host uses {', '.join(sorted(unplaced))}"
+        return unknown(FailureClass.DEPENDENCY, unread, "the adapters of every host", "run with NCCL_DEBUG=INFO")
+    return None
+
+
+def _is_strange(name: str, link: str, want: NcclWant) -> bool:
+    """Return True if an adapter is evidently none of the planned ones: by its link layer, or by its name if names are planned."""
+    return bool(want.link and link and link != want.link) or bool(want.adapters and name not in want.adapters)
 
 
 def _gdr(seen: NcclTransport) -> Finding | None:

@@ -4,14 +4,14 @@ import re
 from collections import Counter
 from typing import Any
 
-from steps.contract.node_tests.nccl import NcclTransport
+from steps.contract.node_tests.nccl import MOST_SETS, AdapterSet, NcclTransport
 
 _CHANNEL = re.compile(
     # the names of plug-ins may have blanks, as AWS Libfabric
     r"via NET/([\w-]+(?:[ .][\w.-]+){0,4}(?=/\d)|[\w-]+)(?:/\d+(?:\(\d+\))?)?(/GDRDMA(?:\(PCI\))?)?"
     r"(?:[^\n\[]*\[repeated (\d{1,9}) more times\])?"
 )
-_USING = re.compile(r"NET/IB : Using (.*)")
+_USING = re.compile(r"(?:([\w.-]{1,253}):\d+:\d+ \[\d+\] NCCL INFO )?NET/IB : Using (.*)")
 _ADAPTER = re.compile(r"\[\d+\](\S+?):\d+/(IB|RoCE)\b")
 _NETWORK = re.compile(r"Using network ([^\n\[]{0,60}[^\s\[])")
 _GDR = re.compile(r"GPU Direct RDMA (Enabled|Disabled) for HCA \d+ '([^'\n]+)'")
@@ -45,6 +45,7 @@ class TransportSearch:
         self._networks: dict[str, None] = {}
         self._kinds: dict[str, None] = {}
         self._adapters: dict[tuple[str, str], None] = {}
+        self._sets: dict[tuple[tuple[str, str], ...], str] = {}
         self._states: dict[tuple[str, str], None] = {}
         self._channels = self._rdma = self._gdr = self._clique = self._ranks = self._nodes = 0
         self._rings: bool | None = None
@@ -68,7 +69,12 @@ class TransportSearch:
     def _feed_rare(self, text: str) -> None:
         """Read a part that has lines about something else than channels."""
         self._states.update(dict.fromkeys((name, state) for state, name in _GDR.findall(text)))
-        self._adapters.update(dict.fromkeys(pair for line in _USING.findall(text) for pair in _ADAPTER.findall(line)))
+        for host, line in _USING.findall(text):
+            used = _ADAPTER.findall(line)
+            self._adapters.update(dict.fromkeys(used))
+            # a host with fewer adapters than the others does not show in the adapters of all hosts together
+            if used and len(self._sets) < MOST_NAMES:
+                self._sets.setdefault(tuple(sorted(dict.fromkeys(used))), host)
         self._networks.update(dict.fromkeys(_NETWORK.findall(text)))
         self._rings = _all_set(self._rings, _RINGS.findall(text))
         self._mnnvl = _all_set(self._mnnvl, _MNNVL.findall(text))
@@ -92,6 +98,9 @@ class TransportSearch:
             network=_network((*self._networks, *self._kinds), bool(self._states or self._adapters)),
             link=next((link for _, link in self._adapters), ""),
             hcas=tuple(name for name, _ in self._adapters) or tuple(dict.fromkeys(name for name, _ in self._states)),
+            adapter_sets=tuple(
+                AdapterSet(adapters=dict(used), host=host) for used, host in sorted(self._sets.items(), key=_fewest)[:MOST_SETS]
+            ),
             no_device=self._no_device,
             channels=self._rdma,
             gdr_channels=self._gdr,
@@ -106,6 +115,11 @@ class TransportSearch:
             nodes=self._nodes,
             version=self._version,
         )
+
+
+def _fewest(entry: tuple[tuple[tuple[str, str], ...], str]) -> tuple[int, str]:
+    """Return the order in which sets of adapters are kept: the smallest ones first, since they tell of missing adapters."""
+    return len(entry[0]), entry[1]
 
 
 def _all_set(before: bool | None, flags: list[str]) -> bool | None:

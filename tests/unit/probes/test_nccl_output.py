@@ -142,6 +142,21 @@ def test_gdr_in_its_current_form(line: str, gdr: bool | None) -> None:
     assert reader_nccl.read(f"h:1:2 [0] NCCL INFO {line}\n").transport.gdr is gdr
 
 
+def test_adapters_are_told_apart_by_host() -> None:
+    """Hosts with equal adapters share an entry, and tags of launchers do not hide the host; the smallest set comes first."""
+    whole, less = "[0]mlx5_0:1/IB [1]mlx5_1:1/IB", "[0]mlx5_1:1/IB"
+    lines = [
+        f"{tag}w-{host}:7:8 [0] NCCL INFO NET/IB : Using {ports} [RO]; OOB eth0:10.0.0.{host}<0>"
+        for tag, host, ports in (("", 0, whole), ("[1,8]<stdout>: ", 1, whole), ("[1,16]<stdout>: ", 2, less))
+    ]
+    transport = reader_nccl.read("\n".join(lines) + "\n").transport
+    assert transport.hcas == ("mlx5_0", "mlx5_1")
+    assert [(used.host, list(used.adapters)) for used in transport.adapter_sets] == [
+        ("w-2", ["mlx5_1"]),
+        ("w-0", ["mlx5_0", "mlx5_1"]),
+    ]
+
+
 def test_one_socket_among_many_is_a_fallback() -> None:
     lines = ["h:1:2 [0] NCCL INFO Using network IB", "h:1:2 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[0] [send] via NET/Socket/0"]
     assert reader_nccl.read("\n".join(lines)).transport.socket

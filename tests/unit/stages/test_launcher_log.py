@@ -40,7 +40,7 @@ def communicator(nodes: int) -> Communicator:
 def fabric(nodes: int, *, network: str = "IB", gdr: bool = True) -> list[str]:
     """Return the unshortened output of one run on a simulated fabric with eight GPUs a node."""
     shape = communicator(nodes)
-    adapters = [f"mlx5_{number}" for number in range(8)]
+    adapters = [[f"mlx5_{number}:1/IB" for number in range(8)]] * nodes
     return [*debug_info(shape, adapters, network=network, gdr=gdr), *table(shape, "1G", "8G", 0.0)]
 
 
@@ -99,7 +99,7 @@ def test_further_programs_are_shortened_to_what_does_not_grow_with_the_nodes(awk
     ("hosts", "network", "gdr", "adapters"), [(1, "IB", True, 8), (3, "IB", True, 8), (3, "IB", False, 2), (4, "Socket", False, 1)]
 )
 def test_lines_of_one_host_stand_for_those_of_all(hosts: int, network: str, gdr: bool, adapters: int) -> None:
-    shape, names = communicator(hosts), [f"mlx5_{number}" for number in range(adapters)]
+    shape, names = communicator(hosts), [[f"mlx5_{number}:1/IB" for number in range(adapters)]] * hosts
     lines = [*table(shape, "1G", "8G", 0.0)]
     whole = [*debug_info(shape, names, network=network, gdr=gdr), *lines]
     first = debug_info(shape, names, network=network, gdr=gdr, hosts=1)

@@ -148,7 +148,23 @@ def launcher_env(over: dict[str, Any]) -> list[dict[str, Any]]:
 def test_floors_come_from_product_and_spec() -> None:
     wants = {step.name: step.task.expectations.get("want", {}) for step in built().steps}
     assert wants["nccl_intra"] == {"runs": 3, "spread": 0.1, "floor": 431.0}
-    assert wants["functional"] == {"runs": 3, "spread": 0.15, "floor": 350, "rdma": True, "gdr": True, "hcas": 8}
+    assert wants["functional"] == {"runs": 3, "spread": 0.15, "floor": 350, "rdma": True, "gdr": True, "hcas": 8, "link": "IB"}
+
+
+def test_nccl_uses_the_rails_that_the_plan_names_and_no_other_adapter() -> None:
+    """Storage NICs can have the device ids of the fabric's: they are no rails, in NCCL's environment as in the gates."""
+    rails = [f"mlx5_{number}" for number in range(8)]
+    fabric = {"kind": "infiniband", "rails": rails}
+    tasks = {step.name: step.task for step in built(fabric=fabric).steps}
+    assert tasks["functional"].expectations["want"]["adapters"] == rails
+    assert tasks["nccl_intra"].expectations["fabric"]["adapters"] == rails
+    assert {"name": "NCCL_IB_HCA", "value": f"={','.join(rails)}"} in launcher_env({"fabric": fabric})
+    assert not [entry for entry in launcher_env({}) if entry["name"] == "NCCL_IB_HCA"]
+
+
+def test_nccl_adapters_have_the_link_layer_of_the_fabric() -> None:
+    wants = {step.name: step.task.expectations.get("want", {}) for step in built(fabric={"kind": "roce"}).steps}
+    assert wants["functional"]["link"] == "RoCE"
 
 
 def test_host_facts_and_speed_follow_product_level_and_site() -> None:
@@ -390,6 +406,13 @@ esac"""
     assert f"--hostfile {tmp_path}/hosts -np 16" in called[1]
     assert "-np 2 --map-by ppr:1:node --bind-to none --mca pml ucx" in called[2]
     assert (tmp_path / "hosts").read_text() == "w-0.w slots=8\nw-1.w slots=8\n"
+
+
+def test_inter_script_hands_the_planned_adapters_to_every_rank(tmp_path: Path) -> None:
+    """Workers get the launcher's variables by mpirun alone."""
+    tools = {"mpirun": 'echo "$@" >>$AT/called; cat $AT/table', "all_reduce_perf": ""}
+    ran(tmp_path, "nccl_inter.sh", tools, PER_NODE="8", NCCL_IB_HCA="=mlx5_0,mlx5_1", **SIZES | {"RUNS": "1"})
+    assert " -x NCCL_IB_HCA " in (tmp_path / "called").read_text()
 
 
 def test_inter_script_measures_the_scaling_curve_below_all_nodes(tmp_path: Path) -> None:

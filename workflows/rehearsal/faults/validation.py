@@ -155,6 +155,17 @@ FAULTS = (
         source="https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html",
     ),
     Fault(
+        name="nccl_storage_nic_for_a_rail",
+        gate="validation/functional",
+        node="gpus:1",
+        summary="The port of one rail of one node goes down before NCCL runs, which takes the node's storage NIC in its place: "
+        "as many adapters as planned, and a bandwidth above the floor.",
+        caught_by="One of the adapters that NCCL uses on this host has another link layer than the fabric.",
+        cause=r"mlx5_8 \(RoCE\) is no rail of the fabric",
+        false_green="All hosts together use as many adapters as each has rails, and the bandwidth is above the floor.",
+        source="https://github.com/NVIDIA/nccl/issues/1412",
+    ),
+    Fault(
         name="nccl_one_host",
         gate="validation/functional",
         summary="mpirun's host file names one worker, so the multi-node test runs over NVLink, faster than any fabric.",

@@ -111,6 +111,16 @@ class Fabric(Section):
         return self.mode in ("sriov", "host_device")
 
     @property
+    def nccl_link(self) -> str:
+        """Link layer of the ports in NCCL's words; empty without a fabric."""
+        return {"infiniband": "IB", "roce": "RoCE"}.get(self.kind, "")
+
+    @property
+    def nccl_adapters(self) -> tuple[str, ...]:
+        """RDMA devices that NCCL may use in every pod; empty if they are not planned, or if their names differ between nodes."""
+        return () if self.attachments_are_allocated else self.rails
+
+    @property
     def attachments(self) -> int:
         """Number of times that a pod attaches to the secondary network: once for each NIC (SR-IOV and whole devices), else once."""
         return self.nics_per_node if self.attachments_are_allocated else 1

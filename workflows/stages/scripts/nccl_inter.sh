@@ -4,7 +4,7 @@
 # Then the programs in PROGRAMS follow: all_gather and alltoall as often, `scaling` for all-reduce over the first 2, 4, 8 … nodes once
 # each, and osu_… between two workers or over all where the image has them. Each run stands between marks with its end code, and of its
 # ranks the log has the first one, and in a mark how many there are on how many hosts.
-# In: NODE_NAME, FIRST, LAST (sizes), RUNS, SECONDS_A_RUN, PER_NODE, PROGRAMS.
+# In: NODE_NAME, FIRST, LAST (sizes), RUNS, SECONDS_A_RUN, PER_NODE, PROGRAMS, and NCCL_IB_HCA where the plan names the adapters.
 # Out: {"node","exits":[one per run of all-reduce over all]}; the output is the log.
 PATH=$PATH:/opt/nccl_tests/build:/opt/nccl-tests/build
 ranks=$(awk -F'slots=' '{ n += $2 } END { print n + 0 }' /etc/mpi/hostfile)
@@ -64,7 +64,8 @@ launch() {
 }
 nccl() {
   processes=$1 brief=$2 debug=$3; shift 3
-  launch "$processes" "$PER_NODE" "$brief" -x NCCL_SOCKET_IFNAME=eth0 -x NCCL_DEBUG="$debug" -x NCCL_DEBUG_SUBSYS=INIT,NET "$@"
+  launch "$processes" "$PER_NODE" "$brief" -x NCCL_SOCKET_IFNAME=eth0 -x NCCL_DEBUG="$debug" -x NCCL_DEBUG_SUBSYS=INIT,NET \
+    ${NCCL_IB_HCA:+-x NCCL_IB_HCA} "$@"
 }
 find_program() {
   command -v "$1" || command -v "$1_mpi" || ls -d /opt/*/ompi/tests/osu*/"$1" /opt/*osu*/mpi/*/"$1" \

@@ -100,7 +100,7 @@ def test_average_of_a_bad_run_is_above_the_floor(make: Make) -> None:
 def test_simulated_logs_read_like_recorded_ones() -> None:
     shape = validation_nccl_output.Communicator(hosts=tuple(f"w-{n}" for n in range(4)), gpus=8, busbw=386.0, product="NVIDIA-H200")
     lines = [
-        *validation_nccl_output.debug_info(shape, ["mlx5_0"], network="IB", gdr=True),
+        *validation_nccl_output.debug_info(shape, [["mlx5_0:1/IB"]] * 4, network="IB", gdr=True),
         *validation_nccl_output.table(shape, "512M", "8G", 0.5),
     ]
     log = reader_nccl.read(validation_nccl_output.join_lines(lines))

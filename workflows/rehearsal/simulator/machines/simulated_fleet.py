@@ -18,9 +18,9 @@ class HardwareProfile(Struct, frozen=True, kw_only=True):
     """The hardware of a machine, and the software of its image.
 
     `product` is the label value of GPU feature discovery. GPU memory is in MiB, machine memory in GiB, and `nic_gbit` is the
-    line rate of one port in Gbit/s. `link_mtu` is the MTU of its link, as stage os_prep leaves it. `pci_nic` is a PCI device
-    id. With `driver_on_host`, `driver` is installed before any operator runs. `vbios` and `nic_firmware` are firmware versions
-    of the GPUs and NICs.
+    line rate of one port in Gbit/s. `nic_link` is the port's link layer in NCCL's words, and `link_mtu` the MTU of its link, as
+    stage os_prep leaves it. `pci_nic` is a PCI device id. With `driver_on_host`, `driver` is installed before any operator runs.
+    `vbios` and `nic_firmware` are firmware versions of the GPUs and NICs.
     """
 
     product: str
@@ -31,6 +31,7 @@ class HardwareProfile(Struct, frozen=True, kw_only=True):
     mig_capable: bool
     nics: int
     nic_gbit: int
+    nic_link: str = "IB"
     link_mtu: int = 1500
     pci_nic: str = "1021"
     pci_gpu: str = ""
@@ -109,7 +110,7 @@ class FleetFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     argo_cd: SiteArgoCd | None = None
 
 
-_OF_GPU_NODES = frozenset({"nics", "nic_gbit", "link_mtu", "pci_nic", "driver", "driver_on_host"})
+_OF_GPU_NODES = frozenset({"nics", "nic_gbit", "nic_link", "link_mtu", "pci_nic", "driver", "driver_on_host"})
 
 
 def _with(profile: HardwareProfile, written: Mapping[str, HardwareValue]) -> HardwareProfile:

@@ -29,10 +29,16 @@ GATHERED, EXCHANGED = 0.94, 0.9
 """
 
 
-def adapters(world: World, nodes: Sequence[str]) -> list[str]:
-    """Return the names of the RDMA devices that NCCL uses on each host."""
-    missing = bool(world.fault("nccl_adapter_missing"))
-    return [f"mlx5_{number}" for number in range(world.hardware(nodes[0]).nics - missing)]
+def adapters(world: World, nodes: Sequence[str]) -> list[list[str]]:
+    """Return the ports that NCCL uses on each node, with their link layer, such as `mlx5_0:1/IB`."""
+    hardware, missing = world.hardware(nodes[0]), bool(world.fault("nccl_adapter_missing"))
+    usual = [f"mlx5_{number}:1/{hardware.nic_link}" for number in range(hardware.nics - missing)]
+    return [_with_storage_nic(usual) if world.fault("nccl_storage_nic_for_a_rail", node) else usual for node in nodes]
+
+
+def _with_storage_nic(ports: list[str]) -> list[str]:
+    """Return the ports of a node on which that of rail 3 is down: NCCL takes the storage NIC, which is Ethernet, in its place."""
+    return [*(port for port in ports if not port.startswith("mlx5_3:")), f"mlx5_{len(ports)}:1/RoCE"]
 
 
 def simulated_fabric(world: World, hosts: Sequence[str], nodes: Sequence[str], gpus: int) -> tuple[Communicator, str, bool]:

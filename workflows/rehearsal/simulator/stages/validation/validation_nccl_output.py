@@ -142,27 +142,30 @@ def _short(value: float, width: int) -> str:
 # ---- NCCL_DEBUG=INFO -----------------------------------------------------------------------------------------------------------
 
 
-def debug_info(shape: Communicator, adapters: Sequence[str], *, network: str, gdr: bool, hosts: int | None = None) -> Iterator[str]:
+def debug_info(
+    shape: Communicator, adapters: Sequence[Sequence[str]], *, network: str, gdr: bool, hosts: int | None = None
+) -> Iterator[str]:
     """Yield NCCL's debug lines about each rank's network and the channels between neighbouring hosts (NCCL 2.26 to 2.30).
 
-    `adapters` are the names of a host's RDMA devices; `network` is `IB` or `Socket`; `gdr` is True with GPUDirect RDMA. Only the
-    first `hosts` write theirs; default: all.
+    `adapters` are the ports of each host, such as `mlx5_0:1/IB`; `network` is `IB` or `Socket`; `gdr` is True with GPUDirect RDMA.
+    Only the first `hosts` write theirs; default: all.
     """
-    ports = " ".join(f"[{number}]{name}:1/IB" for number, name in enumerate(adapters))
+    lists = [" ".join(f"[{number}]{port}" for number, port in enumerate(ports)) for ports in adapters]
     for rank in range(shape.ranks if hosts is None else min(hosts * shape.gpus, shape.ranks)):
         device = rank % shape.gpus
-        address = validation_failures.address(rank // shape.gpus)
+        address, own = validation_failures.address(rank // shape.gpus), adapters[rank // shape.gpus]
         head = f"{shape.hosts[rank // shape.gpus]}:{4000 + device}:{4100 + device} [{device}] NCCL INFO"
         if not device:
             yield f"{head} NCCL version {NCCL}"
         if network == "IB":
-            yield f"{head} NET/IB : Using {ports} [RO]; OOB eth0:{address}<0>"
+            yield f"{head} NET/IB : Using {lists[rank // shape.gpus]} [RO]; OOB eth0:{address}<0>"
         else:
             yield f"{head} NET/IB : No device found."
             yield f"{head} NET/Socket : Using [0]eth0:{address}<0>"
         yield f"{head} Using network {network}"
-        if network == "IB" and device < len(adapters):
-            yield f"{head} NET/IB : GPU Direct RDMA {'Enabled' if gdr else 'Disabled'} for HCA {device} '{adapters[device]}'"
+        if network == "IB" and device < len(own):
+            name = own[device].partition(":")[0]
+            yield f"{head} NET/IB : GPU Direct RDMA {'Enabled' if gdr else 'Disabled'} for HCA {device} '{name}'"
         yield from (f"{head} {line}" for line in _channels(shape, rank, network, gdr))
 
 

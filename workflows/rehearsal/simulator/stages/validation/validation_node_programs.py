@@ -68,7 +68,7 @@ def _over_adapters(world: World, node: str, host: str, last: str, runs: int) -> 
     busbw = fabric_bandwidth(hardware) * fabric_links.slowest_port(world, node, hardware.nics)
     shape = Communicator(hosts=(host,), gpus=gpus, busbw=busbw, product=hardware.product)
     head = f"{host}:4000:4100 [0] NCCL INFO"
-    ports = " ".join(f"[{number}]mlx5_{number}:1/IB" for number in range(hardware.nics))
+    ports = " ".join(f"[{number}]mlx5_{number}:1/{hardware.nic_link}" for number in range(hardware.nics))
     yield "@@ fabric 0"
     yield f"{head} NET/IB : Using {ports} [RO]; OOB eth0:{validation_failures.address(0)}<0>"
     yield f"{head} Using network IB"
