@@ -222,6 +222,10 @@ def _node_problem(node: FabricNode, want: NodesExpectation) -> Finding | None:
         return unknown(FailureClass.HARDWARE, "NFD found no NVIDIA NIC", label, "lspci -d 15b3: on the node")
     if node.upgrade_state == "upgrade-failed":
         return fail(FailureClass.RUNTIME, "NIC driver upgrade failed", "upgrade-done", "log of the mofed pod")
+    # the old driver works until its pod is replaced, so no other signal tells; the label stays on nodes of a driver given up
+    if want.mofed and node.upgrade_state not in ("", "upgrade-done"):
+        step = "see which pods keep the node from being drained, and the log of the network operator"
+        return unknown(FailureClass.RUNTIME, f"NIC driver upgrade is at {node.upgrade_state}", "upgrade-done", step)
     # without the operator's driver the label is absent, and that is right
     if node.mofed_wait == "true" or (want.mofed and node.mofed_wait != "false"):
         seen = f"label operator.mofed.wait is {node.mofed_wait or 'absent'}: the NIC driver is not ready"

@@ -272,14 +272,19 @@ def _launched(seen: FunctionalObservation, log: NcclLog, want: FunctionalExpecta
 
 
 def _placed(seen: FunctionalObservation, want: FunctionalExpectation) -> Finding | None:
-    """Return a finding unless the workers ran on different nodes.
+    """Return a finding unless a worker ran on each node under test.
 
     NCCL's log names pods, not nodes, and pods on one node use no fabric.
     """
     placed = [pod.node for pod in seen.workers if pod.node]
     nodes = set(placed)
-    if len(nodes) >= len(want.nodes):
+    idle = [name for name in want.nodes if name not in nodes]
+    if not idle:
         return None
+    if len(nodes) >= len(want.nodes):
+        others = ", ".join(sorted(nodes.difference(want.nodes))[:3])
+        elsewhere = f"no worker ran on {idle[0]}{f' and {len(idle) - 1} more' if len(idle) > 1 else ''}, but on {others}"
+        return fail(FailureClass.RUNTIME, elsewhere, "a worker on each node under test", "check the workers' node affinity")
     expected = f"{len(want.nodes)} distinct nodes"
     # some workers have no node in the record, so nothing shows that nodes were shared
     if len(nodes) == len(placed):

@@ -5,6 +5,7 @@ log that the pod cannot read is not judged, and a note of the gate says so: a no
 """
 
 import functools
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
@@ -29,6 +30,7 @@ SLOWDOWNS: Mapping[str, tuple[str, str]] = {
 }
 """Clock event reasons that no load excuses, the most specific first. The software power cap is normal under load."""
 MOST_CAUSES = 2
+_NUMBER = re.compile(r"\d{1,9}(?:\.\d{1,3})?")
 _HARDWARE, _RUNTIME = FailureClass.HARDWARE, FailureClass.RUNTIME
 _RESET = "drain the node and reset the GPU; if it comes back, the GPU is for the vendor"
 _READ = "read nvidia-smi -q in the check's log; a driver that does not show it cannot prove it"
@@ -232,30 +234,51 @@ def compare(fleet: Mapping[str, NodeFacts], may_differ: Mapping[str, str]) -> Fl
 
 
 def _adapter_links(fleet: Mapping[str, NodeFacts]) -> dict[str, Finding]:
-    """Return a finding for each node that lacks an adapter of most nodes, or shows another PCIe link for it.
+    """Return a finding for each node that lacks an adapter of most nodes, or has a worse PCIe link to one than others have.
 
-    Slots differ by design between the adapters of one machine, so only nodes are compared, and only if most agree.
+    Slots differ by design between the adapters of one machine, so only equal adapters of nodes are compared.
     """
-    shown = Counter(tuple(sorted(facts.adapter_links.items())) for facts in fleet.values())
-    if len(shown) < 2:
-        return {}
-    (common, times), known = shown.most_common(1)[0], len(fleet)
-    if times * 2 <= known:
-        return {}
-    findings, usual = {}, dict(common)
+    shown: dict[str, Counter[str]] = {}
+    for facts in fleet.values():
+        for device, link in facts.adapter_links.items():
+            shown.setdefault(device, Counter())[link] += 1
+    usual = {device: _usual_link(links) for device, links in shown.items()}
+    findings = _missing_adapters(fleet)
     for node, facts in fleet.items():
-        if missing := [device for device in usual if device not in facts.adapter_links]:
+        odd = [device for device, link in facts.adapter_links.items() if link != usual[device]]
+        if odd and node not in findings:
+            more = f", and {len(odd) - 1} more" if len(odd) > 1 else ""
+            seen = f"PCIe link of {odd[0]} has {facts.adapter_links[odd[0]]}{more}"
+            step = "reseat the adapter or its riser, and check the slot (lspci -vv, LnkSta)"
+            findings[node] = fail(_HARDWARE, seen, _link_text(usual[odd[0]], shown[odd[0]]), step)
+    return findings
+
+
+def _missing_adapters(fleet: Mapping[str, NodeFacts]) -> dict[str, Finding]:
+    """Return a finding for each node that lacks an adapter which most nodes have; nothing if no set of adapters is on most."""
+    sets, known = Counter(frozenset(facts.adapter_links) for facts in fleet.values()), len(fleet)
+    (usual, times), *others = sets.most_common() or [(frozenset[str](), 0)]
+    findings: dict[str, Finding] = {}
+    for node, facts in fleet.items() if others and times * 2 > known else ():
+        if missing := sorted(usual - facts.adapter_links.keys()):
             seen = f"{missing[0]} is not there{f', and {len(missing) - 1} more' if len(missing) > 1 else ''}"
             step = "look for the adapter with lspci and in the kernel log, and for its driver and name in /sys/class/infiniband"
             findings[node] = fail(_HARDWARE, seen, f"{count(len(usual), 'RDMA adapter')} as on {times} of {known} nodes", step)
-            continue
-        odd = [(device, link) for device, link in facts.adapter_links.items() if link != usual.get(device, link)]
-        if odd:
-            device, link = odd[0]
-            seen = f"PCIe link of {device} has {link}{f', and {len(odd) - 1} more' if len(odd) > 1 else ''}"
-            step = "reseat the adapter or its riser, and check the slot (lspci -vv, LnkSta)"
-            findings[node] = fail(_HARDWARE, seen, f"{usual[device]} as on {times} of {known} nodes", step)
     return findings
+
+
+def _usual_link(links: Counter[str]) -> str:
+    """Return the PCIe link that an adapter has on most nodes; if none has a majority, the widest and fastest one.
+
+    Half of the nodes with narrow links are no reason to believe that these are right.
+    """
+    common, times = links.most_common(1)[0]
+    return common if times * 2 > links.total() else max(links, key=lambda link: [float(part) for part in _NUMBER.findall(link)])
+
+
+def _link_text(link: str, links: Counter[str]) -> str:
+    best = "" if links[link] * 2 > links.total() else ", the best link: none has a majority"
+    return f"{link} as on {links[link]} of {links.total()} nodes{best}"
 
 
 def _vbios(groups: Iterable[GpuGroup]) -> str:
