@@ -48,7 +48,8 @@ MOST_OFF = 20
 """Most nodes kept for each operand that labels switch off."""
 DRIVER_PODS = ("nvidia-driver-daemonset-", "nvidia-gpu-driver-")
 Devices = tuple[probe_devices.Device, ...]
-VALIDATORS = ("nvidia-operator-validator", "nvidia-dra-validator")
+VALIDATORS = {"nvidia-operator-validator": f"{DEPLOY}operator-validator", "nvidia-dra-validator": f"{DEPLOY}dra-validator"}
+"""DaemonSets of the operator's validator, of which one runs, and the node labels by which they select nodes."""
 
 
 class _PartSwitch(Struct, frozen=True):
@@ -126,9 +127,7 @@ def nodes(kube: KubeReader, scope: Scope) -> NodesObservation:
     DaemonSet is incomplete."""
     raw_nodes, wanted = probe_workloads.nodes(kube), frozenset(scope.nodes)
     daemon = next(filter(None, (_daemon_set(kube, name) for name in VALIDATORS)), None)
-    # a DaemonSet that has not seen a new node yet is complete without it
-    chosen = sum(raw.metadata.labels.get(f"{DEPLOY}operator-validator") == "true" for raw in raw_nodes)
-    complete = daemon is not None and daemon.ready >= daemon.desired >= max(chosen, len(wanted))
+    complete = daemon is not None and _is_on_all(daemon, raw_nodes, wanted)
     pods = () if daemon is None or complete else probe_workloads.pods(kube, NAMESPACE, f"app={daemon.name}")
     validators = {pod.spec.node_name: _validator(pod) for pod in pods if pod.spec.node_name}
     devices = probe_devices.by_node(kube) if scope.arguments.get("mode") == AdvertisingMode.GPU_CLUSTER else None
@@ -171,6 +170,16 @@ def _switched_off(labelled: Mapping[str, Mapping[str, str]]) -> dict[str, tuple[
             if key.startswith(DEPLOY) and value != "true":
                 off.setdefault(key.removeprefix(DEPLOY), []).append(f"{node}={value}")
     return {name: tuple(nodes[:MOST_OFF]) for name, nodes in sorted(off.items())}
+
+
+def _is_on_all(daemon: Workload, raw_nodes: tuple[kube_objects.Node, ...], wanted: frozenset[str]) -> bool:
+    """Return True if a validators' DaemonSet evidently has a ready pod on each expected node, without a look at its pods.
+
+    One that has not seen a new node yet is complete without it. Nodes that are not expected may be as many as those that it lacks.
+    """
+    label = VALIDATORS[daemon.name]
+    chosen = {raw.metadata.name for raw in raw_nodes if raw.metadata.labels.get(label) == "true"}
+    return daemon.ready >= daemon.desired >= max(len(chosen), len(wanted)) and wanted <= chosen
 
 
 def _daemon_set(kube: KubeReader, name: str) -> Workload | None:

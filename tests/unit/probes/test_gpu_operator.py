@@ -8,8 +8,8 @@ import msgspec
 import pytest
 
 from steps.contract.objects.charts import Release, value_digests
-from steps.stages.gpu_operator import probe, probe_instances
-from steps.stages.gpu_operator.contract import PartKind
+from steps.stages.gpu_operator import gate, probe, probe_instances
+from steps.stages.gpu_operator.contract import NodesExpectation, PartKind
 from steps.stages.shared import kube_objects, probe_charts, probe_workloads
 from steps.stages.shared.kube_reader import Scope
 
@@ -221,3 +221,49 @@ def test_an_unreadable_release_tells_neither_values_nor_time() -> None:
     revision = probe_charts.revision(Cluster({"/api/v1/namespaces/y/secrets": [secret]}), "y", "owner=helm,name=x")
     assert revision is not None
     assert (revision.values, revision.deployed) == (None, 0.0)
+
+
+# ---- validators ----------------------------------------------------------------------------------------------------------------
+
+
+def validators(*labelled: str, nodes: tuple[str, ...] = ("gpu001", "gpu002", "guest1")) -> dict[str, bool]:
+    """Return which of two expected nodes the gate finds validated, in a cluster whose validators run on the labelled nodes."""
+    label, count = "nvidia.com/gpu.deploy.operator-validator", len(labelled)
+    gpu = {
+        "feature.node.kubernetes.io/pci-10de.present": "true",
+        "nvidia.com/gpu.present": "true",
+        "nvidia.com/gpu.deploy.driver": "true",
+    }
+    counts = {"desiredNumberScheduled": count, "updatedNumberScheduled": count, "numberReady": count, "observedGeneration": 1}
+    pod = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
+    cluster = Cluster(
+        {
+            "/api/v1/nodes": [
+                {
+                    "metadata": {"name": name, "labels": gpu | ({label: "true"} if name in labelled else {})},
+                    "status": {"conditions": [{"type": "Ready", "status": "True"}], "nodeInfo": {"kernelVersion": "6.8"}},
+                }
+                for name in nodes
+            ],
+            "/apis/apps/v1/namespaces/gpu-operator/daemonsets": [
+                {
+                    "metadata": {"name": "nvidia-operator-validator", "namespace": "gpu-operator", "generation": 1},
+                    "spec": {"template": {"spec": {"containers": []}}},
+                    "status": counts,
+                }
+            ],
+            "/api/v1/namespaces/gpu-operator/pods": [
+                {"metadata": {"name": f"validator-{name}"}, "spec": {"nodeName": name}, "status": pod} for name in labelled
+            ],
+        }
+    )
+    expected = ("gpu001", "gpu002")
+    seen = probe.nodes(cluster, Scope(nodes=expected, now=0.0))
+    verdict = gate.nodes(seen, NodesExpectation(nodes=expected))
+    return {row.node: "no validator pod on this node" not in row.seen for row in verdict.nodes}
+
+
+def test_a_validator_on_another_node_stands_for_no_expected_one() -> None:
+    """Nodes of somebody else's group can be as many as the expected ones without a validator."""
+    assert validators("gpu001", "guest1") == {"gpu001": True, "gpu002": False}
+    assert validators("gpu001", "gpu002", "guest1") == {"gpu001": True, "gpu002": True}
