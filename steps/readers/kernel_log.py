@@ -1,6 +1,7 @@
-"""Parses kernel logs (dmesg, journal, /dev/kmsg) for faults of GPUs: Xid events, lost GPUs, crashes of programs.
+"""Parses kernel logs (dmesg, journal, /dev/kmsg) for faults of GPUs and NVSwitches, lost GPUs, and crashes of programs.
 
-Xid numbers: https://docs.nvidia.com/deploy/xid-errors/. NVIDIA's driver prints `NVRM: Xid (PCI:0000:3b:00): 79, …`.
+Xid numbers: https://docs.nvidia.com/deploy/xid-errors/. NVIDIA's driver prints `NVRM: Xid (PCI:0000:3b:00): 79, …`, and for an
+NVSwitch `nvidia-nvswitch0: SXid (PCI:0000:c3:00.0): 24007, Fatal, …` (Fabric Manager user guide, NVSwitch SXid errors).
 """
 
 import re
@@ -12,7 +13,8 @@ PROGRAM_XIDS = frozenset({13, 31, 43, 45, 66, 68, 69, 137})
 """Xid numbers that NVIDIA lists as faults of the program first."""
 FOLLOWING_XIDS = frozenset({45, 154})
 """Xid numbers that only tell what was done about an earlier one."""
-_XID = re.compile(r"Xid \(PCI:(?P<pci>[0-9A-Fa-f:.]{5,16})\): (?P<number>\d{1,4}),? ?(?P<text>[^\n]{0,400})")
+_XID = re.compile(r"(?<!S)Xid \(PCI:(?P<pci>[0-9A-Fa-f:.]{5,16})\): (?P<number>\d{1,4}),? ?(?P<text>[^\n]{0,400})")
+_FATAL_SXID = re.compile(r"SXid \(PCI:(?P<pci>[0-9A-Fa-f:.]{5,16})\): (?P<number>\d{1,5}), Fatal,? ?(?P<text>[^\n]{0,400})")
 _JOURNAL = re.compile(r"(?P<host>\b[\w.-]{1,253}) kernel: ")
 MOST_PREFIX = 400
 """Most characters before an event that are looked at for the name of its machine."""
@@ -37,6 +39,14 @@ class XidEvent(Struct, frozen=True, kw_only=True):
         return self.number not in PROGRAM_XIDS | FOLLOWING_XIDS
 
 
+class SwitchEvent(Struct, frozen=True, kw_only=True):
+    """A fatal event (SXid) of one NVSwitch. The others, which the switch recovers from, are not kept."""
+
+    pci: str
+    number: int
+    text: str
+
+
 class Segfault(Struct, frozen=True, kw_only=True):
     """A crash of a program in a library."""
 
@@ -45,9 +55,13 @@ class Segfault(Struct, frozen=True, kw_only=True):
 
 
 class KernelLog(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Faults of GPUs that a kernel log shows: its Xid events in order, GPUs that fell off the bus without one, and crashes."""
+    """Faults of GPUs that a kernel log shows: its Xid events in order, GPUs that fell off the bus without one, and crashes.
+
+    `switches` are the fatal events of NVSwitches in order.
+    """
 
     xids: tuple[XidEvent, ...] = ()
+    switches: tuple[SwitchEvent, ...] = ()
     off_bus: tuple[str, ...] = ()
     segfaults: tuple[Segfault, ...] = ()
 
@@ -70,6 +84,10 @@ def read(text: str) -> KernelLog:
     ]
     return KernelLog(
         xids=tuple(xids),
+        switches=tuple(
+            SwitchEvent(pci=match["pci"], number=int(match["number"]), text=match["text"].strip())
+            for match in list(_FATAL_SXID.finditer(text))[:MOST_EVENTS]
+        ),
         off_bus=tuple(dict.fromkeys(match["pci"] for match in _OFF_BUS.finditer(text))),
         segfaults=tuple(crashes),
     )

@@ -45,6 +45,9 @@ _ACTION = re.compile(
 _ACTION_ORDER = ("node reboot required", "gpu reset required", "drain and reset", "drain p2p")
 
 
+_SWITCH_STEP = "drain the node and reboot it, which resets GPUs and switches; read the fabric manager's log"
+
+
 def is_kernel_log(text: str) -> bool:
     """Return True for lines of the kernel or of NVIDIA's kernel module."""
     return _KERNEL.search(text) is not None
@@ -60,6 +63,10 @@ def read_kernel_log(captured: CapturedText, _: SiteValues) -> ToolReading:
         return failed(KERNEL, FailureClass.HARDWARE, _xid_cause(log, hardware), figures, next_step=step)
     if log.off_bus:
         return failed(KERNEL, FailureClass.HARDWARE, f"GPU {log.off_bus[0]} fell off the bus", figures, next_step=step)
+    if log.switches:
+        event = log.switches[0]
+        cause = f"SXid {event.number}: {event.text[:120]} on NVSwitch {event.pci}"
+        return failed(KERNEL, FailureClass.HARDWARE, cause, figures, next_step=_SWITCH_STEP)
     followed = [event for event in log.xids if event.number in FOLLOWING_XIDS and _action(log)]
     if followed and _action(log):
         return failed(KERNEL, FailureClass.HARDWARE, f"Xid {followed[0].number}: {_action(log)}", figures, next_step=step)

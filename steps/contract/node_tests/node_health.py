@@ -41,7 +41,10 @@ class GpuGroup(Struct, frozen=True, kw_only=True):
 
 
 class GpuXid(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """An Xid of the kernel log that points at hardware, and how often it was logged; number 0: the GPU fell off the bus."""
+    """An Xid of a GPU, or SXid of an NVSwitch, that points at hardware, and how often the kernel log has it.
+
+    Number 0: the GPU fell off the bus.
+    """
 
     bus_id: str
     number: int = 0
@@ -52,9 +55,10 @@ class GpuXid(Struct, frozen=True, kw_only=True, omit_defaults=True):
 class NodeFacts(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Host facts of a node.
 
-    `attached` is the number of GPUs that the driver announces. `xids` is None where the kernel log cannot be read. `adapters` are
-    `BOARD FIRMWARE` of its RDMA devices, and `adapter_links` the PCIe link of each, such as `16 lanes at 32.0 GT/s`; empty where
-    the pod sees none. `temperature` (°C) is that of the hottest GPU, `clock` (MHz) that of the slowest SM.
+    `attached` is the number of GPUs that the driver announces. `xids` is None where the kernel log cannot be read; `switches` are
+    the fatal SXids of NVSwitches in it. `adapters` are `BOARD FIRMWARE` of the RDMA devices, and `adapter_links` the PCIe link of
+    each, such as `16 lanes at 32.0 GT/s`; empty where the pod sees none. `temperature` (°C) is that of the hottest GPU, `clock`
+    (MHz) that of the slowest SM.
     """
 
     attached: int | None = None
@@ -62,6 +66,7 @@ class NodeFacts(Struct, frozen=True, kw_only=True, omit_defaults=True):
     bus_ids: tuple[str, ...] = ()
     groups: tuple[GpuGroup, ...] = ()
     xids: tuple[GpuXid, ...] | None = None
+    switches: tuple[GpuXid, ...] = ()
     adapters: tuple[str, ...] = ()
     adapter_links: dict[str, str] = {}
     temperature: float | None = None

@@ -47,7 +47,9 @@ def _memlock(needle: str) -> Pattern:
 PATTERNS = (
     Pattern(
         "Xid (",
-        re.compile(rf"{_JOURNAL_HOST}(?:NVRM: )?Xid \((?P<device>[^)\n]{{1,40}})\): (?P<number>\d{{1,4}}),? ?(?P<what>[^\n]*)"),
+        re.compile(
+            rf"{_JOURNAL_HOST}(?:NVRM: )?(?<!S)Xid \((?P<device>[^)\n]{{1,40}})\): (?P<number>\d{{1,4}}),? ?(?P<what>[^\n]*)"
+        ),
         _xid,
     ),
     pattern(

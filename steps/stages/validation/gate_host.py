@@ -188,7 +188,7 @@ def _identity(state: GpuState, want: HostWant) -> Iterator[StateProblem]:
 
 
 def _of_log(facts: NodeFacts) -> Iterator[Finding]:
-    """Yield a finding for each Xid of the kernel log. A log that cannot be read is reported in the notes of the gate."""
+    """Yield a finding for each Xid and fatal SXid of the kernel log; a log that cannot be read is reported in the gate's notes."""
     for xid in facts.xids or ():
         index = next((at for at, bus in enumerate(facts.bus_ids) if _same_bus(bus, xid.bus_id)), None)
         place = f"GPU {index} ({facts.bus_ids[index]})" if index is not None else f"the GPU at {xid.bus_id}"
@@ -196,6 +196,11 @@ def _of_log(facts: NodeFacts) -> Iterator[Finding]:
         times = f" ({xid.times} times)" if xid.times > 1 else ""
         step = f"{_RESET}; https://docs.nvidia.com/deploy/xid-errors/ says what the number means; a reboot empties the kernel log"
         yield fail(_HARDWARE, f"{cause}{times} on {place}", "no Xid of the hardware since the node booted", step)
+    for event in facts.switches:
+        times = f" ({event.times} times)" if event.times > 1 else ""
+        cause = f"fatal SXid {event.number}: {event.text}".rstrip(": ")
+        step = "drain the node and reboot it, which resets GPUs and switches; if it comes back, the baseboard is for the vendor"
+        yield fail(_HARDWARE, f"{cause}{times} on the NVSwitch at {event.bus_id}", "no fatal SXid since the node booted", step)
 
 
 def _same_bus(first: str, second: str) -> bool:

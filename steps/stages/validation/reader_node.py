@@ -1,7 +1,7 @@
 """Reads the report of the check `dcgm`: the outputs of several programs, each under a line `@@ NAME EXIT_CODE`."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from statistics import median
 
 from msgspec import Struct
@@ -9,6 +9,7 @@ from msgspec import Struct
 from steps.contract.node_tests.node_health import GemmFigures, GpuGroup, GpuState, GpuXid, NodeFacts, NodeSpeed, PeerCopies
 from steps.readers import gpu_query, gpu_tables, kernel_log, nvbandwidth_matrix, tensor_load
 from steps.readers.gpu_query import QueriedGpu
+from steps.readers.kernel_log import KernelLog, SwitchEvent, XidEvent
 from steps.readers.nvbandwidth_matrix import CopyBandwidth
 
 NOT_THERE = 127
@@ -52,7 +53,8 @@ def facts(outputs: Mapping[str, ProgramOutput]) -> NodeFacts | None:
     if not query.gpus:
         return None
     links = gpu_tables.nvlinks(_text(outputs, "links")).speeds if "links" in outputs else None
-    devices = [*_devices(_text(outputs, "adapters"))]
+    devices, kernel = [*_devices(_text(outputs, "adapters"))], outputs.get("kernel")
+    log = None if kernel is None or kernel.code else kernel_log.read(kernel.text)
     groups: dict[GpuState, list[int]] = {}
     for index, gpu in enumerate(query.gpus):
         speeds = None if links is None else links.get(index, ())
@@ -62,7 +64,8 @@ def facts(outputs: Mapping[str, ProgramOutput]) -> NodeFacts | None:
         driver=query.driver,
         bus_ids=tuple(gpu.bus_id for gpu in query.gpus),
         groups=tuple(GpuGroup(gpus=tuple(indexes), state=state) for state, indexes in groups.items()),
-        xids=_xids(outputs.get("kernel")),
+        xids=_xids(log),
+        switches=_counted(log.switches)[:MOST_XIDS] if log else (),
         adapters=tuple(sorted(f"{board} {firmware}" for _, board, firmware, *_ in devices if "-" not in (board, firmware))),
         adapter_links={device: f"{lanes} lanes at {speed} GT/s" for device, _, _, lanes, speed in devices if lanes.strip("0-")},
         temperature=max((gpu.temperature for gpu in query.gpus if gpu.temperature is not None), default=None),
@@ -101,21 +104,25 @@ MOST_FAULTS = 4
 """Most fields that are kept of a GPU that reports faults."""
 
 
-def _xids(output: ProgramOutput | None) -> tuple[GpuXid, ...] | None:
+def _xids(log: KernelLog | None) -> tuple[GpuXid, ...] | None:
     """Return the Xids that point at hardware, each once; None if the kernel log could not be read."""
-    if output is None or output.code:
+    if log is None:
         return None
-    log = kernel_log.read(output.text)
+    xids = _counted(event for event in log.xids if event.is_hardware)
+    lost = (GpuXid(bus_id=bus) for bus in log.off_bus if all(bus not in xid.bus_id and xid.bus_id not in bus for xid in xids))
+    return (*xids, *lost)[:MOST_XIDS]
+
+
+def _counted(events: Iterable[XidEvent | SwitchEvent]) -> tuple[GpuXid, ...]:
+    """Return the events of equal device and number as one each, with their times."""
     times: dict[tuple[str, int], GpuXid] = {}
-    for event in log.xids:
-        if event.is_hardware:
-            key = (event.pci, event.number)
-            before = times[key].times if key in times else 0
-            repeated = _REPEATED.search(event.text)
-            more, text = (int(repeated["more"]), event.text[: repeated.start()]) if repeated else (0, event.text)
-            times[key] = GpuXid(bus_id=event.pci, number=event.number, text=text[:120], times=before + 1 + more)
-    lost = (GpuXid(bus_id=bus) for bus in log.off_bus if all(bus not in pci and pci not in bus for pci, _ in times))
-    return (*times.values(), *lost)[:MOST_XIDS]
+    for event in events:
+        key = (event.pci, event.number)
+        before = times[key].times if key in times else 0
+        repeated = _REPEATED.search(event.text)
+        more, text = (int(repeated["more"]), event.text[: repeated.start()]) if repeated else (0, event.text)
+        times[key] = GpuXid(bus_id=event.pci, number=event.number, text=text[:120], times=before + 1 + more)
+    return tuple(times.values())
 
 
 def _devices(text: str) -> Iterator[list[str]]:

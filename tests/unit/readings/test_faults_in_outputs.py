@@ -157,6 +157,8 @@ NCCL: tuple[Case, ...] = (
 
 GPUS = "".join(f"GPU {gpu}: NVIDIA H100 80GB HBM3 (UUID: GPU-{gpu}aaaaaaa-bbbb-cccc-dddd-eeeeeeeeeeee)\n" for gpu in range(8))
 XID = "[ 1234.567890] NVRM: Xid (PCI:0000:1b:00): 79, pid=123, GPU has fallen off the bus.\n"
+SXID = "[ 1234.567890] nvidia-nvswitch2: SXid (PCI:0000:07:00.0): {}"
+DRIVER = "[   21.402118] NVRM: loading NVIDIA UNIX Open Kernel Module for x86_64  580.126.20\n"
 DRAINED = "PARTITION AVAIL  TIMELIMIT  NODES  STATE NODELIST\ngpu*         up   infinite      2  drain gpu[0-1]\n"
 RUNNING: dict[str, Any] = {
     "apiVersion": "v1",
@@ -185,6 +187,20 @@ SEVERAL: tuple[Case, ...] = (
     ("a failed diagnostic behind a good test", nccl(400) + diagnostic("memory | Fail - GPU: 3"), TWO_NODES, "fail", "memory"),
     ("Xid 79 behind a list of GPUs", GPUS + XID, EIGHT, "fail", "Xid 79"),
     ("Xid 79 before a list of GPUs", XID + GPUS, EIGHT, "fail", "Xid 79"),
+    (
+        "a fatal SXid of a switch",
+        DRIVER + SXID.format("24007, Fatal, Link 30 sourcetrack timeout"),
+        (),
+        "fail",
+        "SXid 24007: Link 30",
+    ),
+    (
+        "an SXid that a switch recovers from",
+        DRIVER + SXID.format("20009, Non-fatal, Link 28 RX Short Error"),
+        (),
+        "inconclusive",
+        "",
+    ),
     ("two hosts, each with eight GPUs", prefixed("gpu-0: ", GPUS) + prefixed("gpu-1: ", GPUS), EIGHT, "pass", ""),
     ("two hosts, one with seven GPUs", TWO_HOSTS, EIGHT, "fail", "gpu-1: 7 GPUs"),
     ("a failed pod over several lines", f"{json.dumps(RUNNING)}\n{json.dumps(FAILED, indent=1)}\n", (), "fail", "pod Failed"),

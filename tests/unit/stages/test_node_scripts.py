@@ -168,6 +168,26 @@ for time in $(seq 50); do echo "[ 900.$time] NVRM: a line $time"; done"""
     assert outputs["kernel"].text.splitlines()[3:] == [f"[ 900.{time}] NVRM: a line {time}" for time in range(11, 51)]
 
 
+def test_fatal_errors_of_nvswitches_are_told_apart_from_others(tmp_path: Path) -> None:
+    """A switch recovers from errors that are not fatal, and lines of details follow each error."""
+    ring = """for link in $(seq 60); do
+  echo "[ 80.$link] nvidia-nvswitch0: SXid (PCI:0000:c3:00.0): 20009, Non-fatal, Link $link RX Short Error Rate"; done
+echo '[ 90.1] nvidia-nvswitch2: SXid (PCI:0000:07:00.0): 24007, Fatal, Link 30 sourcetrack timeout error (First)'
+echo '[ 90.1] nvidia-nvswitch2: SXid (PCI:0000:07:00.0): 24007, Severity 1 Engine instance 30 Sub-engine instance 00'
+echo '[ 90.2] nvidia-nvswitch2: SXid (PCI:0000:07:00.0): 24007, Fatal, Link 31 sourcetrack timeout error'
+echo '[ 99.1] NVRM: Xid (PCI:0000:3b:00): 74, pid=9, NVLink: fatal error detected on link 3'"""
+    tools = ENGINE | {"nvidia-smi": "echo 'GPU 00000000:3B:00.0'", "dmesg": ring}
+    _, output = ran(tmp_path, "dcgm.sh", tools, LEVEL="1", SECONDS_TO_RUN="20")
+    outputs = reader_node.programs(output)
+    facts = reader_node.facts(outputs)
+    assert facts is not None
+    assert [(event.bus_id, event.number, event.text, event.times) for event in facts.switches] == [
+        ("0000:07:00.0", 24007, "Link 30 sourcetrack timeout error (First)", 2)
+    ]
+    assert [xid.number for xid in facts.xids or ()] == [74]
+    assert len(outputs["kernel"].text.splitlines()) == 2
+
+
 def test_programs_that_an_image_lacks_are_told(tmp_path: Path) -> None:
     _, output = ran(tmp_path, "dcgm.sh", ENGINE | {"dmesg": "exit 1"}, LEVEL="2", SECONDS_TO_RUN="20", COPIES="1")
     outputs = reader_node.programs(output)

@@ -62,6 +62,16 @@ FAULTS = (
         source="https://docs.nvidia.com/datacenter/dcgm/latest/user-guide/dcgm-diagnostics.html",
     ),
     Fault(
+        name="nvswitch_fatal_error",
+        gate="validation/dcgm",
+        node="gpus:2",
+        summary="An NVSwitch of two nodes had a fatal error since they booted; its links came back, and every test passes.",
+        caught_by="The kernel log has a fatal SXid of the switch.",
+        cause=r"fatal SXid 24007: .* on the NVSwitch at 0000:07:00.0",
+        false_green="All NVLinks are up, and NCCL and DCGM pass.",
+        source="https://docs.nvidia.com/datacenter/tesla/fabric-manager-user-guide/",
+    ),
+    Fault(
         name="dcgm_skips_everything",
         gate="validation/dcgm",
         node="gpus:2",

@@ -45,8 +45,10 @@ nvidia-smi nvlink --status 2>&1 | sed 's/UUID: GPU-[0-9a-f-]*/UUID: GPU-x/' >/tm
 part links 0
 dmesg >/tmp/ring 2>&1
 ring=$?
-# the first line of each Xid of each GPU, so that a storm of one hides no other, and the last lines without an Xid
-grep -a 'NVRM' /tmp/ring | awk '!match($0, /Xid \(PCI:[0-9A-Fa-f:.]*\): [0-9]*/) { rest[others++ % 40] = $0; next }
+# the first line of each Xid of each GPU and of each fatal SXid of each NVSwitch, so that a storm of one hides no other, and the last
+# lines of the driver without one
+grep -aE 'NVRM|nvidia-nvswitch' /tmp/ring | awk '/nvidia-nvswitch/ && !/SXid .*, Fatal/ { next }
+  !match($0, /Xid \(PCI:[0-9A-Fa-f:.]*\): [0-9]*/) { rest[others++ % 40] = $0; next }
   { xid = substr($0, RSTART, RLENGTH); if (!times[xid]++) { order[kinds++] = xid; line[xid] = substr($0, 1, 300) } }
   END { for (at = 0; at < kinds; at++) { xid = order[at]
       print line[xid] (times[xid] > 1 ? " [repeated " (times[xid] - 1) " more times]" : "") }

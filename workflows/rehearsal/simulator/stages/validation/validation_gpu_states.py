@@ -168,8 +168,12 @@ def _section_lines(hardware: HardwareProfile, gpu: SimulatedGpu, warmer: int) ->
     yield row(1, "Processes", "None")
 
 
-def kernel_log(hardware: HardwareProfile, own: Sequence[SimulatedGpu]) -> Iterator[str]:
-    """Yield the lines of NVIDIA's driver in the kernel log: its start, and an Xid of each GPU that remapped a row or could not."""
+def kernel_log(world: World, node: str, own: Sequence[SimulatedGpu]) -> Iterator[str]:
+    """Yield the lines of NVIDIA's driver in the kernel log, as `dcgm.sh` keeps them.
+
+    They are its start, an Xid of each GPU that remapped a row or could not, and a fatal event of an NVSwitch.
+    """
+    hardware = world.hardware(node)
     yield f"[   21.402118] NVRM: loading NVIDIA UNIX Open Kernel Module for x86_64  {hardware.driver}"
     for gpu in own:
         at = f"[86401.{gpu.index:06d}] NVRM: Xid (PCI:0000:{gpu.bus.lower()}:00)"
@@ -177,6 +181,8 @@ def kernel_log(hardware: HardwareProfile, own: Sequence[SimulatedGpu]) -> Iterat
             yield f"{at}: 63, pid='<unknown>', name=<unknown>, Row Remapper: New row marked for remapping, reset gpu to activate."
         if gpu.remap_failed:
             yield f"{at}: 64, pid='<unknown>', name=<unknown>, Row Remapper: Failed to record remapping"
+    if hardware.nvswitches and world.fault("nvswitch_fatal_error", node):
+        yield "[86402.118204] nvidia-nvswitch2: SXid (PCI:0000:07:00.0): 24007, Fatal, Link 30 sourcetrack timeout error (First)"
 
 
 def links(hardware: HardwareProfile, own: Sequence[SimulatedGpu]) -> Iterator[str]:

@@ -129,7 +129,7 @@ def _dcgm_outcome(world: World, pod: Obj, node: str) -> Exit:
     parts = [
         ("query", join_lines(validation_gpu_states.query(world, node, gpus))),
         ("links", join_lines(validation_gpu_states.links(hardware, gpus))),
-        ("kernel", join_lines(validation_gpu_states.kernel_log(hardware, gpus))),
+        ("kernel", join_lines(validation_gpu_states.kernel_log(world, node, gpus))),
         ("adapters", join_lines(validation_gpu_states.adapters(world, node))),
         ("gemm", join_lines(validation_gpu_states.gemm(world, node, gpus))),
     ]
