@@ -1,7 +1,5 @@
 """Judges the operator's root resource: one root, one NFD, GPUs found, reconciled since its change, operands running."""
 
-import re
-
 from steps.contract.objects.charts import Trouble, Workload
 from steps.contract.plain_text import some
 from steps.contract.verdict import FailureClass
@@ -9,24 +7,10 @@ from steps.stages.gpu_operator import gate_instances, reader_driver
 from steps.stages.gpu_operator.contract import AdvertisingMode, ControlExpectation, ControlObservation, OperatorRoot, RootCondition
 from steps.stages.shared import gate_charts, reader_kubelet
 from steps.stages.shared.finding import Finding, fail, unknown
-from steps.stages.shared.gate_operands import SETTLE_SECONDS, one_nfd, serves
+from steps.stages.shared.gate_operands import OPERAND_OF, SETTLE_SECONDS, not_ready_states, one_nfd, only_short, serves
 
 SKEW = 1.0
 _VACUOUS = {"NFDLabelsMissing": "no node has NFD's labels", "NoGPUNodes": "NFD found no NVIDIA GPU in any node"}
-OPERAND_OF = {
-    "state-driver": "nvidia-driver-daemonset",
-    "state-container-toolkit": "nvidia-container-toolkit-daemonset",
-    "state-operator-validation": "nvidia-operator-validator",
-    "state-device-plugin": "nvidia-device-plugin-daemonset",
-    "state-mps-control-daemon": "nvidia-device-plugin-mps-control-daemon",
-    "state-dcgm": "nvidia-dcgm",
-    "state-dcgm-exporter": "nvidia-dcgm-exporter",
-    "gpu-feature-discovery": "gpu-feature-discovery",
-    "state-mig-manager": "nvidia-mig-manager",
-    "state-node-status-exporter": "nvidia-node-status-exporter",
-}
-"""State of the operator → DaemonSet behind it (NVIDIA/gpu-operator controllers/state_manager.go and assets/)."""
-
 SWITCHES = {
     "nvidia-driver-daemonset": ("driver", "driver"),
     "nvidia-container-toolkit-daemonset": ("toolkit", "container-toolkit"),
@@ -156,12 +140,6 @@ def _look_at(cause: Trouble | None, seen: ControlObservation) -> str:
     return error.next_step if error else ""
 
 
-def not_ready_states(message: str) -> tuple[str, ...]:
-    """Return the state names in a message `… states not ready: [state-driver state-device-plugin]`."""
-    match = re.search(r"states not ready: \[([^\]]*)\]", message)
-    return tuple(match[1].split()) if match else ()
-
-
 def _within_quorum(root: OperatorRoot, message: str, seen: ControlObservation, want: ControlExpectation) -> bool:
     """Return True if every operand that is not ready lacks fewer nodes than the quorum allows.
 
@@ -171,10 +149,7 @@ def _within_quorum(root: OperatorRoot, message: str, seen: ControlObservation, w
     ready = _condition(root, "Ready")
     if root.state != "notReady" or ready is None or not ready.status:
         return False
-    states = not_ready_states(message)
-    counts = {entry.name: entry for entry in seen.operands}
-    daemons = [counts.get(OPERAND_OF.get(state, "")) for state in states]
-    return bool(states) and all(daemon is not None and serves([daemon], _least(daemon.name, want)) for daemon in daemons)
+    return only_short(message, seen.operands, lambda daemon: serves([daemon], _least(daemon.name, want)))
 
 
 def _fresh(root: OperatorRoot, seen: ControlObservation) -> Finding | None:

@@ -9,6 +9,7 @@ from itertools import chain
 from steps.contract.verdict import FailureClass, Verdict, of_nodes, passed
 from steps.stages.shared import gate_charts
 from steps.stages.shared.finding import Finding, fail, unknown
+from steps.stages.shared.gate_operands import only_short
 from steps.stages.sharing import gate_nodes, gate_shares
 from steps.stages.sharing.contract import (
     ControlExpectation,
@@ -39,7 +40,9 @@ def control(seen: ControlObservation, want: ControlExpectation) -> Verdict:
     if finding := releases or next(findings, None):
         return finding.verdict(CONTROL)
     mode = f"sharing by host group ({', '.join(want.configs)})" if want.configs else f"sharing mode {want.mode.value}"
-    return passed(CONTROL, f"{want.root} is ready and set up for {mode}")
+    short = seen.policy is not None and _is_short(seen.policy, seen, want)
+    state = "lacks operands on no more nodes than the quorum forgives, and is" if short else "is ready and"
+    return passed(CONTROL, f"{want.root} {state} set up for {mode}")
 
 
 def nodes(seen: NodesObservation, want: NodesExpectation) -> Verdict:
@@ -69,15 +72,23 @@ def _root(seen: ControlObservation, want: ControlExpectation) -> Iterator[Findin
         step = "see stage gpu_operator, and accelerator.operator_mode in the spec"
         yield _open(f"{'no root object' if policy is None else policy.kind} of the GPU Operator", want.root, step)
         return
-    if policy.error:
+    short = _is_short(policy, seen, want)
+    if policy.error and not short:
         yield _open(f"{policy.kind} reports {policy.error}", "no error", "see the operator's log in gpu-operator")
     # Ready alone is also reported without labels of NFD and without any GPU node
-    if not policy.ready or policy.reason != "Reconciled":
+    if not short and (not policy.ready or policy.reason != "Reconciled"):
         seen_as = f"{policy.kind} is {'Ready' if policy.ready else 'not Ready'} ({policy.reason or 'no reason'})"
         step = "NoGPUNodes and NFDLabelsMissing count as Ready too; wait for Reconciled"
         yield _open(seen_as, "Ready with reason Reconciled", step)
     if want.mode is SharingMode.DRA and policy.device_plugin:
         yield _fail("the device plugin is enabled beside DRA", "devicePlugin.enabled false: one GPU is advertised once", _VALUES)
+
+
+def _is_short(policy: SharingRoot, seen: ControlObservation, want: ControlExpectation) -> bool:
+    """Return True if the root object is not ready only because operands lack no more nodes than the stage's quorum forgives."""
+    reason, _, message = policy.error.partition(": ")
+    forgiven = not policy.ready and reason == "OperandNotReady"
+    return forgiven and only_short(message, seen.workloads, lambda daemon: daemon.settled(want.spare))
 
 
 def _configuration(seen: ControlObservation, want: ControlExpectation) -> Iterator[Finding]:
