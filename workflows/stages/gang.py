@@ -519,7 +519,7 @@ def _check(site: Site, gang: Gang, name: str, gate: str, after: str) -> Step:
     if gang.sizes.apart:
         expectations["quota"] = gang.quota
     elif gang.runs:
-        expectations["devices"] = gang.units
+        expectations |= {"devices": gang.units, **({"shared": True} if gang.sizes.single else {})}
     elif gang.sizes.resource != GPU:
         expectations["resource"] = gang.sizes.resource
     return manifest_objects.check_step(

@@ -241,7 +241,8 @@ class FitExpectation(Struct, frozen=True, kw_only=True, omit_defaults=True, forb
     """Expectation of the gate gang/functional: `count` members with `units` each are bound as a whole, and all of them run.
 
     They are bound within `within_seconds` of the gang's creation, and have ended `run_seconds` after that. Each runs a CUDA kernel
-    on `devices` GPUs or MIG instances; with 0 it requests no GPU, and reports node and times only. `quota` is the amount of a
+    on `devices` GPUs or MIG instances; with 0 it requests no GPU, and reports node and times only. Unless GPUs are `shared` by time
+    or MPS, no two members may see the same one. `quota` is the amount of a
     queue's quota that the gang takes; 0 means `count` × `units`.
     """
 
@@ -250,5 +251,6 @@ class FitExpectation(Struct, frozen=True, kw_only=True, omit_defaults=True, forb
     units: int = 1
     quota: int = 0
     devices: int = 0
+    shared: bool = False
     within_seconds: float = 180.0
     run_seconds: float = 600.0

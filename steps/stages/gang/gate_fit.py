@@ -49,6 +49,7 @@ def _findings(seen: GangObservation, want: FitExpectation) -> Iterator[Finding]:
     yield from _running(seen, want, bound)
     for member in bound:
         yield from _report(member, want)
+    yield from _own_devices(bound, want)
     yield from _apart(bound, want)
 
 
@@ -128,6 +129,18 @@ def _report(member: GangMember, want: FitExpectation) -> Iterator[Finding]:
         problem = f"{where}: a CUDA kernel ran on {done} of {devices} devices: {error}".rstrip(": ")
         step = "see whether device plugin and container toolkit give the pod its devices, and gpu_operator/functional"
         yield fail(FailureClass.RUNTIME, problem, f"a CUDA kernel on {want.devices}", step, final=True)
+
+
+def _own_devices(bound: list[GangMember], want: FitExpectation) -> Iterator[Finding]:
+    """Yield a finding if two members saw the same GPU: together they then had fewer GPUs than the gang was bound for."""
+    holders: dict[str, GangMember] = {}
+    for member in bound if want.devices and not want.shared else ():
+        for uuid in member.report["uuids"]:
+            other = holders.setdefault(str(uuid), member)
+            if other is not member:
+                problem = f"{member.name} on {member.node} and {other.name} on {other.node} saw the same device {uuid}"
+                step = "see who else advertises or injects GPUs there: a second device plugin, or NVIDIA_VISIBLE_DEVICES=all"
+                yield fail(FailureClass.COMPARISON, problem, "a device of its own for each member", step, final=True)
 
 
 def _apart(bound: list[GangMember], want: FitExpectation) -> Iterator[Finding]:

@@ -77,6 +77,7 @@ def test_members_take_one_share_each_even_where_the_oversized_gang_takes_whole_n
     assert container(made, "functional")["resources"] == {"limits": {"nvidia.com/gpu.shared": 1}}
     expectations = step(made, "functional").task.expectations
     assert (expectations["count"], expectations["units"], expectations["devices"]) == (128, 1, 1)
+    assert expectations["shared"] is True
 
 
 def test_large_fleets_run_the_kernel_on_every_gpu_of_a_node() -> None:
@@ -115,11 +116,12 @@ def report(member: dict[str, Any], folder: Path) -> dict[str, Any]:
 
 
 def judged(made: Stage, said: dict[str, Any]) -> Verdict:
-    """The verdict on a gang of two whose members both left this report."""
+    """The verdict on a gang of two whose members both left this report, the second one with devices of its own."""
     first = GangMember(
         name="a", node="gpu001", phase="Succeeded", exit_code=0, report=said, bound=1001.0, started=1002.0, ended=1003.0
     )
-    members = (first, msgspec.structs.replace(first, name="b"))
+    other = said | {"uuids": [f"{uuid}-b" for uuid in said["uuids"]]} if "uuids" in said else said
+    members = (first, msgspec.structs.replace(first, name="b", report=other))
     expectations = step(made, "functional").task.expectations | {"count": 2}
     group = GangGroup(name="g", least=2)
     seen = GangObservation(now=1010.0, since=1000.0, free=16, group=group, members=members)
@@ -165,7 +167,7 @@ def in_turn(made: Stage, a_second: float) -> Verdict:
     """The verdict on a gang whose members were created one after the other, bound at once, and ran as long as they are told to."""
     expected = msgspec.convert(step(made, "functional").task.expectations, FitExpectation)
     (hold,) = (float(entry["value"]) for entry in container(made, "functional")["env"] if entry["name"] == "SECONDS_TO_HOLD")
-    report = {"uuids": [f"GPU-{number}" for number in range(expected.devices)], "passed": expected.devices, "begin": 1, "end": 2}
+    report = {"passed": expected.devices, "begin": 1, "end": 2}
     bound = [1000.0 + number / a_second for number in range(expected.count)]
     members = tuple(
         GangMember(
@@ -173,7 +175,7 @@ def in_turn(made: Stage, a_second: float) -> Verdict:
             node=f"n{number}",
             phase="Succeeded",
             exit_code=0,
-            report=report | {"node": f"n{number}"},
+            report=report | {"node": f"n{number}", "uuids": [f"GPU-{number}-{gpu}" for gpu in range(expected.devices)]},
             bound=at,
             # the first container starts at once, the others take their time
             started=at + (10.0 if number else 0.0),
