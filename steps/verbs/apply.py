@@ -17,6 +17,7 @@ from steps.contract.objects.object_files import TaskObjects
 from steps.contract.objects.pod_script import PodScript
 from steps.contract.objects.target_secret import FileSecret
 from steps.contract.plain_text import count
+from steps.contract.runs.evidence import Evidence
 from steps.contract.verdict import FailureClass, Verdict, failed, passed
 from steps.errors import BadTask, Conflict, Refused
 from steps.runtime import (
@@ -90,8 +91,7 @@ def run(context: Context) -> ExitCode:
     target.claim(context)
     earlier = reuse.earlier(context)
     if earlier is not None and arguments.gate and _still_holds(context, arguments):
-        context.record(passed(context.own_gate, f"unchanged since run {earlier.run}, and its gate passes now"), reused=earlier.run)
-        return ExitCode.OK
+        return _reuse(context, arguments, earlier)
     if _did_one_thing(context, arguments):
         return ExitCode.OK
     if (forbidden := upgrade_path.refusal(context.kube, context.own_gate, arguments.upgrade_from)) is not None:
@@ -107,14 +107,37 @@ def run(context: Context) -> ExitCode:
         or _set_up(context, arguments)
     )
     if refusal is not None:
-        manifest, error = refusal
-        diagnosis = diagnose_refusal(context, manifest, error)
-        context.record(_refused(context, manifest, error), error=str(error), diagnosis=diagnosis)
-        return ExitCode.GATE_FAILED
+        return _record_refusal(context, refusal)
     # without a gate to pass again, the earlier run's work still holds if applying it again changed nothing
     reused = earlier.run if earlier is not None and not arguments.gate and not context.changed else ""
     context.record(passed(context.own_gate, f"{count(len(objects), 'object')} applied"), reused=reused)
     return ExitCode.OK
+
+
+def _reuse(context: Context, arguments: Arguments, earlier: Evidence) -> ExitCode:
+    """Record an earlier run's work as reused, whose gate passes now, if its objects and labels are still as that run left them.
+
+    Gates do not compare every field of every object with the plan. What somebody has changed is applied again, and not reused.
+    """
+    # Jobs have ended and are gone
+    if arguments.replaced_jobs is None:
+        objects = (*arguments.objects, *_file_objects(context, arguments.file))
+        refusal = _apply_all(context, objects) or _label_nodes(context, arguments)
+        if refusal is not None:
+            return _record_refusal(context, refusal)
+    if context.changed:
+        again = f"its gate passes, and what somebody changed since run {earlier.run} was applied again"
+        context.record(passed(context.own_gate, again))
+    else:
+        context.record(passed(context.own_gate, f"unchanged since run {earlier.run}, and its gate passes now"), reused=earlier.run)
+    return ExitCode.OK
+
+
+def _record_refusal(context: Context, refusal: Refusal) -> ExitCode:
+    manifest, error = refusal
+    diagnosis = diagnose_refusal(context, manifest, error)
+    context.record(_refused(context, manifest, error), error=str(error), diagnosis=diagnosis)
+    return ExitCode.GATE_FAILED
 
 
 def _did_one_thing(context: Context, arguments: Arguments) -> bool:

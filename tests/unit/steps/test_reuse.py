@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from steps.clients.kube.client import Kube
 from steps.contract import run_records
 from steps.contract.canonical import canonical
 from steps.contract.runs import evidence, quarantine
@@ -191,6 +192,29 @@ def test_what_is_applied_without_a_gate_is_reused_where_it_is_found_unchanged(de
         record = desk.record("base_services", task.name)
         found.append((record.changes, record.reused))
     assert found == [(("created ConfigMap default/a",), ""), (("unchanged ConfigMap default/a",), "old")]
+
+
+@pytest.mark.parametrize("labels", [{}, {"k": "v"}], ids=["object", "label"])
+def test_what_somebody_changed_since_is_applied_again_though_its_gate_passes(
+    desk: Any, runs: Runs, api: Any, labels: dict[str, str]
+) -> None:
+    """Gates do not compare every field of every object, nor every label, with the plan."""
+    kube = Kube.from_file(desk.root / "secrets" / "kubeconfig")
+    kube.create({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "gpu1"}})
+    body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "namespace": "default"}, "data": {"x": "y"}}
+    arguments = {"objects": [body], "node_labels": labels, "gate": "gang/control"}
+    task = Task(stage="base_services", name="apply", verb=Verb.APPLY, arguments=arguments)
+    runs.record("old", "base_services", task.name, "apply", input_digest=task.input_digest)
+    records = []
+    for by_hand in (False, False, True):
+        if by_hand and labels:
+            kube.apply({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "gpu1", "labels": {"k": "w"}}}, force=True)
+        elif by_hand:
+            kube.delete("/api/v1/namespaces/default/configmaps/a")
+        assert desk.run(task).returncode == 0
+        records.append(desk.record("base_services", task.name))
+    assert [bool(record.reused) for record in records] == [False, True, False]
+    assert any(change.startswith(("created", "changed")) for change in records[2].changes)
 
 
 def opening(uid: str) -> Task:
