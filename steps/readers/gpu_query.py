@@ -39,6 +39,8 @@ GOOD_VALUES = {
     ("health", "incorrect configuration"): "",
 }
 """Fields, by their section, in which a GPU says that something is wrong with it, and the good value beside those of _NEUTRAL."""
+_POWER_LIMITS = ("GPU Power Readings/Current Power Limit", "Power Readings/Current Power Limit", "Power Readings/Power Limit")
+"""Paths of the limit in force, of newer drivers first; a module with a CPU has one of its own beside that of its GPU."""
 _LOST = re.compile(r"\[?(?:GPU requires reset|GPU is lost|Unknown Error|ERR!)\]?", re.IGNORECASE)
 _DENIED = re.compile(r"\[?Insufficient Permissions\]?", re.IGNORECASE)
 
@@ -72,6 +74,7 @@ class QueriedGpu(Struct, frozen=True, kw_only=True, omit_defaults=True):
     throttle: tuple[str, ...] = ()
     temperature: float | None = None
     power_watts: float | None = None
+    power_limit: float | None = None
     sm_clock_mhz: float | None = None
     sm_clock_max_mhz: float | None = None
     is_whole: bool = False
@@ -150,6 +153,7 @@ def _gpu(bus: str, fields: Mapping[str, str]) -> QueriedGpu:
         throttle=tuple(path.rsplit("/", 1)[-1].lower() for path, value in reasons.items() if value == "Active"),
         temperature=_number(fields.get("Temperature/GPU Current Temp")),
         power_watts=_number(fields.get("GPU Power Readings/Power Draw", fields.get("Power Readings/Power Draw"))),
+        power_limit=_number(next((fields[path] for path in _POWER_LIMITS if path in fields), "")),
         sm_clock_mhz=_number(fields.get("Clocks/SM")),
         sm_clock_max_mhz=_number(fields.get("Max Clocks/SM")),
         # the list of processes is the last section
@@ -234,6 +238,7 @@ def _xml_gpu(gpu: ElementTree.Element) -> QueriedGpu:
         throttle=tuple(_xml_reasons(gpu)),
         temperature=_number(_text(gpu, "temperature/gpu_temp")),
         power_watts=_number(_text(gpu, "gpu_power_readings/power_draw") or _text(gpu, "power_readings/power_draw")),
+        power_limit=_number(_text(gpu, "gpu_power_readings/current_power_limit") or _text(gpu, "power_readings/power_limit")),
         sm_clock_mhz=_number(_text(gpu, "clocks/sm_clock")),
         sm_clock_max_mhz=_number(_text(gpu, "max_clocks/sm_clock")),
         is_whole=gpu.find("product_name") is not None,

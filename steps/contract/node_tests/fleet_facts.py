@@ -16,5 +16,7 @@ class FleetFact(StrEnum):
     """Release of the running kernel."""
     VBIOS = "vbios"
     """Firmware of a GPU."""
+    POWER_LIMIT = "power_limit"
+    """Power that a GPU may draw."""
     NIC_FIRMWARE = "nic_firmware"
     """Firmware of an RDMA device, for each kind of board."""

@@ -9,16 +9,17 @@ from msgspec import Struct
 class GpuState(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A GPU under load as `nvidia-smi` shows it, without the figures that differ between equal GPUs.
 
-    `performance` is its performance state (`P0` under load). `uncorrectable` counts ECC errors since the driver was loaded,
-    `lifetime` those ever seen. `throttle` has the active clock event reasons. `links` and `links_down` count NVLinks. `faults` are
-    fields in which the GPU says that something is wrong with it, such as `reset required: Yes`, and `lost` fields with an error in
-    place of a value.
+    `performance` is its performance state (`P0` under load), `power_limit` in watts. `uncorrectable` counts ECC errors since the
+    driver was loaded, `lifetime` those ever seen. `throttle` has the active clock event reasons. `links` and `links_down` count
+    NVLinks. `faults` are fields in which the GPU says that something is wrong with it, such as `reset required: Yes`, and `lost`
+    fields with an error in place of a value.
     """
 
     product: str = ""
     vbios: str = ""
     mig: bool | None = None
     performance: str = ""
+    power_limit: float | None = None
     pcie_generation: int | None = None
     pcie_width: int | None = None
     ecc: bool | None = None

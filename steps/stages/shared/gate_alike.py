@@ -20,6 +20,7 @@ LABELS = {
     FleetFact.CUDA: "CUDA version",
     FleetFact.KERNEL: "kernel",
     FleetFact.VBIOS: "VBIOS",
+    FleetFact.POWER_LIMIT: "power limit of GPUs",
     FleetFact.NIC_FIRMWARE: "NIC firmware",
 }
 """Fact → words for it in a sentence."""
@@ -30,6 +31,7 @@ REPAIRS = {
     FleetFact.CUDA: "install the driver of the others there",
     FleetFact.KERNEL: "install the kernel of the others there and reboot",
     FleetFact.VBIOS: "update the GPU's firmware with the machine's vendor",
+    FleetFact.POWER_LIMIT: "set the power limit of the others there (nvidia-smi -pl), and see what sets it when the node boots",
     FleetFact.NIC_FIRMWARE: "update the NIC's firmware (mlxfwmanager) and reset it",
 }
 """Fact → what a person does on the odd node."""

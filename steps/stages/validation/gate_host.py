@@ -221,10 +221,11 @@ class FleetComparison(Struct, frozen=True):
 
 
 def compare(fleet: Mapping[str, NodeFacts], may_differ: Mapping[str, str]) -> FleetComparison:
-    """Compare driver, VBIOS and firmware of RDMA devices over the nodes."""
+    """Compare driver, VBIOS, power limit and firmware of RDMA devices over the nodes."""
     values = {
         FleetFact.DRIVER: {node: facts.driver for node, facts in fleet.items() if facts.driver},
         FleetFact.VBIOS: {node: text for node, facts in fleet.items() if (text := _vbios(facts.groups))},
+        FleetFact.POWER_LIMIT: {node: text for node, facts in fleet.items() if (text := _power_limit(facts.groups))},
         FleetFact.NIC_FIRMWARE: {node: ", ".join(dict.fromkeys(facts.adapters)) for node, facts in fleet.items() if facts.adapters},
     }
     findings: dict[str, Finding] = {}
@@ -288,3 +289,8 @@ def _link_text(link: str, links: Counter[str]) -> str:
 
 def _vbios(groups: Iterable[GpuGroup]) -> str:
     return ", ".join(sorted({group.state.vbios for group in groups if group.state.vbios}))
+
+
+def _power_limit(groups: Iterable[GpuGroup]) -> str:
+    limits = sorted({group.state.power_limit for group in groups if group.state.power_limit is not None})
+    return ", ".join(f"{limit:g} W" for limit in limits)

@@ -85,6 +85,7 @@ def _state(gpu: QueriedGpu, speeds: tuple[str, ...] | None) -> GpuState:
         vbios=gpu.vbios,
         mig={"Enabled": True, "Disabled": False, "N/A": False}.get(gpu.mig_mode),
         performance=gpu.fields.get("Performance State", ""),
+        power_limit=gpu.power_limit,
         pcie_generation=gpu.pcie_gen,
         pcie_width=gpu.pcie_width,
         ecc={"Enabled": True, "Disabled": False}.get(gpu.ecc_mode),

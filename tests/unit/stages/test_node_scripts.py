@@ -230,6 +230,22 @@ def test_a_field_that_the_driver_gave_up_is_no_fault() -> None:
     assert (deprecated.gpus[0].faults, broken.gpus[0].faults) == ((), ("reset required: Yes",))
 
 
+@pytest.mark.parametrize(
+    ("section", "field"),
+    [("GPU Power Readings", "Current Power Limit"), ("Power Readings", "Power Limit")],
+    ids=["newer_driver", "older_driver"],
+)
+def test_the_script_keeps_the_power_limit_of_each_gpu(tmp_path: Path, section: str, field: str) -> None:
+    """The module that a GPU shares with a processor has a limit of its own; the limit that somebody asked for is none in force."""
+    lines = ["GPU 00000000:3B:00.0", f"    {section}", f"        {field} : 600.00 W", "        Requested Power Limit : 500.00 W"]
+    lines += ["    Module Power Readings", "        Current Power Limit : 1000.00 W"]
+    tools = ENGINE | {"nvidia-smi": "\n".join(f"echo '{line}'" for line in lines), "dmesg": "exit 1"}
+    _, output = ran(tmp_path, "dcgm.sh", tools, LEVEL="1", SECONDS_TO_RUN="20")
+    facts = reader_node.facts(reader_node.programs(output))
+    assert facts is not None
+    assert [group.state.power_limit for group in facts.groups] == [600.0]
+
+
 def test_readers_keep_what_is_missing_as_missing() -> None:
     assert tensor_load.read("Worker 0:0 [1004]: TensorEngineActive:  generated ???, dcgm 0.000 (nan gflops).") == {}
     assert tensor_load.read("Worker 3:0[1004]: TensorEngineActive: generated ???, dcgm M: 0.5 (26096.4 gflops)") == {3: (26.096,)}

@@ -120,6 +120,16 @@ FAULTS = (
         source="https://github.com/stas00/ml-engineering/tree/master/compute/accelerator",
     ),
     Fault(
+        name="gpu_power_capped",
+        gate="validation/dcgm",
+        node="gpus:2",
+        summary="A service of two nodes caps their GPUs below the power of the others, which costs a few percent of speed.",
+        caught_by="nvidia-smi shows another power limit than on the other nodes.",
+        cause=r"power limit of GPUs is \d+(\.\d+)? W",
+        false_green="The matrix multiplication is above its floor, and no further below the median than healthy GPUs are.",
+        source="https://docs.nvidia.com/deploy/nvidia-smi/index.html",
+    ),
+    Fault(
         name="gpu_board_exchanged",
         gate="validation/dcgm",
         node="gpus:2",

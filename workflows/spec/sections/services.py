@@ -87,7 +87,7 @@ class Nccl(Section):
 
 _SHIFTS = {"": 0, "K": 10, "M": 20, "G": 30}
 """Binary shifts of the units of message sizes."""
-FactName = Literal["driver", "driver_flavour", "cuda", "kernel", "vbios", "nic_firmware"]
+FactName = Literal["driver", "driver_flavour", "cuda", "kernel", "vbios", "power_limit", "nic_firmware"]
 """Names of the facts by which nodes are compared, as in `steps.contract.node_tests.fleet_facts`."""
 
 
@@ -96,7 +96,8 @@ class Difference(Section):
 
     fact: FactName = Field(
         description="driver: version of the GPU driver; driver_flavour: its kernel module, open or proprietary; cuda: its CUDA "
-        "version; kernel: running kernel; vbios: firmware of the GPUs; nic_firmware: firmware of the RDMA devices.",
+        "version; kernel: running kernel; vbios: firmware of the GPUs; power_limit: power that they may draw; nic_firmware: "
+        "firmware of the RDMA devices.",
         examples=["vbios"],
     )
     reason: Text = Field(description="Why it may differ.", examples=["two delivery batches, update planned for the next window"])

@@ -32,7 +32,7 @@ fi
 # section headings, what is judged, the fields in which a GPU says that something is wrong with it, and errors in place of any value
 awk '/^(Driver Version|CUDA Version|Attached GPUs|GPU )/ { print; next }
   /^ / && !/ : / { print; next }
-  /^ +(Product Name|VBIOS Version|Current|Max|Performance State|HW [A-Za-z ]+Slowdown|HW Slowdown|SW [A-Za-z ]+) +:/ { print; next }
+  /^ +(Product Name|VBIOS Version|Current|Max|Performance State|(Current )?Power Limit|HW [A-Za-z ]+Slowdown|HW Slowdown|SW [A-Za-z ]+) +:/ { print; next }
   /^ +([SD]RAM Uncorrectable[A-Za-z -]*|Double Bit|Total|Correctable Error|Uncorrectable Error|Pending|Remapping Failure Occurred) +:/ { print; next }
   /^ +(GPU Current Temp|SM|Processes) +:/ { print; next }
   { field = tolower($0) }

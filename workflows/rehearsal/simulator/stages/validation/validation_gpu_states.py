@@ -20,7 +20,7 @@ from workflows.rehearsal.simulator.world import World
 
 
 class GpuModel(Struct, frozen=True):
-    """Figures of a GPU product: PCIe generation, NVLinks and GB/s of each, GEMM TFLOPS, GB/s to the host and to another GPU."""
+    """Figures of a GPU product: PCIe generation, NVLinks and GB/s of each, GEMM TFLOPS, GB/s to the host and to a GPU, watts."""
 
     pcie: int
     links: int
@@ -28,14 +28,15 @@ class GpuModel(Struct, frozen=True):
     tflops: float
     host: float
     peer: float
+    watts: int
 
 
-_HOPPER = GpuModel(5, 18, "26.562", 640.0, 53.0, 377.0)
+_HOPPER = GpuModel(5, 18, "26.562", 640.0, 53.0, 377.0, 700)
 MODELS = {
-    "ampere": GpuModel(4, 12, "25", 240.0, 25.2, 272.0),
+    "ampere": GpuModel(4, 12, "25", 240.0, 25.2, 272.0, 400),
     "hopper": _HOPPER,
-    "blackwell": GpuModel(5, 18, "53.125", 1400.0, 55.0, 760.0),
-    "ada-lovelace": GpuModel(4, 0, "", 170.0, 25.0, 22.0),
+    "blackwell": GpuModel(5, 18, "53.125", 1400.0, 55.0, 760.0, 1000),
+    "ada-lovelace": GpuModel(4, 0, "", 170.0, 25.0, 22.0, 350),
 }
 """Family of a product → its figures: copies as published (Azure/AI-benchmarking-guide), GEMM of no published source."""
 CLOCK, HOT_CLOCK, TEMPERATURE, HOT = 1755, 1065, 61, 92
@@ -43,6 +44,8 @@ CLOCK, HOT_CLOCK, TEMPERATURE, HOT = 1755, 1065, 61, 92
 NARROW, PENDING, THROTTLING, WEAK, FAULTY = 3, 5, 2, 6, 5
 """GPU of a victim that a fault hits: narrow PCIe link, pending rows, too hot, weak, with memory errors."""
 WEAK_SHARE = 0.74
+CAPPED, CAPPED_SPEED = 0.9, 0.96
+"""Share of its power that a capped GPU may draw, and the share of its speed that is left."""
 WHOLE = "all-disabled"
 """Value of the label `nvidia.com/mig.config` of a node whose GPUs are whole."""
 
@@ -61,6 +64,7 @@ class SimulatedGpu(Struct, frozen=True, kw_only=True):
     links_down: int = 0
     has_mig: bool = False
     speed: float = 1.0
+    is_capped: bool = False
 
     @property
     def bus(self) -> str:
@@ -87,7 +91,7 @@ def gpus(world: World, node: str) -> list[SimulatedGpu]:
     def hit(fault: str, index: int, victim: int) -> bool:
         return index == min(victim, count - 1) and world.fault(fault, node) is not None
 
-    count = world.host(node).gpus
+    count, is_capped = world.host(node).gpus, world.fault("gpu_power_capped", node) is not None
     node_object = world.find(NODES, node)
     has_mig = node_object is not None and labels_of(node_object).get("nvidia.com/mig.config", WHOLE) != WHOLE
     return [
@@ -102,7 +106,8 @@ def gpus(world: World, node: str) -> list[SimulatedGpu]:
             links=links - down,
             links_down=down,
             has_mig=has_mig,
-            speed=WEAK_SHARE if hit("gpu_weak", index, WEAK) else 1.0,
+            speed=WEAK_SHARE if hit("gpu_weak", index, WEAK) else CAPPED_SPEED if is_capped else 1.0,
+            is_capped=is_capped,
         )
         for index in range(count)
     ]
@@ -162,6 +167,8 @@ def _section_lines(hardware: HardwareProfile, gpu: SimulatedGpu, warmer: int) ->
     yield row(2, "Pending", "Yes" if gpu.pending else "No")
     yield row(2, "Remapping Failure Occurred", "Yes" if gpu.remap_failed else "No")
     yield from (row(1, "Temperature"), row(2, "GPU Current Temp", f"{(HOT if gpu.is_hot else TEMPERATURE) + warmer} C"))
+    limit = model(hardware).watts * (CAPPED if gpu.is_capped else 1.0)
+    yield from (row(1, "GPU Power Readings"), row(2, "Current Power Limit", f"{limit:.2f} W"))
     state, status = ("Completed", "Success") if gpu.links else ("N/A", "N/A")
     yield from (row(1, "Fabric"), row(2, "State", state), row(2, "Status", status))
     yield from (row(1, "Clocks"), row(2, "SM", f"{HOT_CLOCK if gpu.is_hot else CLOCK} MHz"))
