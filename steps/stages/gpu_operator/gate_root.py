@@ -7,7 +7,7 @@ from steps.stages.gpu_operator import gate_instances, reader_driver
 from steps.stages.gpu_operator.contract import AdvertisingMode, ControlExpectation, ControlObservation, OperatorRoot, RootCondition
 from steps.stages.shared import gate_charts, reader_kubelet
 from steps.stages.shared.finding import Finding, fail, unknown
-from steps.stages.shared.gate_operands import OPERAND_OF, SETTLE_SECONDS, not_ready_states, one_nfd, only_short, serves
+from steps.stages.shared.gate_operands import OPERANDS, SETTLE_SECONDS, is_operand, not_ready_states, one_nfd, only_short, serves
 
 SKEW = 1.0
 _VACUOUS = {"NFDLabelsMissing": "no node has NFD's labels", "NoGPUNodes": "NFD found no NVIDIA GPU in any node"}
@@ -115,7 +115,7 @@ def _reconciled(root: OperatorRoot, seen: ControlObservation, want: ControlExpec
 
 def _first_trouble(seen: ControlObservation, states: tuple[str, ...]) -> Trouble | None:
     """Return the trouble of a pod of the first state that is not ready, since later states wait for it; else the first trouble."""
-    names = [f"{name}-" for state in states if (name := OPERAND_OF.get(state))]
+    names = [f"{name.rstrip('-')}-" for state in states for name in OPERANDS.get(state, ())]
     ranked = (entry for name in names for entry in seen.trouble if entry.pod.startswith(name))
     return next(ranked, seen.trouble[0] if seen.trouble else None)
 
@@ -149,7 +149,7 @@ def _within_quorum(root: OperatorRoot, message: str, seen: ControlObservation, w
     ready = _condition(root, "Ready")
     if root.state != "notReady" or ready is None or not ready.status:
         return False
-    return only_short(message, seen.operands, lambda daemon: serves([daemon], _least(daemon.name, want)))
+    return only_short(message, seen.operands, lambda daemons: serves(daemons, _least(daemons[0].name, want)))
 
 
 def _fresh(root: OperatorRoot, seen: ControlObservation) -> Finding | None:
@@ -169,7 +169,7 @@ def _fresh(root: OperatorRoot, seen: ControlObservation) -> Finding | None:
 
 def _operands(root: OperatorRoot, seen: ControlObservation, want: ControlExpectation) -> Finding | None:
     for wanted in (*want.operands, *filter(None, (want.exporter,))):
-        daemons = [entry for entry in seen.operands if _is_operand(entry.name, wanted)]
+        daemons = [entry for entry in seen.operands if is_operand(entry.name, wanted)]
         if serves(daemons, _least(wanted, want)):
             continue
         expected = f"ready on at least {_least(wanted, want)} nodes"
@@ -231,18 +231,13 @@ def _least(wanted: str, want: ControlExpectation) -> int:
     return want.least_of.get(wanted, want.least)
 
 
-def _is_operand(name: str, wanted: str) -> bool:
-    """Return True if a DaemonSet has the wanted name. One ending in a dash is a prefix: driver DaemonSets carry OS and hash."""
-    return name.startswith(wanted) if wanted.endswith("-") else name == wanted
-
-
 def short_operands(seen: ControlObservation, want: ControlExpectation) -> tuple[str, ...]:
     """Return a note on each wanted operand that is not ready on every node; a passing gate calls this once the quorum is met."""
     names = (*want.operands, *filter(None, (want.exporter,)))
     return tuple(
         f"{entry.name}: {entry.ready} of {entry.desired} ready, within the quorum"
         for entry in seen.operands
-        if entry.ready < entry.desired and any(_is_operand(entry.name, wanted) for wanted in names)
+        if entry.ready < entry.desired and any(is_operand(entry.name, wanted) for wanted in names)
     )
 
 

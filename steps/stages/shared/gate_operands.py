@@ -1,7 +1,7 @@
 """Rules for operands, the workloads that an operator creates, and for the Node Feature Discovery (NFD) that labels its nodes."""
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 
 from steps.contract.objects.charts import Workload
 from steps.contract.verdict import FailureClass
@@ -15,19 +15,25 @@ none.
 """
 
 
-OPERAND_OF = {
-    "state-driver": "nvidia-driver-daemonset",
-    "state-container-toolkit": "nvidia-container-toolkit-daemonset",
-    "state-operator-validation": "nvidia-operator-validator",
-    "state-device-plugin": "nvidia-device-plugin-daemonset",
-    "state-mps-control-daemon": "nvidia-device-plugin-mps-control-daemon",
-    "state-dcgm": "nvidia-dcgm",
-    "state-dcgm-exporter": "nvidia-dcgm-exporter",
-    "gpu-feature-discovery": "gpu-feature-discovery",
-    "state-mig-manager": "nvidia-mig-manager",
-    "state-node-status-exporter": "nvidia-node-status-exporter",
+OPERANDS = {
+    "state-driver": ("nvidia-driver-daemonset", "nvidia-gpu-driver-"),
+    "state-container-toolkit": ("nvidia-container-toolkit-daemonset",),
+    "state-operator-validation": ("nvidia-operator-validator",),
+    "state-device-plugin": ("nvidia-device-plugin-daemonset",),
+    "state-mps-control-daemon": ("nvidia-device-plugin-mps-control-daemon",),
+    "state-dcgm": ("nvidia-dcgm", "nvidia-dcgm-dra"),
+    "state-dcgm-exporter": ("nvidia-dcgm-exporter",),
+    "gpu-feature-discovery": ("gpu-feature-discovery",),
+    "state-mig-manager": ("nvidia-mig-manager",),
+    "state-node-status-exporter": ("nvidia-node-status-exporter",),
+    "state-dra-driver": ("nvidia-dra-driver-kubelet-plugin",),
+    "state-dra-validation": ("nvidia-dra-validator",),
+    "state-dcgm-exporter-dra": ("nvidia-dcgm-exporter-dra",),
 }
-"""State of the operator → DaemonSet behind it (NVIDIA/gpu-operator controllers/state_manager.go and assets/)."""
+"""State of the GPU Operator → the DaemonSets behind it, of a ClusterPolicy or a GPUCluster. A name that ends in a dash is a prefix.
+
+Sources: NVIDIA/gpu-operator controllers/state_manager.go, internal/state/, assets/ and manifests/.
+"""
 
 
 def not_ready_states(message: str) -> tuple[str, ...]:
@@ -36,14 +42,24 @@ def not_ready_states(message: str) -> tuple[str, ...]:
     return tuple(match[1].split()) if match else ()
 
 
-def only_short(message: str, operands: Iterable[Workload], is_enough: Callable[[Workload], bool]) -> bool:
-    """Return True if each operand that the GPU Operator's message calls not ready serves enough nodes by `is_enough`.
+def is_operand(name: str, wanted: str) -> bool:
+    """Return True if a DaemonSet has the wanted name. One ending in a dash is a prefix: driver DaemonSets carry OS and hash."""
+    return name.startswith(wanted) if wanted.endswith("-") else name == wanted
 
-    The operator wants all nodes, so its root resource stays notReady for as long as nodes set aside by the quorum are there.
+
+def only_short(message: str, operands: Sequence[Workload], is_enough: Callable[[Sequence[Workload]], bool]) -> bool:
+    """Return True if each operand that the GPU Operator's message calls not ready lacks nodes, and no more than `is_enough` allows.
+
+    The operator wants all nodes, so its root resource stays notReady for as long as nodes set aside by the quorum are there. An
+    operand that lacks no node is not ready for another reason.
     """
-    states, by_name = not_ready_states(message), {entry.name: entry for entry in operands}
-    daemons = [by_name.get(OPERAND_OF.get(state, "")) for state in states]
-    return bool(states) and all(daemon is not None and is_enough(daemon) for daemon in daemons)
+    states = not_ready_states(message)
+    daemons = [[entry for entry in operands if _is_behind(state, entry.name)] for state in states]
+    return bool(states) and all(any(entry.ready < entry.desired for entry in behind) and is_enough(behind) for behind in daemons)
+
+
+def _is_behind(state: str, name: str) -> bool:
+    return any(is_operand(name, wanted) for wanted in OPERANDS.get(state, ()))
 
 
 def serves(daemons: Sequence[Workload], least: int) -> bool:

@@ -3,9 +3,10 @@
 See `steps/docs/facts/gpu.md`, Sharing.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import chain
 
+from steps.contract.objects.charts import Workload
 from steps.contract.verdict import FailureClass, Verdict, of_nodes, passed
 from steps.stages.shared import gate_charts
 from steps.stages.shared.finding import Finding, fail, unknown
@@ -88,7 +89,13 @@ def _is_short(policy: SharingRoot, seen: ControlObservation, want: ControlExpect
     """Return True if the root object is not ready only because operands lack no more nodes than the stage's quorum forgives."""
     reason, _, message = policy.error.partition(": ")
     forgiven = not policy.ready and reason == "OperandNotReady"
-    return forgiven and only_short(message, seen.workloads, lambda daemon: daemon.settled(want.spare))
+    return forgiven and only_short(message, seen.workloads, lambda daemons: _lack_at_most(daemons, want.spare))
+
+
+def _lack_at_most(daemons: Sequence[Workload], spare: int) -> bool:
+    """Return True if the DaemonSets together lack no more pods of their newest spec than `spare`."""
+    lacking = sum(entry.desired - min(entry.ready, entry.updated) for entry in daemons)
+    return all(entry.current for entry in daemons) and lacking <= spare
 
 
 def _configuration(seen: ControlObservation, want: ControlExpectation) -> Iterator[Finding]:
