@@ -256,6 +256,7 @@ def _pod(site: Site) -> Object:
         {"name": "LINK", "value": _LINK[fabric.kind]},
         {"name": "RING", "value": CHECK},
         {"name": "COUNT", "value": "@count_text"},
+        {"name": "NICS", "value": str(fabric.nics_per_node)},
         {"name": "FLOOR", "value": f"{ports_floor(site.spec) or 0:g}"},
     ]
     if fabric.rails:

@@ -242,6 +242,7 @@ def _pair_job(site: Site) -> Object:
     ids = (*fabric.device_ids, VIRTUAL_FUNCTION) if fabric.mode == "sriov" else fabric.device_ids
     settings = {"COUNT": "@count_text", "JOB": "@name", "SERVICE": FABRIC_CHECK, "TESTED": "@rails"}
     settings |= {"STEPS": str(MOST_MEETINGS), "DEVICE_IDS": " ".join(ids), "LINK": _LINK[fabric.kind], "MEMORY": "cuda"}
+    settings["NICS"] = str(fabric.nics_per_node)
     settings |= {"RAILS": " ".join(fabric.rails)} if fabric.rails else {}
     settings |= {} if fabric.attachments_are_allocated else {"NUMBERS": "name"}
     env = [manifest_objects.node_name(), *({"name": name, "value": value} for name, value in settings.items())]

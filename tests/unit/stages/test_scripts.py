@@ -211,12 +211,44 @@ def test_rails_are_numbered_by_name_so_that_a_missing_one_shifts_no_other(shell:
     (shell.sys / "class/net/net1").mkdir(parents=True)
     (shell.sys / "class/net/net1/mtu").write_text("4092\n")
     shell.tool("ib_write_bw", f'echo "$@" >> {shell.folder}/calls\n{PERFTEST}')
-    report = shell.run("ib_write_bw.sh", env=RING | {"NUMBERS": "name", "RAILS": "mlx5_0 mlx5_2", "COUNT": "2"})
+    report = shell.run("ib_write_bw.sh", env=RING | {"NUMBERS": "name", "RAILS": "mlx5_0 mlx5_1 mlx5_2", "COUNT": "2"})
     assert [(rail["device"], rail["rail"]) for rail in report["rails"]] == [("mlx5_0", 0), ("mlx5_2", 2)]
     assert report["interfaces"] == [{"name": "net1", "mtu": 4092}]
     calls = (shell.folder / "calls").read_text()
     assert "-d mlx5_2 -p 18502 " in calls
     assert "mlx5_10" not in calls, "not one of the rails that the plan names"
+
+
+COMPUTE = ("mlx5_0", "mlx5_3", "mlx5_4", "mlx5_11")
+
+
+@pytest.mark.parametrize(
+    ("names", "planned", "numbers"),
+    [
+        (("mlx5_0", "mlx5_1", "mlx5_3"), "", [0, 1, 3]),
+        (COMPUTE, "", [0, 1, 2, 3]),
+        (COMPUTE, " ".join(COMPUTE), [0, 1, 2, 3]),
+        (("mlx5_0", "mlx5_4"), " ".join(COMPUTE), [0, 2]),
+        (("ibp24s0", "ibp64s0"), "", [0, 1]),
+    ],
+    ids=["one_missing", "gaps_in_names", "planned", "one_planned_missing", "names_by_slot"],
+)
+@pytest.mark.parametrize("script", ["ib_write_bw.sh", "fabric_pair.sh"])
+def test_each_rail_has_a_number_of_its_own_below_their_count(
+    shell: Shell, script: str, names: tuple[str, ...], planned: str, numbers: list[int]
+) -> None:
+    """Machines have other NICs between their rails, and names by slot end in the same digit; a GPU has the number of its rail."""
+    for name in names:
+        shell.device(name)
+    shell.tool("ib_write_bw", PERFTEST)
+    env = (RING if script == "ib_write_bw.sh" else FABRIC) | {
+        "COUNT": "2",
+        "JOB_COMPLETION_INDEX": "1",
+        "NICS": "4",
+        "NUMBERS": "name",
+    }
+    report = shell.run(script, env=env | ({"RAILS": planned} if planned else {}))
+    assert sorted((rail["device"], rail["rail"]) for rail in report["rails"]) == sorted(zip(names, numbers, strict=True))
 
 
 def test_the_machine_has_an_mtu_for_each_rail_and_behind_each_interface_of_the_pod(shell: Shell) -> None:

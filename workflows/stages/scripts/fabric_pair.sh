@@ -1,19 +1,35 @@
 # Check `fabric`: RDMA write bandwidth between the pods of a Job on all rails at once. In each step of a tournament a pod meets one other
 # pod, and both measure their own direction; after all steps every two pods have met. A pod alone measures its ports against themselves.
 # In: JOB_COMPLETION_INDEX, COUNT, STEPS (of the tournament at most; empty: all), JOB (name of the Job), SERVICE, NODE_NAME, DEVICE_IDS,
-# LINK, RAILS (names, or empty), NUMBERS (`name` where equal names are one rail on all nodes), TESTED (numbers of rails, empty for all),
-# MEMORY (`cuda` for GPU memory).
+# LINK, NICS (number of rails), RAILS (names, or empty), NUMBERS (`name` where equal names are one rail on all nodes), TESTED (numbers of
+# rails, empty for all), MEMORY (`cuda` for GPU memory).
 # Out: {"node","rails":[{"device","rail","gbit","peer","error"}],"error"}: the least bandwidth of each rail, and the pod that it was to.
 index=$JOB_COMPLETION_INDEX base=18500 error= rails= devices= files=$(mktemp -d) seconds=5
 [ "$COUNT" -le 2 ] || seconds=2
 get() { cat "${SYSFS:-/sys}/class/infiniband/$1/$2" 2>/dev/null; }
-number() { case "${NUMBERS:-} $1" in "name "*[0-9]) echo "${1##*[!0-9]}";; *) echo "$2";; esac; }
-at=0
 for path in "${SYSFS:-/sys}/class/infiniband"/*; do
   device=${path##*/} id=$(get "${path##*/}" device/device)
   case " $DEVICE_IDS " in *" ${id#0x} "*) ;; *) continue;; esac
   case " ${RAILS:-$device} " in *" $device "*) ;; *) continue;; esac
   [ "$(get "$device" ports/1/link_layer)" = "$LINK" ] || continue
+  devices="$devices $device"
+done
+# The number of a rail, equal on both ends also where one end lacks a device: its place among the planned rails; else the number in its
+# name if the names are numbered from 0; else its place among the devices, as with names such as mlx5_11 of eight, or ibp24s0. GPUs have the
+# same order on the PCI bus as the ports beside them.
+devices=$(printf '%s\n' $devices | sort -V)
+row=$(for each in $devices; do echo "${each##*[!0-9]}"; done | sort -u | awk -v most="${NICS:-64}" '/^[0-9]+$/ && $1 < most + 0' | wc -l)
+[ "$row" -eq "$(echo $devices | wc -w)" ] || row=
+number() { # device, place
+  if [ "${NUMBERS:-}" = name ] && [ -n "${RAILS:-}" ]; then
+    place=0
+    for each in $RAILS; do [ "$each" != "$1" ] || break; place=$((place + 1)); done
+    echo "$place"
+  elif [ "${NUMBERS:-}" = name ] && [ -n "$row" ]; then echo "${1##*[!0-9]}"
+  else echo "$2"; fi
+}
+at=0 all=$devices devices=
+for device in $all; do
   rail=$(number "$device" "$at") at=$((at + 1))
   case " ${TESTED:-$rail} " in *" $rail "*) devices="$devices $device:$rail";; esac
 done

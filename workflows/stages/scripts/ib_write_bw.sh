@@ -1,7 +1,8 @@
 # Measures RDMA write bandwidth from this pod to two others of a ring (the next one, and one half the ring away), one device after the
 # other, and serves the two before it. Two partners on each side tell whose side of a slow pair is slow.
 # Needs perftest, JOB_COMPLETION_INDEX, COUNT (pods of the ring), NODE_NAME, DEVICE_IDS, LINK, RING; FLOOR is the wanted rate in
-# Gbit/s, RAILS the names of the rails if the plan has them, NUMBERS is `name` where equal names are the same rail on all nodes.
+# Gbit/s, RAILS the names of the rails if the plan has them, NUMBERS is `name` where equal names are the same rail on all nodes, NICS the
+# number of rails.
 # The machine's /sys is mounted at /host/sys: it shows the interfaces of the machine, the pod's own /sys those of the pod.
 # Ends with 0: the report decides.
 index=$JOB_COMPLETION_INDEX count=$COUNT base=18500 second=64 host=${HOST_SYSFS:-/host/sys} error= devices= excluded= interfaces=
@@ -40,8 +41,20 @@ for path in "${SYSFS:-/sys}/class/net"/net*; do
   link=$(parent_link "$path")
   interfaces="$interfaces${interfaces:+,}{\"name\":\"${path##*/}\",\"mtu\":$mtu${link:+,\"host\":\"${link% *}\",\"host_mtu\":${link#* }}}"
 done
-# The number of a rail: equal on both ends also where one end lacks a device, so that no rail is measured against another one.
-number() { case "${NUMBERS:-} $1" in "name "*[0-9]) echo "${1##*[!0-9]}";; *) echo "$2";; esac; }
+# The number of a rail, equal on both ends also where one end lacks a device: its place among the planned rails; else the number in its
+# name if the names are numbered from 0; else its place among the devices, as with names such as mlx5_11 of eight, or ibp24s0. GPUs have the
+# same order on the PCI bus as the ports beside them.
+devices=$(printf '%s\n' $devices | sort -V)
+row=$(for each in $devices; do echo "${each##*[!0-9]}"; done | sort -u | awk -v most="${NICS:-64}" '/^[0-9]+$/ && $1 < most + 0' | wc -l)
+[ "$row" -eq "$(echo $devices | wc -w)" ] || row=
+number() { # device, place
+  if [ "${NUMBERS:-}" = name ] && [ -n "${RAILS:-}" ]; then
+    place=0
+    for each in $RAILS; do [ "$each" != "$1" ] || break; place=$((place + 1)); done
+    echo "$place"
+  elif [ "${NUMBERS:-}" = name ] && [ -n "$row" ]; then echo "${1##*[!0-9]}"
+  else echo "$2"; fi
+}
 gid() {
   [ "$LINK" = Ethernet ] || return 0
   for path in "${SYSFS:-/sys}/class/infiniband/$1/ports/1/gid_attrs/types"/*; do
