@@ -159,7 +159,12 @@ def _node(name: str, want: FunctionalExpectation, ring: RingReports, rails: tupl
     finding = networks.judge_attachment(pod, want, ring.fabric) or networks.judge_mtu(pod, want, ring.fabric)
     finding = finding or _ports(pod, want, ring) or networks.judge_rail_mtus(pod, want, ring.fabric)
     # what could not be read hides no failure
-    finding = finding or _numbers(pod, want) or _speed(name, want, ring, goal) or networks.unread(pod, want, ring.fabric)
+    finding = (
+        finding
+        or _numbers(pod, want, ring.expected[name])
+        or _speed(name, want, ring, goal)
+        or networks.unread(pod, want, ring.fabric)
+    )
     slowest = min([speed for speed in rails if speed is not None], default=0.0)
     return node_verdict(name, finding, f"{count(want.rails, 'rail')}, the slowest {slowest:g} Gbit/s")
 
@@ -170,10 +175,10 @@ def _expected(pod: CheckPod, want: FunctionalExpectation) -> dict[str, str]:
     return {fields.number(rail): fields.device(rail) for rail in rails}
 
 
-def _numbers(pod: CheckPod, want: FunctionalExpectation) -> Finding | None:
+def _numbers(pod: CheckPod, want: FunctionalExpectation, expected: Mapping[str, str]) -> Finding | None:
     """Return a finding if two devices of a node have one rail number: what one measured would stand for the other."""
-    by_number: dict[str, str] = {}
-    for rail in fields.wanted_rails(pod, want):
+    rails, by_number = fields.wanted_rails(pod, want), dict[str, str]()
+    for rail in rails if len(rails) > len(expected) else ():
         first = by_number.setdefault(fields.number(rail), fields.device(rail))
         if first != fields.device(rail):
             seen = f"{first} and {fields.device(rail)} both report rail {fields.number(rail)}"
