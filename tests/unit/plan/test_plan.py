@@ -139,6 +139,7 @@ def test_the_machines_of_a_rehearsal_are_those_of_the_spec() -> None:
         "nics": 8,
         "nic_gbit": 200,
         "pci_nic": "1021",
+        "nic_link": "IB",
     }
 
 
