@@ -115,14 +115,14 @@ def run(context: Context) -> ExitCode:
 
 
 def _reuse(context: Context, arguments: Arguments, earlier: Evidence) -> ExitCode:
-    """Record an earlier run's work as reused, whose gate passes now, if its objects and labels are still as that run left them.
+    """Record an earlier run's work as reused, whose gate passes now, if objects, annotations and labels are as that run left them.
 
     Gates do not compare every field of every object with the plan. What somebody has changed is applied again, and not reused.
     """
     # Jobs have ended and are gone
     if arguments.replaced_jobs is None:
         objects = (*arguments.objects, *_file_objects(context, arguments.file))
-        refusal = _apply_all(context, objects) or _label_nodes(context, arguments)
+        refusal = _annotate(context, arguments) or _apply_all(context, objects) or _label_nodes(context, arguments)
         if refusal is not None:
             return _record_refusal(context, refusal)
     if context.changed:
