@@ -37,6 +37,11 @@ class Product:
 
     Source: data sheets at https://www.nvidia.com/en-us/data-center/products/
     """
+    joins_nodes: bool = False
+    """NVLink can join the GPUs of several nodes (NVL72 racks), so that the fabric's ports do not limit what nodes exchange.
+
+    Source: https://www.nvidia.com/en-us/data-center/gb200-nvl72/
+    """
 
 
 def _mig(smallest: str, *others: str) -> dict[str, int]:
@@ -107,6 +112,7 @@ PRODUCTS: Mapping[str, Product] = {
             link_gb_s=1800.0,
             pcie_generation=0,
             half_tflops=2500.0,
+            joins_nodes=True,
         ),
         Product(
             "B300",

@@ -743,6 +743,11 @@ REFUSED: list[tuple[str, dict[str, Any], tuple[str, str]]] = [
     *(("P34", kubelet(flag, value), ("error", f"rke2.kubelet_args.{flag}")) for flag, value in OWN_FLAGS),
     ("P34", configured(registerNode=False), ("error", "rke2.kubelet_config.registerNode")),
     *(("P41", kubelet(flag, value), ("error", f"rke2.kubelet_args.{flag}")) for flag, value in WRONG_FLAGS),
+    (
+        "P41",
+        {"rke2": {"version": "v1.36.3+rke2r1", "kubelet_args": {"quite-another": "1"}}},
+        ("warning", "rke2.kubelet_args.quite-another"),
+    ),
     *(("P41", configured(**fields), (severity, f"rke2.kubelet_config.{path}")) for severity, path, fields in WRONG_FIELDS),
     *(("P34", {"overrides": nested(path, value)}, ("error", f"overrides.{path}")) for path, value in UNDOING),
     (
@@ -962,7 +967,7 @@ ACCEPTED: list[tuple[str, dict[str, Any]]] = [
         {
             "accelerator": {"product": "GB200", "per_node": 4},
             "validation": {
-                "nccl": {"inter_node_floor_gb_s": 300, "intra_node_floor_gb_s": 600},
+                "nccl": {"inter_node_floor_gb_s": 700, "intra_node_floor_gb_s": 600, "all_gather_floor_gb_s": 700},
                 "gpu_floors": {"host_gb_s": 300, "gemm_tflops": 1800},
             },
         },

@@ -109,7 +109,10 @@ def _above_hardware(spec: ClusterSpec) -> Iterator[RuleFinding]:
     link = min(gpu.facts.link_gb_s for gpu in measured)
     line = fabric.nics_per_node * fabric.rate_gbit / 8 if fabric.kind != "none" else math.inf
     # between two nodes half of the data stays inside them, so that twice the rate of the ports can be reached
-    across, part = min(2 * line, link), min(2 * line / min(gpu.per_node for gpu in measured), link)
+    ports, part = min(2 * line, link), min(2 * line / min(gpu.per_node for gpu in measured), link)
+    across = ports
+    if any(gpu.facts.joins_nodes for gpu in measured):
+        across = part = link
     limits = (
         ("nccl.all_gather_floor_gb_s", nccl.all_gather_floor_gb_s, across, "GB/s of the links between two nodes"),
         ("nccl.alltoall_floor_gb_s", nccl.alltoall_floor_gb_s, part, "GB/s of one GPU's part of the links between two nodes"),
@@ -117,7 +120,7 @@ def _above_hardware(spec: ClusterSpec) -> Iterator[RuleFinding]:
         ("gpu_floors.gemm_tflops", own.gemm_tflops, min(gpu.facts.half_tflops for gpu in measured), "TFLOPS of the tensor cores"),
         ("gpu_floors.host_gb_s", own.host_gb_s, min(hosts), "GB/s of the GPU's link to its CPU in one direction"),
         ("gpu_floors.peer_gb_s", own.peer_gb_s, link, "GB/s of all links of one GPU in both directions together"),
-        ("gpu_floors.adapters_gb_s", own.adapters_gb_s, across, "GB/s of the ports of a node in both directions together"),
+        ("gpu_floors.adapters_gb_s", own.adapters_gb_s, ports, "GB/s of the ports of a node in both directions together"),
     )
     for key, floor, limit, what in limits:
         if floor is not None and floor > limit:
@@ -150,7 +153,8 @@ def _above_links(spec: ClusterSpec) -> Iterator[RuleFinding]:
     if nccl.inter_node_floor_gb_s is None:
         return
     path = "validation.nccl.inter_node_floor_gb_s"
-    if fabric.kind == "none":  # the rate of an Ethernet that no fabric describes is not known
+    # the rate of an Ethernet that no fabric describes is not known
+    if fabric.kind == "none" or gpu.facts.joins_nodes:
         if nccl.inter_node_floor_gb_s > limit:
             problem = f"one {gpu.product} takes part with at most {limit:g} GB/s, so no run reaches this floor"
             yield RuleFinding(path, problem, "give 0.9 × the measured baseline in GB/s (not Gbit/s)")
