@@ -11,6 +11,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import yaml
 
@@ -26,6 +27,7 @@ from workflows.spec.cluster_spec import (
     product_label,
     sharing_label,
 )
+from workflows.spec.parsing.document import value_at
 from workflows.spec.sections.gpus import Accelerator, GpuSharing
 from workflows.spec.sections.hosts import HostGroup
 from workflows.spec.sections.platform import TenantQueue
@@ -33,6 +35,22 @@ from workflows.spec.sections.platform import TenantQueue
 PLUGIN_CONFIG, MIG_CONFIG = "nvidia.com/device-plugin.config", "nvidia.com/mig.config"
 WHOLE = "whole"
 """Key of the device plugin's configuration without sharing, which holds for nodes without a label."""
+OPERAND_LABELS: Mapping[str, tuple[str, ...]] = {
+    "driver": ("driver",),
+    "toolkit": ("container-toolkit",),
+    "devicePlugin": ("device-plugin",),
+    "gfd": ("gpu-feature-discovery",),
+    "dcgm": ("dcgm", "dcgm-dra"),
+    "migManager": ("mig-manager",),
+    "dcgmExporter": ("dcgm-exporter", "dcgm-exporter-dra"),
+    "nodeStatusExporter": ("node-status-exporter",),
+}
+"""Part of the GPU Operator in the chart's values → its names in node labels `nvidia.com/gpu.deploy.NAME`.
+
+The second name is that with a GPUCluster. Source: controllers/state_manager.go of NVIDIA/gpu-operator.
+"""
+_OFF_BY_DEFAULT = ("dcgm", "nodeStatusExporter")
+"""Parts that the chart does not run unless the values ask for them (deployments/gpu-operator/values.yaml of the chart)."""
 
 
 @dataclass(frozen=True)
@@ -75,6 +93,14 @@ class GpuPool:
     def shown(self) -> str:
         """Return the words for the pool in a sentence."""
         return f"group {self.name}" if len(self.groups) == 1 else f"groups {', '.join(self.groups)}"
+
+
+def runs_operand(spec: ClusterSpec, values: Mapping[str, Any], part: str) -> bool:
+    """Return True if the operator's values switch a part of it on, and the GPUs can have it: not all can be split by MIG."""
+    if part == "migManager" and not any(pool.accelerator.facts.mig for pool in gpu_pools(spec)):
+        return False
+    enabled = value_at(values, f"{part}.enabled")
+    return enabled is True or (enabled is not False and part not in _OFF_BY_DEFAULT)
 
 
 def gpu_pools(spec: ClusterSpec) -> tuple[GpuPool, ...]:

@@ -21,8 +21,9 @@ from workflows.stage_names import STAGES
 Findings = Iterator[SpecError]
 
 
-_ALWAYS_NAMED = ("localhost", "127.0.0.1", "::1", "kubernetes", "kubernetes.default", "kubernetes.default.svc")
-"""Names that RKE2 writes into every certificate of an API server."""
+_SERVICE = "kubernetes.default.svc"
+_ALWAYS_NAMED = ("localhost", "127.0.0.1", "::1", "kubernetes", "kubernetes.default", _SERVICE, f"{_SERVICE}.cluster.local")
+"""Names that RKE2 writes into every certificate of an API server, besides the first address of the services."""
 _GPU_STAGES = frozenset({"gpu_operator", "network_operator", "sharing", "gang", "slurm", "validation"})
 
 
@@ -121,10 +122,20 @@ def _certificate_has_the_name(spec: ClusterSpec) -> Findings:
     if name is None or spec.target.kubeconfig is not None:
         return
     of_servers = {part for server in spec.servers for part in (server.name, server.address)}
-    if name not in {spec.registration_address, *rke2.tls_san, *of_servers, *_ALWAYS_NAMED}:
+    of_service = str(ipaddress.IPv4Network(rke2.service_cidr)[1])
+    names = {spec.registration_address, *rke2.tls_san, *of_servers, *_ALWAYS_NAMED, of_service}
+    if _comparable(name) not in map(_comparable, names):
         problem = "the API server's certificate has no such name, so every request to target.server would fail"
         fix = f"add it to rke2.tls_san, or leave it out: the certificate is then verified as {spec.registration_address}"
         yield SpecError("target.tls_server_name", problem, fix, name)
+
+
+def _comparable(name: str) -> str:
+    """Return a name of a certificate as TLS compares it: addresses by value, names without regard to case."""
+    try:
+        return str(ipaddress.ip_address(name))
+    except ValueError:
+        return name.lower()
 
 
 @_rule("rke2")

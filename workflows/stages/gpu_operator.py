@@ -6,7 +6,7 @@ from steps.contract.task import Verb
 from workflows.catalog import PlannedRelease
 from workflows.spec.accelerators import numbers
 from workflows.spec.cluster_spec import GPU, ClusterSpec, allocatable, has_gpu_cluster, product_label
-from workflows.spec.gpu_pools import gpu_pools
+from workflows.spec.gpu_pools import OPERAND_LABELS, runs_operand
 from workflows.spec.parsing.document import value_at
 from workflows.stage_names import StageName
 from workflows.stages import manifest_objects, rights
@@ -69,48 +69,32 @@ def _operands(spec: ClusterSpec, release: PlannedRelease) -> list[str]:
     Source: `steps/docs/facts/gpu.md`, GPU Operator.
     """
     if has_gpu_cluster(spec):
-        driver = ["nvidia-gpu-driver-"] if _runs(spec, release, "driver") else []
-        dcgm = ["nvidia-dcgm-dra"] if _runs(spec, release, "dcgm") else []
+        driver = ["nvidia-gpu-driver-"] if runs_operand(spec, release.values, "driver") else []
+        dcgm = ["nvidia-dcgm-dra"] if runs_operand(spec, release.values, "dcgm") else []
         return [*driver, "nvidia-dra-driver-kubelet-plugin", *dcgm, "nvidia-dra-validator"]
-    return [*(name for part, (name, _) in _PARTS.items() if _runs(spec, release, part)), "nvidia-operator-validator"]
+    return [*(name for part, name in _DAEMON_SETS.items() if runs_operand(spec, release.values, part)), "nvidia-operator-validator"]
 
 
 MIG_MANAGER = "nvidia-mig-manager"
-_PARTS = {
-    "driver": ("nvidia-driver-daemonset", "driver"),
-    "toolkit": ("nvidia-container-toolkit-daemonset", "container-toolkit"),
-    "devicePlugin": ("nvidia-device-plugin-daemonset", "device-plugin"),
-    "gfd": ("gpu-feature-discovery", "gpu-feature-discovery"),
-    "dcgm": ("nvidia-dcgm", "dcgm"),
-    "migManager": (MIG_MANAGER, "mig-manager"),
+_DAEMON_SETS = {
+    "driver": "nvidia-driver-daemonset",
+    "toolkit": "nvidia-container-toolkit-daemonset",
+    "devicePlugin": "nvidia-device-plugin-daemonset",
+    "gfd": "gpu-feature-discovery",
+    "dcgm": "nvidia-dcgm",
+    "migManager": MIG_MANAGER,
 }
-"""Key in the chart's values → DaemonSet of the part, and its name in the node label `nvidia.com/gpu.deploy.NAME`.
+"""Key in the chart's values → DaemonSet of the part. The metrics exporter is expected by itself.
 
-Sources: assets/ and controllers/state_manager.go of NVIDIA/gpu-operator. The metrics exporter is expected by itself.
+Source: assets/ of NVIDIA/gpu-operator.
 """
-_LABELS = {part: (label,) for part, (_, label) in _PARTS.items()} | {
-    "dcgm": ("dcgm", "dcgm-dra"),
-    "dcgmExporter": ("dcgm-exporter", "dcgm-exporter-dra"),
-    "nodeStatusExporter": ("node-status-exporter",),
-}
-"""Key in the chart's values → names of the part in node labels, with a ClusterPolicy and with a GPUCluster."""
-_OFF_BY_DEFAULT = ("dcgm", "nodeStatusExporter")
-"""Parts that the chart does not run unless the values ask for them (deployments/gpu-operator/values.yaml of the chart)."""
 EXPORTER, EXPORTER_DRA, EXPORTER_PORT = "nvidia-dcgm-exporter", "nvidia-dcgm-exporter-dra", 9400
-
-
-def _runs(spec: ClusterSpec, release: PlannedRelease, part: str) -> bool:
-    """Return True if the values switch a part of the operator on, and the GPUs can have it: not all can be split by MIG."""
-    if part == "migManager" and not any(pool.accelerator.facts.mig for pool in gpu_pools(spec)):
-        return False
-    enabled = value_at(release.values, f"{part}.enabled")
-    return enabled is True or (enabled is not False and part not in _OFF_BY_DEFAULT)
 
 
 def _exporter(spec: ClusterSpec, release: PlannedRelease) -> str:
     """Return the name of the DaemonSet and Service of the metrics exporter; empty if the values switch it off."""
     name = EXPORTER_DRA if has_gpu_cluster(spec) else EXPORTER
-    return name if _runs(spec, release, "dcgmExporter") else ""
+    return name if runs_operand(spec, release.values, "dcgmExporter") else ""
 
 
 def _host_driver(site: Site) -> bool:
@@ -180,7 +164,9 @@ def _nodes(site: Site, release: PlannedRelease) -> Step:
     expectations |= {"driver": spec.accelerator.driver_version} if spec.accelerator and spec.accelerator.driver_version else {}
     further: Object = {
         "host_driver": _host_driver(site),
-        "unused": [label for part, labels in _LABELS.items() if not _runs(spec, release, part) for label in labels],
+        "unused": [
+            label for part, labels in OPERAND_LABELS.items() if not runs_operand(spec, release.values, part) for label in labels
+        ],
         "resources": [spec.fabric.resource_key] if spec.fabric.kind != "none" else [],
         "may_differ": spec.validation.allowed_differences,
     }

@@ -318,7 +318,7 @@ def _metrics(check_site: CheckSite) -> Object:
     return {"slurm_nodes_total": "nodes", **({"slurm_partition_gpu_total": "gpus"} if any(check_site.gpus.values()) else {})}
 
 
-_CONFINED = re.compile(r"^\s*ConstrainDevices\s*=\s*(yes|true)\s*(#.*)?$", re.IGNORECASE | re.MULTILINE)
+_CONFINED = re.compile(r"^\s*ConstrainDevices\s*=\s*(yes|true|up|1)\s*(#.*)?$", re.IGNORECASE | re.MULTILINE)
 
 
 def _confines(cluster: PlannedRelease) -> bool:

@@ -49,6 +49,11 @@ IDLE_FABRIC: tuple[tuple[str, dict[str, Any]], ...] = (
     ("rails", {"kind": "roce", "rails": ["mlx5_0", "mlx5_1"]}),
 )
 """Keys of the section fabric that nothing reads, or that no machine can fulfil, with the section."""
+MIXED_FABRIC: tuple[tuple[str, dict[str, Any]], ...] = (
+    ("rails", {"kind": "infiniband", "nics_per_node": 1, "rails": ["mlx5_0", "ibp24s0"]}),
+    ("interfaces", ATTACHED | {"nics_per_node": 1, "interfaces": ["ens1", "enp24s0"]}),
+)
+"""Names of devices and interfaces where machines of two vendors call the same NIC differently; each machine has one of them."""
 UNDOING: tuple[tuple[str, Any], ...] = (
     ("gpu_operator.values.gfd.enabled", False),
     ("gpu_operator.values.clusterPolicy.deployCR", False),
@@ -93,6 +98,8 @@ FOREIGN_LABELS = (
     ("nvidia.com/gpu.product", "NVIDIA-H200"),
     ("nvidia.com/mig.config", "all-1g.18gb"),
     ("nvidia.com/gpu.deploy.operands", "false"),
+    ("nvidia.com/gpu.deploy.driver", "false"),
+    ("kubernetes.io/os", "windows"),
     ("nvidia.com/gpu.workload.config", "vm-passthrough"),
 )
 OWN_FLAGS = (
@@ -104,6 +111,8 @@ OWN_FLAGS = (
     ("root-dir", "/data/kubelet"),
 )
 WRONG_FLAGS = (("topolgy-manager-policy", "none"), ("network-plugin", "cni"), ("read-only-port", "off"), ("sync-frequency", "30"))
+GO_WORDS = (("fail-swap-on", "0"), ("protect-kernel-defaults", "True"), ("sync-frequency", "-1s"), ("port", "+10250"))
+"""Flags with values that Go's packages strconv and time read."""
 WRONG_FIELDS: tuple[tuple[str, str, dict[str, Any]], ...] = (
     ("error", "maxPod", {"maxPod": 200}),
     ("error", "kubeReserved.cpu", {"kubeReserved": {"cpu": 2}}),
@@ -739,9 +748,20 @@ REFUSED: list[tuple[str, dict[str, Any], tuple[str, str]]] = [
         ("error", f"{GPU_VALUES}.daemonsets.tolerations"),
     ),
     *(("P40", {"fabric": fabric}, ("error", f"fabric.{key}")) for key, fabric in IDLE_FABRIC),
+    *(("P40", {"fabric": fabric}, ("warning", f"fabric.{key}")) for key, fabric in MIXED_FABRIC),
     ("P40", {"fabric": ATTACHED | {"rails": ["mlx5_0", "mlx5_1"], "nics_per_node": 2}}, ("warning", "fabric.interfaces")),
     *(("P34", kubelet(flag, value), ("error", f"rke2.kubelet_args.{flag}")) for flag, value in OWN_FLAGS),
     ("P34", configured(registerNode=False), ("error", "rke2.kubelet_config.registerNode")),
+    (
+        "P34",
+        kubelet("register-with-taints", "node.cilium.io/agent-not-ready=true:NoExecute") | {"hosts": tainted("gpu")},
+        ("error", "rke2.kubelet_args.register-with-taints"),
+    ),
+    (
+        "P34",
+        {"overrides": valued("gpu_operator", driver={"version": DIGEST})},
+        ("error", f"{GPU_VALUES}.driver.version"),
+    ),
     *(("P41", kubelet(flag, value), ("error", f"rke2.kubelet_args.{flag}")) for flag, value in WRONG_FLAGS),
     (
         "P41",
@@ -923,6 +943,19 @@ ACCEPTED: list[tuple[str, dict[str, Any]]] = [
     ("P39", {"fabric": {"kind": "infiniband", "driver": "operator"}}),
     ("P39", {"fabric": OWN_MTU}),
     ("P34", configured(registerNode=True)),
+    ("P34", kubelet("register-with-taints", "node.cilium.io/agent-not-ready=true:NoExecute")),
+    ("P34", configured(registerWithTaints=[{"key": "node.cilium.io/agent-not-ready", "effect": "NoExecute"}])),
+    *(
+        ("P34", {"overrides": valued("slurm", configFiles={"cgroup.conf": f"ConstrainCores=yes\n{line}\n"})})
+        for line in ("IgnoreSystemd=1", "IgnoreSystemdOnFailure=yes", "CgroupPlugin=cgroup/v1")
+    ),
+    (
+        "P34",
+        {
+            "accelerator": {"product": "H200", "driver_version": "580.126.20"},
+            "overrides": valued("gpu_operator", driver={"version": DIGEST}),
+        },
+    ),
     ("P34", {"overrides": valued("gpu_operator", mig={"strategy": "mixed"}, sandboxWorkloads={"enabled": True})}),
     ("P34", {"overrides": valued("gpu_operator", driver={"version": "595", "usePrecompiled": True})}),
     (
@@ -949,6 +982,8 @@ ACCEPTED: list[tuple[str, dict[str, Any]]] = [
     ("P36", {"hosts": tainted("gpu")}),
     ("P36", {"hosts": tainted("sv")}),
     ("P36", {"hosts": tainted("gpu"), "overrides": valued("gpu_operator", daemonsets={"tolerations": [{"operator": "Exists"}]})}),
+    *(("P41", kubelet(flag, value)) for flag, value in GO_WORDS),
+    ("P41", configured(apiVersion="kubelet.config.k8s.io/v1beta1", kind="KubeletConfiguration", syncFrequency=".5m")),
     ("P41", {"rke2": {"kubelet_args": {"v": "4", "feature-gates": "KubeletPodResources=true", "sync-frequency": "1m30s"}}}),
     (
         "P41",
@@ -976,6 +1011,17 @@ ACCEPTED: list[tuple[str, dict[str, Any]]] = [
     ("P42", marked(labels={"node.kubernetes.io/instance-type": "hgx", "topology.kubernetes.io/zone": "a", "nvidia.com/site": "b"})),
     ("P42", marked(labels={"nvidia.com/mig.config": "all-disabled", "nvidia.com/gpu.deploy.driver": "true"})),
     ("P42", marked(labels={"nvidia.com/mig.config": "all-1g.18gb"}) | {"sharing": MIG}),
+    ("P42", marked(taints=["node.kubernetes.io/dedicated=gpu:NoSchedule"], labels={"kubernetes.io/os": "linux"})),
+    ("P42", marked(labels={"nvidia.com/gpu.deploy.node-status-exporter": "false"})),
+    (
+        "P42",
+        marked(labels={"nvidia.com/gpu.deploy.driver": "pre-installed"})
+        | {"accelerator": {"product": "H200", "driver": "host", "driver_version": "580.126.20"}},
+    ),
+    (
+        "P42",
+        marked(labels={"nvidia.com/gpu.product": "NVIDIA-H200", "nvidia.com/mig.config": "all-1g.18gb"}) | {"stages": ["rke2"]},
+    ),
 ]
 
 

@@ -142,7 +142,12 @@ def test_the_play_that_makes_the_cluster_hears_where_it_is_reached(target: str, 
         ("other.example.org", "", False),
         ("other.example.org", "rke2: {tls_san: [other.example.org]}\n", True),
         ("s1", "", True),
+        ("S1", "", True),
         ("kubernetes.default", "", True),
+        ("kubernetes.default.svc.cluster.local", "", True),
+        ("10.44.0.1", "rke2: {service_cidr: 10.44.0.0/16}\n", True),
+        ("10.43.0.1", "rke2: {service_cidr: 10.44.0.0/16}\n", False),
+        ("fd00:0::1", 'rke2: {tls_san: ["fd00::1"]}\n', True),
     ],
 )
 def test_the_certificate_has_the_name_by_which_it_is_verified(name: str, section: str, is_right: bool) -> None:

@@ -349,11 +349,18 @@ def _nic_lists(fabric: Fabric) -> Iterator[RuleFinding]:
         if twice := sorted({name for name in names if names.count(name) > 1}):
             yield RuleFinding(f"fabric.{key}", f"{twice[0]} is listed twice", "list each once")
     rails, interfaces, nics = len(set(fabric.rails)), len(set(fabric.interfaces)), fabric.nics_per_node
-    if rails and rails != nics:
+    if rails and rails < nics:
         problem = f"rails names {count(rails, 'device')}, and nics_per_node expects {nics} on each machine: no machine passes both"
         yield RuleFinding("fabric.rails", problem, f"name all {nics} rails, or write nics_per_node: {rails}")
+    elif rails > nics:  # machines of another vendor may have other names for the same rails
+        problem = f"rails names {rails} devices, and each machine must have {nics} of them: one that lost a device may pass"
+        yield RuleFinding("fabric.rails", problem, f"write nics_per_node: {rails}, unless their names differ by machine", "warning")
     # pods of these modes get one device of each NIC; other modes need an interface as master, or none
-    if fabric.attachments_are_allocated and interfaces and interfaces != nics:
+    if fabric.attachments_are_allocated and interfaces > nics:
+        problem = f"with mode {fabric.mode} pods get devices of {interfaces} interfaces, and each machine has {nics} NICs"
+        fix = f"write nics_per_node: {interfaces}, unless the names of interfaces differ by machine"
+        yield RuleFinding("fabric.interfaces", problem, fix, "warning")
+    elif fabric.attachments_are_allocated and interfaces and interfaces < nics:
         problem = f"with mode {fabric.mode} pods get devices of {interfaces} of {nics} NICs, and the checks expect one of each NIC"
         fix = f"name all {nics} interfaces or none, or write nics_per_node: {interfaces}"
         yield RuleFinding("fabric.interfaces", problem, fix)

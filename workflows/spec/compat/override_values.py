@@ -8,6 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from steps.contract.node_taints import from_text
 from workflows.spec.cluster_spec import ClusterSpec, has_gpu_cluster, slurm_groups
 from workflows.spec.compat.rule_table import Platform, ReleaseFacts, RuleFinding, rule
 from workflows.spec.compat.value_shapes import ShapeComparison, ValueFlaw
@@ -110,12 +111,14 @@ def _of_objects(release: ReleaseFacts) -> Iterator[RuleFinding]:
 
 # ---- settings of the kubelet ---------------------------------------------------------------------------------------------------
 
-_DURATION = re.compile(r"0|([0-9]+(\.[0-9]*)?(ns|us|µs|ms|s|m|h))+")
+_DURATION = re.compile(r"[-+]?(0|(([0-9]+(\.[0-9]*)?|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h))+)")
+"""Durations of Go (https://pkg.go.dev/time#ParseDuration)."""
 _FLAG_FORMS: Mapping[str, tuple[re.Pattern[str], str]] = {
-    "bool": (re.compile("true|false"), '"true" or "false"'),
-    "number": (re.compile("-?[0-9]+"), "a number"),
+    "bool": (re.compile("1|t|T|TRUE|true|True|0|f|F|FALSE|false|False"), '"true" or "false"'),
+    "number": (re.compile("[-+]?([0-9]+|0[xX][0-9A-Fa-f]+)"), "a number"),
     "duration": (_DURATION, "a number with a unit, as in 30s or 1h30m"),
 }
+"""Type of a flag → the words that Go reads for it (https://pkg.go.dev/strconv#ParseBool), and what to write."""
 
 
 @cache
@@ -189,7 +192,7 @@ _RKE2S_OWN = {
     "cluster-domain": "the checks look up names in cluster.local",
     "cgroup-driver": "RKE2 sets the driver of its containerd, and kubelet and containerd must have the same",
     "node-labels": "it replaces the labels that RKE2 passes, those of the spec among them (use hosts.GROUP.labels)",
-    "register-with-taints": "it replaces the taints that RKE2 passes (use hosts.GROUP.taints)",
+    "register-with-taints": "it replaces the taints that RKE2 passes, and the plan does not know these (use hosts.GROUP.taints)",
     "register-node": "a kubelet that does not register its node never joins the cluster",
     "hostname-override": "RKE2 names each node after its host, and every machine would get this one name",
     "node-ip": "RKE2 gives each node its own address, and every machine would get this one",
@@ -207,7 +210,27 @@ _FIELDS = {
     "registerNode": "register-node",
 }
 """Fields of KubeletConfiguration → the flags that they stand for."""
-_HARMLESS = ("register-node", "true")
+_STARTUP_TAINT = "/agent-not-ready"
+"""End of the keys of taints that an agent takes away once it is ready on a node.
+
+Source: https://docs.cilium.io/en/stable/installation/taints/
+"""
+
+
+def _is_harmless(spec: ClusterSpec, flag: str, value: Any) -> bool:
+    """Return True for a value that changes nothing, and for startup taints, if RKE2 passes no taints that they would replace.
+
+    The taints of a host group must stay on its nodes, so startup taints have no place there.
+    """
+    if flag == "register-node":
+        return str(value).lower() == "true"
+    if flag != "register-with-taints" or any(group.taints for group in spec.hosts.values()):
+        return False
+    if isinstance(value, str):
+        keys = [from_text(text)["key"] for text in value.split(",")]
+    else:
+        keys = [str(taint.get("key")) if isinstance(taint, Mapping) else "" for taint in value or ()]
+    return all(key.endswith(_STARTUP_TAINT) for key in keys)
 
 
 @rule("P34", "error", source="https://docs.nvidia.com/datacenter/cloud-native/gpu-operator/latest/getting-started.html")
@@ -215,10 +238,10 @@ def values_leave_what_is_needed(platform: Platform) -> Iterator[RuleFinding]:
     """No override undoes what the platform needs: RKE2's containerd and kubelet settings, shared GPUs, storage class, CRDs."""
     spec = platform.spec
     for flag, reason in _RKE2S_OWN.items():
-        if flag in spec.rke2.kubelet_args and (flag, spec.rke2.kubelet_args[flag]) != _HARMLESS:
+        if flag in spec.rke2.kubelet_args and not _is_harmless(spec, flag, spec.rke2.kubelet_args[flag]):
             yield RuleFinding(f"rke2.kubelet_args.{flag}", reason, "remove it")
     for field, flag in _FIELDS.items():
-        if field in spec.rke2.kubelet_config and (flag, str(spec.rke2.kubelet_config[field]).lower()) != _HARMLESS:
+        if field in spec.rke2.kubelet_config and not _is_harmless(spec, flag, spec.rke2.kubelet_config[field]):
             yield RuleFinding(f"rke2.kubelet_config.{field}", _RKE2S_OWN[flag], "remove it")
     operator = platform.releases.get("gpu_operator")
     if operator is not None:
@@ -250,7 +273,10 @@ def _containerd(operator: ReleaseFacts) -> Iterator[RuleFinding]:
             yield RuleFinding(f"overrides.gpu_operator.values.{key}", problem, f"remove it, or write {wanted}")
 
 
-_NO_SYSTEMD = re.compile(r"^\s*(IgnoreSystemd\s*=\s*(yes|true)|CgroupPlugin\s*=\s*disabled)\b", re.IGNORECASE | re.MULTILINE)
+_NO_SYSTEMD = re.compile(
+    r"^\s*(IgnoreSystemd(OnFailure)?\s*=\s*(yes|true|up|1)|CgroupPlugin\s*=\s*(disabled|cgroup/v1))\b", re.IGNORECASE | re.MULTILINE
+)
+"""Lines of cgroup.conf with which slurmd starts without systemd (https://slurm.schedmd.com/cgroup.conf.html)."""
 
 
 def _slurm_files(cluster: ReleaseFacts) -> Iterator[RuleFinding]:
@@ -290,10 +316,15 @@ def _choices(operator: ReleaseFacts) -> Iterator[RuleFinding]:
 
 
 def _driver_release(spec: ClusterSpec) -> Iterator[RuleFinding]:
-    """Yield a driver version in values that differs from the section's. Tags of precompiled images may have the branch alone."""
+    """Yield a driver version in values that differs from the section's.
+
+    Tags of precompiled images may have the branch alone, and a digest pins the image of the section's version.
+    """
     override, accelerator = spec.overrides.get("gpu_operator"), spec.accelerator
     version = value_at(override.values, "driver.version") if override else None
     if override is None or accelerator is None or version is None or str(version) == accelerator.driver_version:
+        return
+    if accelerator.driver_version and re.fullmatch("sha256:[0-9a-f]{64}", str(version)):
         return
     precompiled = value_at(override.values, "driver.usePrecompiled") is True
     if precompiled and (accelerator.driver_version or str(version)).startswith(str(version)):

@@ -9,7 +9,7 @@ from typing import Any
 from steps.contract.node_taints import SUNK_LOCK, from_text, tolerates
 from workflows.spec.cluster_spec import GROUP_LABEL, ClusterSpec, gpu_groups, keeping_taints, sharing_label
 from workflows.spec.compat.rule_table import Platform, ReleaseFacts, RuleFinding, rule
-from workflows.spec.gpu_pools import pool_of
+from workflows.spec.gpu_pools import OPERAND_LABELS, pool_of, runs_operand
 
 CONTROL_PLANE = ("node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master")
 _ON_CONTROL_PLANE = frozenset({"gpu_operator", "network_operator"})
@@ -73,14 +73,25 @@ def _tolerations(values: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
             yield from _tolerations(value)
 
 
-_CONDITION = "node.kubernetes.io/"
-"""Prefix of the taints that the node controller sets and takes away by the conditions of a node."""
+_CONDITIONS = frozenset(
+    f"node.kubernetes.io/{name}"
+    for name in (
+        *("not-ready", "unreachable", "unschedulable", "network-unavailable"),
+        *("memory-pressure", "disk-pressure", "pid-pressure"),
+    )
+)
+"""Taints that the node controller sets and takes away by the conditions of a node; others of this prefix are a site's own.
+
+Source: https://kubernetes.io/docs/concepts/scheduling-eviction/taint-and-toleration/#taint-based-evictions
+"""
 _OF_KUBELET = re.compile(r"(beta\.)?kubernetes\.io/(arch|os)|kubernetes\.io/hostname")
 _OF_DISCOVERY = re.compile(
     r"nvidia\.com/(gpu\.(product|count|memory|replicas|family|machine|mode|clique|compute\..*|sharing-strategy)"
     r"|mig\.(capable|strategy|config\.state)|mig-.*|mps\.capable|cuda\..*|gfd\..*)"
 )
 """Labels that GPU Feature Discovery and the device plugin write (https://github.com/NVIDIA/k8s-device-plugin)."""
+_DEPLOY = "nvidia.com/gpu.deploy."
+"""Start of the labels that switch the operator's parts off on a node."""
 _SHARING_DEFAULTS = {
     "nvidia.com/mig.config": "all-disabled",
     "nvidia.com/device-plugin.config": "whole",
@@ -95,9 +106,9 @@ def labels_and_taints_are_the_sites(platform: Platform) -> Iterator[RuleFinding]
     spec = platform.spec
     for name, group in spec.hosts.items():
         yield from _own_taints(f"hosts.{name}.taints", group.taints)
-        yield from _own_labels(spec, name, f"hosts.{name}.labels", group.labels)
+        yield from _own_labels(platform, name, f"hosts.{name}.labels", group.labels)
         for host, override in group.overrides.items():
-            yield from _own_labels(spec, name, f"hosts.{name}.overrides.{host}.labels", override.labels)
+            yield from _own_labels(platform, name, f"hosts.{name}.overrides.{host}.labels", override.labels)
 
 
 def _own_taints(path: str, written: tuple[str, ...]) -> Iterator[RuleFinding]:
@@ -107,36 +118,45 @@ def _own_taints(path: str, written: tuple[str, ...]) -> Iterator[RuleFinding]:
         problem = f"a node has at most one taint {key} with effect {effect}, and the API server refuses one with several"
         yield RuleFinding(path, problem, "keep one of them")
     for key in dict.fromkeys(key for key, _ in pairs):
-        if key.startswith(_CONDITION):
+        if key in _CONDITIONS:
             problem = f"Kubernetes itself sets {key} by a condition of the node, and takes it away again"
             yield RuleFinding(path, problem, "use a key of your own, as in site/reserved=yes:NoSchedule")
         elif key == SUNK_LOCK:
             yield RuleFinding(path, f"SUNK itself sets {key} on nodes that run its jobs", "remove it")
 
 
-def _own_labels(spec: ClusterSpec, group: str, path: str, labels: Mapping[str, str]) -> Iterator[RuleFinding]:
+def _own_labels(platform: Platform, group: str, path: str, labels: Mapping[str, str]) -> Iterator[RuleFinding]:
     for key, value in labels.items():
-        if reason := _claimed(spec, group, key, value):
+        if reason := _claimed(platform.spec, group, key, value) or _claimed_by_operator(platform, group, key, value):
             yield RuleFinding(f"{path}.{key}", reason, "remove it")
 
 
 def _claimed(spec: ClusterSpec, group: str, key: str, value: str) -> str:
-    """Return who sets a label and why a site must not; empty for a label of the site."""
+    """Return who sets a label and why a site must not; empty for a label of the site, or one of the GPU Operator."""
     if key == GROUP_LABEL:
         return f"each node gets {key} with the name of its group, so this value would be dropped"
-    if _OF_KUBELET.fullmatch(key):
+    if _OF_KUBELET.fullmatch(key) and not (key.endswith("/os") and value == "linux"):
         return f"the kubelet sets {key} to what the machine is, and another value misleads schedulers and volumes"
-    if not spec.hosts[group].gpu:
+    if not spec.hosts[group].gpu or key not in _SHARING_DEFAULTS or "sharing" not in spec.enabled_stages():
+        return ""
+    pool = pool_of(spec, group)
+    planned = sharing_label(pool.spec) if pool else None
+    wanted = planned[1] if planned and planned[0] == key else _SHARING_DEFAULTS[key]
+    return "" if value == wanted else f"stage sharing sets {key} to what the section sharing says ({wanted})"
+
+
+def _claimed_by_operator(platform: Platform, group: str, key: str, value: str) -> str:
+    """Return why a site must not set a label of the GPU Operator; empty for other labels, and where the plan runs no operator."""
+    spec = platform.spec
+    operator = platform.releases.get("gpu_operator")
+    if operator is None or not spec.hosts[group].gpu or "gpu_operator" not in spec.enabled_stages():
         return ""
     if _OF_DISCOVERY.fullmatch(key):
         return f"the GPU Operator writes {key} from what it finds, over this value"
-    if key in _SHARING_DEFAULTS:
-        pool = pool_of(spec, group)
-        planned = sharing_label(pool.spec) if pool else None
-        wanted = planned[1] if planned and planned[0] == key else _SHARING_DEFAULTS[key]
-        return "" if value == wanted else f"stage sharing sets {key} to what the section sharing says ({wanted})"
-    if key.startswith("nvidia.com/gpu.deploy.") and value != "true":
-        return f"{key} switches off a part of the GPU Operator that checks expect on every GPU machine"
+    if key.startswith(_DEPLOY) and value != "true":
+        parts = (part for part, names in OPERAND_LABELS.items() if key.removeprefix(_DEPLOY) in names)
+        if all(runs_operand(spec, operator.values, part) for part in parts):
+            return f"{key} switches off a part of the GPU Operator that checks expect on every GPU machine"
     if key == "nvidia.com/gpu.workload.config" and value != "container":
         return f"{key} decides whether containers or virtual machines get the GPUs"
     return ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -366,7 +367,7 @@ def slurmd(world: World, pod: Obj, node: str) -> Behaviour:
         message = "fatal: can't stat gres.conf file /dev/nvidia0: No such file or directory"
         return BlockedStart(reason="CrashLoopBackOff", message=message)
     text = _config_file(world, pod["metadata"]["namespace"], "cgroup.conf")
-    if text and "IgnoreSystemd=yes" not in text.splitlines():
+    if text and not re.search(r"(?im)^\s*IgnoreSystemd(OnFailure)?\s*=\s*(yes|true|up|1)\b", text):
         message = "error: cgroup_dbus_attach_to_scope: cannot connect to dbus system daemon"
         return BlockedStart(reason="CrashLoopBackOff", message=message)
     return LongRunning()
