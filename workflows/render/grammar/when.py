@@ -170,6 +170,7 @@ _PATTERN_REFUSED = re.compile(r"\(\?|\\[^.dDwWsS\\^$*+?()\[\]{}|/-]|[*+?}][+]")
 
 
 _REPEAT = re.compile(r"[*+?{]")
+_LAST_REPEAT = re.compile(r"[*+?]$")
 _REPEATED_GROUP = re.compile(r"\)[*+{]")
 _MOST_STEPS = 20_000_000
 
@@ -314,9 +315,9 @@ def _compare(symbol: str, left: Any, right: Any) -> bool:
 def _steps(text: str, pattern: str) -> int:
     """Return an upper bound for the steps of Python's backtracking match of a pattern whose repeats hold no repeats.
 
-    Go's RE2 needs linear time for every pattern.
+    Go's RE2 needs linear time for every pattern. A repeat at the end of a pattern always matches, so that nothing is tried again.
     """
-    repeats = len(_REPEAT.findall(pattern)) + (not pattern.startswith("^") or "|" in pattern)
+    repeats = len(_REPEAT.findall(_LAST_REPEAT.sub("", pattern))) + (not pattern.startswith("^") or "|" in pattern)
     return int((len(text) + 1) ** min(repeats, 20) * (pattern.count("|") + 1) * (len(pattern) + 1))
 
 
