@@ -67,7 +67,6 @@ UNDOING: tuple[tuple[str, Any], ...] = (
     ("slurm.values.nodesets.gpu.scalingMode", "StatefulSet"),
     ("slurm.values.loginsets.slinky.replicas", 3),
     ("slurm.values.controller.persistence.enabled", False),
-    ("slurm.values.clusterName", "other"),
 )
 """Values that undo what the spec says elsewhere, or that no cluster of RKE2 can run with."""
 UNREACHABLE = (
@@ -87,6 +86,11 @@ REACHABLE = (
     ("gpu_floors.peer_gb_s", 335),
     ("gpu_floors.adapters_gb_s", 350),
 )
+ONE_SMALL_MACHINE = {
+    "hosts": BASE["hosts"]
+    | {"small": {"role": "agent", "ranges": "l1", "gpu": True, "accelerator": {"product": "L40S", "per_node": 1}}}
+}
+"""Hosts with one more machine, whose only GPU NCCL joins with no other."""
 FOREIGN_TAINTS = (
     ("dedicated=gpu:NoSchedule", "dedicated=ml:NoSchedule"),
     ("node.kubernetes.io/unschedulable:NoSchedule",),
@@ -780,6 +784,7 @@ REFUSED: list[tuple[str, dict[str, Any], tuple[str, str]]] = [
     ),
     *(("P28", measured(path, value), ("error", f"validation.{path}")) for path, value in UNREACHABLE),
     ("P28", measured("gpu_floors.adapters_gb_s", 10) | {"fabric": None}, ("error", "validation.gpu_floors.adapters_gb_s")),
+    ("P28", measured("gpu_floors.gemm_tflops", 700) | ONE_SMALL_MACHINE, ("error", "validation.gpu_floors.gemm_tflops")),
     ("P28", measured("gpu_floors.gemm_tflops", 10) | {"sharing": MIG}, ("error", "validation.gpu_floors.gemm_tflops")),
     ("P28", measured("gpu_floors.peer_gb_s", 10) | ONE_GPU_EACH, ("error", "validation.gpu_floors.peer_gb_s")),
     (
@@ -969,7 +974,10 @@ ACCEPTED: list[tuple[str, dict[str, Any]]] = [
         "P34",
         {
             "overrides": valued(
-                "slurm", controller={"extraConfMap": {"SlurmctldTimeout": "60"}}, loginsets={"slinky": {"replicas": 1}}
+                "slurm",
+                clusterName="kept",  # the name under which a database has the jobs
+                controller={"extraConfMap": {"SlurmctldTimeout": "60"}},
+                loginsets={"slinky": {"replicas": 1}},
             )
         },
     ),
@@ -997,6 +1005,12 @@ ACCEPTED: list[tuple[str, dict[str, Any]]] = [
     ),
     *(("P28", measured(path, value)) for path, value in REACHABLE),
     ("P28", measured("gpu_floors.peer_gb_s", 300) | {"stages": ["os_prep", "rke2"]}),
+    *(
+        ("P28", measured(path, value) | ONE_SMALL_MACHINE)
+        for path, value in REACHABLE
+        if path not in ("gpu_floors.gemm_tflops", "gpu_floors.host_gb_s")
+    ),
+    ("P28", measured("nccl.intra_node_floor_gb_s", 400) | ONE_SMALL_MACHINE),
     (
         "P28",
         {

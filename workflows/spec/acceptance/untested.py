@@ -137,7 +137,7 @@ def _of_validation(spec: ClusterSpec) -> Iterator[UntestedPart]:
             _on(NCCL_INTRA, single, pools), group_path(spec, single[0], "accelerator.per_node"), "a node has one GPU"
         )
     for together in whole_pools(spec):
-        if not _are_several(together):
+        if not are_several(together):
             what = "one GPU machine" if len(pools) == 1 else f"one machine with {together[0].accelerator.product}"
             yield UntestedPart(_on(NCCL_INTER, together, pools), "hosts", f"there is {what}")
     yield from _of_level_full(spec) if level.name == FULL else _of_lower_levels(spec)
@@ -184,11 +184,11 @@ def _of_training(spec: ClusterSpec) -> Iterator[UntestedPart]:
     if cut:
         yield UntestedPart(_on(TRAINING, cut, pools), group_path(spec, cut[0], "sharing.mode"), reason)
     for together in whole_pools(spec):
-        if not _are_several(together):
+        if not are_several(together):
             yield UntestedPart(_on(TRAINING, together, pools), "hosts", f"{reason} of one kind")
 
 
-def _are_several(together: Iterable[GpuPool]) -> bool:
+def are_several(together: Iterable[GpuPool]) -> bool:
     """Return True if pools have at least two machines together, which tests between nodes take."""
     return sum(len(pool.spec.gpu_machines) for pool in together) > 1
 
@@ -236,5 +236,5 @@ def runs(spec: ClusterSpec, test: str) -> bool:
     if test == NCCL_INTRA:
         return any(joins_gpus(pool.spec) for pool in gpu_pools(spec))
     if test == NCCL_INTER:
-        return any(map(_are_several, whole_pools(spec)))
+        return any(map(are_several, whole_pools(spec)))
     return test not in {part.test for part in untested(spec)}

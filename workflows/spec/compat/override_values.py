@@ -363,7 +363,6 @@ def _needed(spec: ClusterSpec) -> Iterator[tuple[str, str, Any, str]]:
 def _needed_by_slurm(spec: ClusterSpec) -> Iterator[tuple[str, str, Any, str]]:
     """Yield component, Helm value, content and reason for the values of Slinky's chart that follow from the section slurm."""
     slurm, controlled = spec.slurm, "the section slurm says it, and checks expect it"
-    yield "slurm", "clusterName", spec.name, "it is the name of the cluster"
     yield "slurm", "controller.persistence.enabled", True, "without its volume slurmctld forgets all jobs when it restarts"
     for group in slurm_groups(spec):
         node_set = f"nodesets.{group.replace('_', '-')}"

@@ -6,10 +6,11 @@ import math
 from collections.abc import Iterator
 
 from workflows.spec.accelerators import HOST_GB_S, NEWEST_PATCH, is_prerelease, numbers
-from workflows.spec.acceptance.untested import NCCL_INTER, NCCL_INTRA, PORTS, runs, untested
+from workflows.spec.acceptance.untested import NCCL_INTER, NCCL_INTRA, PORTS, are_several, runs, untested
 from workflows.spec.cluster_spec import ClusterSpec, allocatable
 from workflows.spec.compat.rule_table import Platform, RuleFinding, rule
-from workflows.spec.gpu_pools import PoolFlavor, gpu_pools, joins_gpus, quota_flavors, shares_by_mig
+from workflows.spec.gpu_pools import PoolFlavor, gpu_pools, joins_gpus, quota_flavors, shares_by_mig, whole_pools
+from workflows.spec.sections.gpus import Accelerator
 
 _RHEL = tuple(f"{major}.{minor}" for major, most in ((8, 10), (9, 8), (10, 2)) for minor in range(most + 1))
 KNOWN_SYSTEMS = {
@@ -100,32 +101,52 @@ def _idle_floors(spec: ClusterSpec) -> Iterator[RuleFinding]:
 
 
 def _above_hardware(spec: ClusterSpec) -> Iterator[RuleFinding]:
-    """Yield floors of a GPU by itself and of the programs after all_reduce that are above the peak of the slowest product."""
+    """Yield floors of a GPU by itself and of the programs after all_reduce that are above the peak of the slowest product.
+
+    Of the products of several host groups only those count on which the floor's test runs.
+    """
     nccl, own, training, fabric = spec.validation.nccl, spec.validation.gpu_floors, spec.validation.training, spec.fabric
     measured = [pool.accelerator for pool in gpu_pools(spec) if not shares_by_mig(pool.spec)]
-    if not measured:
-        return
     hosts = [HOST_GB_S.get(gpu.expected_pcie_generation, math.inf) for gpu in measured]
-    link = min(gpu.facts.link_gb_s for gpu in measured)
     line = fabric.nics_per_node * fabric.rate_gbit / 8 if fabric.kind != "none" else math.inf
+    link, between = _slowest_link(_joined(spec)), _between_nodes(spec)
     # between two nodes half of the data stays inside them, so that twice the rate of the ports can be reached
-    ports, part = min(2 * line, link), min(2 * line / min(gpu.per_node for gpu in measured), link)
-    across = ports
-    if any(gpu.facts.joins_nodes for gpu in measured):
-        across = part = link
+    across = part = _slowest_link(between)
+    if not any(gpu.facts.joins_nodes for gpu in between):
+        across, part = min(2 * line, across), min(2 * line / min((gpu.per_node for gpu in between), default=1), part)
+    gemm = min((gpu.facts.half_tflops for gpu in measured), default=math.inf)
     limits = (
         ("nccl.all_gather_floor_gb_s", nccl.all_gather_floor_gb_s, across, "GB/s of the links between two nodes"),
         ("nccl.alltoall_floor_gb_s", nccl.alltoall_floor_gb_s, part, "GB/s of one GPU's part of the links between two nodes"),
         ("training.all_reduce_floor_gb_s", training.all_reduce_floor_gb_s if training else None, across, "GB/s of two nodes"),
-        ("gpu_floors.gemm_tflops", own.gemm_tflops, min(gpu.facts.half_tflops for gpu in measured), "TFLOPS of the tensor cores"),
-        ("gpu_floors.host_gb_s", own.host_gb_s, min(hosts), "GB/s of the GPU's link to its CPU in one direction"),
+        ("gpu_floors.gemm_tflops", own.gemm_tflops, gemm, "TFLOPS of the tensor cores"),
+        ("gpu_floors.host_gb_s", own.host_gb_s, min(hosts, default=math.inf), "GB/s of the GPU's link to its CPU in one direction"),
         ("gpu_floors.peer_gb_s", own.peer_gb_s, link, "GB/s of all links of one GPU in both directions together"),
-        ("gpu_floors.adapters_gb_s", own.adapters_gb_s, ports, "GB/s of the ports of a node in both directions together"),
+        (
+            "gpu_floors.adapters_gb_s",
+            own.adapters_gb_s,
+            min(2 * line, link),
+            "GB/s of the ports of a node in both directions together",
+        ),
     )
     for key, floor, limit, what in limits:
         if floor is not None and floor > limit:
             problem = f"{floor:g} is above the {limit:g} {what}, so no run reaches this floor"
             yield RuleFinding(f"validation.{key}", problem, "give 0.9 × the measured baseline, in the unit of the key")
+
+
+def _joined(spec: ClusterSpec) -> list[Accelerator]:
+    """Return the accelerators of the pools in whose machines NCCL joins several GPUs."""
+    return [pool.accelerator for pool in gpu_pools(spec) if joins_gpus(pool.spec)]
+
+
+def _between_nodes(spec: ClusterSpec) -> list[Accelerator]:
+    """Return the accelerators of the pools that NCCL joins between machines."""
+    return [pool.accelerator for together in whole_pools(spec) if are_several(together) for pool in together]
+
+
+def _slowest_link(accelerators: list[Accelerator]) -> float:
+    return min((gpu.facts.link_gb_s for gpu in accelerators), default=math.inf)
 
 
 def _why_not(spec: ClusterSpec, test: str) -> str:
@@ -143,9 +164,8 @@ def _above_links(spec: ClusterSpec) -> Iterator[RuleFinding]:
     nccl, fabric = spec.validation.nccl, spec.fabric
     if spec.accelerator is None:
         return
-    # the floors hold for all products, so the slowest one limits them
-    measured = [pool.accelerator for pool in gpu_pools(spec) if not shares_by_mig(pool.spec)] or [spec.accelerator]
-    gpu = min(measured, key=lambda accelerator: accelerator.facts.link_gb_s)
+    # a floor holds for all products that its test measures, so the slowest one limits it
+    gpu = min(_joined(spec) or [spec.accelerator], key=lambda accelerator: accelerator.facts.link_gb_s)
     limit = gpu.facts.link_gb_s
     if nccl.intra_node_floor_gb_s is not None and nccl.intra_node_floor_gb_s > limit:
         problem = f"all links of one {gpu.product} carry {limit:g} GB/s in both directions together, so no run reaches this floor"
@@ -153,6 +173,8 @@ def _above_links(spec: ClusterSpec) -> Iterator[RuleFinding]:
     if nccl.inter_node_floor_gb_s is None:
         return
     path = "validation.nccl.inter_node_floor_gb_s"
+    gpu = min(_between_nodes(spec) or [spec.accelerator], key=lambda accelerator: accelerator.facts.link_gb_s)
+    limit = gpu.facts.link_gb_s
     # the rate of an Ethernet that no fabric describes is not known
     if fabric.kind == "none" or gpu.facts.joins_nodes:
         if nccl.inter_node_floor_gb_s > limit:
