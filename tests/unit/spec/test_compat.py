@@ -772,6 +772,11 @@ REFUSED: list[tuple[str, dict[str, Any], tuple[str, str]]] = [
         {"rke2": {"version": "v1.36.3+rke2r1", "kubelet_args": {"quite-another": "1"}}},
         ("warning", "rke2.kubelet_args.quite-another"),
     ),
+    (
+        "P41",  # a newer minor may have fields that resemble those of others
+        {"rke2": {"version": "v1.36.3+rke2r1", "kubelet_config": {"imageMinimumGCAges": "2m"}}},
+        ("warning", "rke2.kubelet_config.imageMinimumGCAges"),
+    ),
     *(("P41", configured(**fields), (severity, f"rke2.kubelet_config.{path}")) for severity, path, fields in WRONG_FIELDS),
     *(("P34", {"overrides": nested(path, value)}, ("error", f"overrides.{path}")) for path, value in UNDOING),
     (

@@ -134,7 +134,7 @@ def kubelet_settings_are_known(platform: Platform) -> Iterator[RuleFinding]:
     rke2 = platform.spec.rke2
     if rke2.kubelet_args or rke2.kubelet_config:
         yield from _flags(rke2.kubelet_args, _known_settings(), platform.kubernetes[1])
-        yield from _fields(rke2.kubelet_config, _known_settings())
+        yield from _fields(rke2.kubelet_config, _known_settings(), platform.kubernetes[1])
 
 
 def _flags(written: Mapping[str, str], known: Mapping[str, Any], minor: int) -> Iterator[RuleFinding]:
@@ -155,7 +155,7 @@ def _flags(written: Mapping[str, str], known: Mapping[str, Any], minor: int) -> 
             yield RuleFinding(path, f"a kubelet does not start with the value {value} of this flag", f"write {form[1]}")
 
 
-def _fields(written: Mapping[str, Any], known: Mapping[str, Any]) -> Iterator[RuleFinding]:
+def _fields(written: Mapping[str, Any], known: Mapping[str, Any], minor: int) -> Iterator[RuleFinding]:
     shape = {field: "text" if form == "duration" else form for field, form in known["fields"].items()}
     for flaw in ShapeComparison(strict=True).flaws(written, shape, ""):
         path, field = f"rke2.kubelet_config{flaw.path}", flaw.path.removeprefix(".")
@@ -163,14 +163,15 @@ def _fields(written: Mapping[str, Any], known: Mapping[str, Any]) -> Iterator[Ru
             words = "it in quotes" if flaw.expected == "text" else _WORDS[flaw.expected].partition(" (")[0]
             words = _FLAG_FORMS["duration"][1] if known["fields"].get(field) == "duration" else words
             yield RuleFinding(path, f"{field} has another type, and a kubelet does not start with it", f"write {words}")
-        elif flaw.flaw == "misspelt":
+        elif flaw.flaw == "misspelt" and minor in known["minors"]:
             problem = f"KubeletConfiguration has no field {field}, and a kubelet ignores it"
             yield RuleFinding(path, problem, f"did you mean {flaw.expected}?")
         else:
             problem = (
                 f"{field} is no field of KubeletConfiguration in {known['source'].partition(',')[0]}, and a kubelet would ignore it"
             )
-            yield RuleFinding(path, problem, "compare with the reference of your release", "warning")
+            near = f"did you mean {flaw.expected}? Else " if flaw.flaw == "misspelt" else ""
+            yield RuleFinding(path, problem, f"{near}compare with the reference of your release", "warning")
     for field, value in written.items():
         if known["fields"].get(field) == "duration" and isinstance(value, str) and not _DURATION.fullmatch(value):
             problem = f"{field} is {value}, and a kubelet does not start with it"
