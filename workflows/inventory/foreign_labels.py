@@ -9,6 +9,7 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from steps.contract.host_ranges import fold
+from workflows.spec.compat.taints import is_set_by_cluster
 from workflows.spec.sections.hosts import NodeLabels
 
 VARIABLES = ("node_labels", "k8s_node_label", "rke2_node_labels", "k3s_node_labels")
@@ -38,7 +39,9 @@ def set_labels(members: Sequence[str], hosts: Mapping[str, Mapping[str, Any]], g
     for host, labels in of_host.items():
         if own := dict(sorted(set(labels.items()) - common)):
             group.setdefault("overrides", {}).setdefault(host, {})["labels"] = own
-    left_out = "some of it is no label that a kubelet may set, or one that the operators of GPUs and features set, and was left out"
+    left_out = (
+        "some of it is no label that a kubelet may set, or one that each node gets by itself or from an operator, and was left out"
+    )
     return [f"{variable} of {fold(sorted(set(named)))}: {left_out}" for variable, named in wrong.items()]
 
 
@@ -48,7 +51,7 @@ def is_label(key: str, value: str) -> bool:
         _LABELS.validate_python({key: value})
     except ValidationError:
         return False
-    return "{{" not in value and not key.rpartition("/")[0].endswith(_OPERATORS)
+    return "{{" not in value and not is_set_by_cluster(key) and not key.rpartition("/")[0].endswith(_OPERATORS)
 
 
 def _pairs(value: Any) -> Iterator[tuple[str, str]]:

@@ -530,6 +530,7 @@ def test_the_address_in_front_of_the_servers(variables: dict[str, Any], front: s
 
 def test_labels_of_nodes_are_those_of_groups_and_hosts() -> None:
     labels = {"rack": "r1", "site.example.org/hot": True, "nvidia.com/gpu.product": "H100", "kubernetes.io/role": "x"}
+    labels |= {"kubernetes.io/hostname": "w1", "bringup/group": "old"}
     spec, notes = spec_of(
         inventory(
             {"masters": ["s1"], "nodes": ["w1", "w2", "w3"]},
@@ -542,7 +543,7 @@ def test_labels_of_nodes_are_those_of_groups_and_hosts() -> None:
     assert {host: dict(odd.labels) for host, odd in spec.hosts["nodes"].overrides.items()} == {
         "w1": {"site.example.org/hot": "true"}
     }
-    assert "node_labels of w[1,3]: some of it is no label that a kubelet may set, or one that the operators" in notes
+    assert "node_labels of w[1,3]: some of it is no label that a kubelet may set, or one that each node gets by itself" in notes
 
 
 def test_settings_of_other_projects_are_not_called_the_sites_own() -> None:

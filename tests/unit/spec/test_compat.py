@@ -952,7 +952,8 @@ ACCEPTED: list[tuple[str, dict[str, Any]]] = [
     ("P39", {"fabric": {"kind": "infiniband", "mtu": 4092}}),
     ("P39", {"fabric": {"kind": "infiniband", "driver": "operator"}}),
     ("P39", {"fabric": OWN_MTU}),
-    ("P34", configured(registerNode=True)),
+    ("P34", configured(registerNode=True, clusterDomain="cluster.local")),
+    ("P34", kubelet("root-dir", "/var/lib/kubelet")),
     ("P34", kubelet("register-with-taints", "node.cilium.io/agent-not-ready=true:NoExecute")),
     ("P34", configured(registerWithTaints=[{"key": "node.cilium.io/agent-not-ready", "effect": "NoExecute"}])),
     *(

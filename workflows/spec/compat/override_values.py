@@ -211,6 +211,8 @@ _FIELDS = {
     "registerNode": "register-node",
 }
 """Fields of KubeletConfiguration → the flags that they stand for."""
+_DEFAULTS = {"register-node": "true", "root-dir": "/var/lib/kubelet", "cluster-domain": "cluster.local"}
+"""Kubelet flag → the value that it has in every cluster of RKE2, which may be written out."""
 _STARTUP_TAINT = "/agent-not-ready"
 """End of the keys of taints that an agent takes away once it is ready on a node.
 
@@ -223,8 +225,8 @@ def _is_harmless(spec: ClusterSpec, flag: str, value: Any) -> bool:
 
     The taints of a host group must stay on its nodes, so startup taints have no place there.
     """
-    if flag == "register-node":
-        return str(value).lower() == "true"
+    if flag in _DEFAULTS:
+        return str(value).lower() == _DEFAULTS[flag]
     if flag != "register-with-taints" or any(group.taints for group in spec.hosts.values()):
         return False
     if isinstance(value, str):

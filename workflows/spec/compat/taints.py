@@ -131,6 +131,11 @@ def _own_labels(platform: Platform, group: str, path: str, labels: Mapping[str, 
             yield RuleFinding(f"{path}.{key}", reason, "remove it")
 
 
+def is_set_by_cluster(key: str) -> bool:
+    """Return True for labels that every node has without the spec: its group, and what the kubelet sees of its machine."""
+    return key == GROUP_LABEL or _OF_KUBELET.fullmatch(key) is not None
+
+
 def _claimed(spec: ClusterSpec, group: str, key: str, value: str) -> str:
     """Return who sets a label and why a site must not; empty for a label of the site, or one of the GPU Operator."""
     if key == GROUP_LABEL:
