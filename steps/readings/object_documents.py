@@ -17,6 +17,8 @@ _ELISION = re.compile(r"^[ \t]*(?:\.\.\.|…)[ \t]*$", re.MULTILINE)
 MOST_BROKEN = 200
 """Most beginnings of JSON that cannot be read before the rest of a text is given up."""
 _COMMAND = re.compile(r"^[ \t]*[$#>] [^\n]*$", re.MULTILINE)
+_BEGINNING = re.compile(r"\{|\[\s*(?:[\[\]{\"]|(?:-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?|true|false|null)\s*[,\]])")
+"""Beginning of a JSON object or array. Lines of logs begin with a bracket too: `[2026-11-30T10:00:00.000] error: …`."""
 _BLANKS = re.compile(r"\s*")
 _OBJECT = re.compile(r"^(?:apiVersion|kind): \S|^[{\[][^\n]*\"(?:apiVersion|kind)\"|^[{\[][ \t]*\n[ \t]*[\"{]", re.MULTILINE)
 _YAML_START = re.compile(r"^(?:---[^\n]*|[\"']?[A-Za-z_][\w.-]*[\"']?:(?: [^\n]*)?)$", re.MULTILINE)
@@ -55,13 +57,15 @@ def _json(text: str) -> Documents:
 
 def _several_json(text: str) -> Documents:
     """Return the JSON values of a text, each of one or several lines; lines between them may be of other programs."""
-    decoder, values, rest, broken, at = json.JSONDecoder(), list[Any](), list[str](), 0, 0
+    decoder, values, rest, broken, arrays, at = json.JSONDecoder(), list[Any](), list[str](), 0, 0, 0
     while at < len(text) and len(values) < MOST_DOCUMENTS and broken < MOST_BROKEN:
-        if text[at] in "{[":
+        # each error of the decoder takes time that grows with its place in the text
+        if _BEGINNING.match(text, at) and (text[at] == "{" or arrays < MOST_BROKEN):
             try:
                 value, at = decoder.raw_decode(text, at)
             except (ValueError, RecursionError):
                 broken += text[at] == "{"
+                arrays += text[at] == "["
             else:
                 values.append(value)
                 at = _after_blanks(text, at)

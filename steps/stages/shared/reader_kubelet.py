@@ -149,7 +149,7 @@ _IMAGES = (
     ),
     pattern(
         "pull",
-        r"[^\n]*pull[^\n]*?(?P<what>(?:401 Unauthorized|403 Forbidden|pull access denied|authorization failed)[^\n]*)",
+        r"^(?>[^\n]*?pull)[^\n]*?(?P<what>(?:401 Unauthorized|403 Forbidden|pull access denied|authorization failed)[^\n]*)",
         FailureClass.PERMISSION,
         "the registry refuses the image: {what}",
         _PATH,
@@ -157,7 +157,7 @@ _IMAGES = (
     ),
     pattern(
         "pull",
-        r"[^\n]*pull[^\n]*?(?P<what>x509: [^\n]*|lookup \S+[^\n]*|dial tcp [^\n]*|(?:i/o|TLS handshake) timeout"
+        r"^(?>[^\n]*?pull)[^\n]*?(?P<what>x509: [^\n]*|lookup \S+[^\n]*|dial tcp [^\n]*|(?:i/o|TLS handshake) timeout"
         r"|connection reset by peer|unexpected EOF|context deadline exceeded)",
         _DEPENDENCY,
         "the image's registry is not reached: {what}",
@@ -166,7 +166,7 @@ _IMAGES = (
     ),
     pattern(
         "pull",
-        r"[^\n]*pull[^\n]*?(?P<what>\S+: not found|manifest unknown)",
+        r"^(?>[^\n]*?pull)[^\n]*?(?P<what>\S+: not found|manifest unknown)",
         _INPUT,
         "the registry has no such image: {what}",
         _SETTING,

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given, seed, settings
 from hypothesis import strategies as st
 
-from steps.readings import recognition, site_values
+from steps.readings import object_documents, recognition, site_values
 from steps.readings.site_values import SiteValues
 from tests.unit.readings.recorded_outputs import all_recorded
 
@@ -76,6 +76,7 @@ LONG = (
     "1 2 float sum " * 8000,
     " Link 0: " * 9000,
     "level=info msg=" * 6000,
+    ('time="2026-11-30T10:00:00Z" level=info msg="' + "pulled a/b " * 30 + '"\n') * 200,
     (" " * 3990 + "1 2 3\n") * 100,
 )
 LIMIT = 3.0
@@ -86,3 +87,20 @@ def test_time_grows_with_the_text_alone(text: str) -> None:
     before = time.process_time()
     assert read(text) != "pass"
     assert time.process_time() - before < LIMIT
+
+
+@pytest.mark.parametrize(
+    "line", ["[2026-11-30T10:00:00.000] error: no such thing\n", "[gpu001:1] no such thing\n", "[1, gpu001] no\n"]
+)
+def test_lines_that_begin_with_a_bracket_are_not_decoded_one_by_one(line: str) -> None:
+    before = time.process_time()
+    documents = object_documents.parse(line * 30_000 + '{"kind": "Node"}\n')
+    assert documents.values == [{"kind": "Node"}]
+    assert time.process_time() - before < 1.0
+
+
+def test_arrays_between_lines_of_a_log_are_documents() -> None:
+    text = '[\n {"a": 1}\n]\n[2026-11-30] x\n[1, 2]\n[]\n[ "a" ]\n[gpu001] y\n[true]\n{"b": 2}\n'
+    documents = object_documents.parse(text)
+    assert documents.values == [[{"a": 1}], [1, 2], [], ["a"], [True], {"b": 2}]
+    assert documents.rest == "[2026-11-30] x\n[gpu001] y\n"
