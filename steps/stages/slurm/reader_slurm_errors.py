@@ -180,7 +180,7 @@ _CREDENTIALS = (
     ),
     pattern(
         "auth/slurm: ",
-        r"(?:\[(?P<host>[\w.-]+)\]: )?auth/slurm: (?P<what>[^\n]*(?:expired|not yet valid|iat|exp)[^\n]*)",
+        r"(?:\[(?P<host>[\w.-]+)\]: )?auth/slurm: (?P<what>[^\n]*\b(?:expired|not yet valid|iat|exp)\b[^\n]*)",
         FailureClass.PERMISSION,
         "credential expired: {what}",
         _PATH,

@@ -119,6 +119,20 @@ def test_errors(name: str) -> None:
         ]
 
 
+@pytest.mark.parametrize(
+    ("line", "cause"),
+    [
+        ("slurmctld: error: auth/slurm: decode_jwt: token expired", "credential expired: decode_jwt: token expired"),
+        (
+            "slurmctld: error: auth/slurm: unexpected uid of the initiator",
+            "slurmctld: error: auth/slurm: unexpected uid of the initiator",
+        ),
+    ],
+)
+def test_only_times_are_expired_credentials(line: str, cause: str) -> None:
+    assert [error.cause for error in reader_slurm_errors.read(line)] == [cause]
+
+
 @pytest.mark.parametrize("case", AWAITING, ids=lambda case: case["file"])
 def test_errors_beside_slurm(case: dict[str, Any]) -> None:
     """slurmd's and sbatch's own errors, and what kubelet and Helm say of Slurm's pods."""
