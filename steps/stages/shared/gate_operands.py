@@ -55,7 +55,12 @@ def only_short(message: str, operands: Sequence[Workload], is_enough: Callable[[
     """
     states = not_ready_states(message)
     daemons = [[entry for entry in operands if _is_behind(state, entry.name)] for state in states]
-    return bool(states) and all(any(entry.ready < entry.desired for entry in behind) and is_enough(behind) for behind in daemons)
+    return bool(states) and all(any(_lacks_nodes(entry) for entry in behind) and is_enough(behind) for behind in daemons)
+
+
+def _lacks_nodes(daemon: Workload) -> bool:
+    # the operator also waits for pods of the newest spec; one that updates on delete keeps an old pod, which is ready
+    return min(daemon.ready, daemon.updated) < daemon.desired
 
 
 def _is_behind(state: str, name: str) -> bool:
