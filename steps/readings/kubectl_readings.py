@@ -377,23 +377,28 @@ def read_description(captured: CapturedText, site: SiteValues) -> ToolReading:
 
 _CONDITION = re.compile(
     r"^  (?P<kind>Ready|MemoryPressure|DiskPressure|PIDPressure|NetworkUnavailable)[ \t]+(?P<status>True|False|Unknown)"
-    r"(?:[ \t]+\w{3}, [^\n]{22}\d [+-]\d{4}){0,2}[ \t]+(?P<what>[^\n]*)$",
+    r"(?:[ \t]+\w{3}, \d\d \w{3} \d{4} [\d:]{8} [+-]\d{4}){0,2}[ \t]+(?P<what>[^\n]*)$",
     re.MULTILINE,
 )
 
 
 def _of_node_state(text: str) -> ToolReading | None:
     """Return the reading of a described node that takes no pods by its conditions or its cordon; None if it takes pods."""
-    name = re.search(r"^Name:[ \t]+(\S+)", text, re.MULTILINE)
-    node = f"node {name[1]}" if name else "the node"
     for match in _CONDITION.finditer(text):
         if (match["status"] == "True") is not (match["kind"] == _NODE_READY):
             what = " ".join(match["what"].split())[:200]
-            words = f"{node} reports {match['kind']} {match['status']}: {what}"
+            words = f"{_described_node(text, match.start())} reports {match['kind']} {match['status']}: {what}"
             return failed(KUBECTL, _HEALTH, words, {}, next_step="read the kubelet's log of this node (journalctl -u rke2-agent)")
-    if re.search(r"^Unschedulable:[ \t]+true", text, re.MULTILINE):
-        return failed(KUBECTL, _HEALTH, f"{node} is cordoned", {}, next_step="kubectl uncordon it, once the reason is gone")
+    if cordoned := re.search(r"^Unschedulable:[ \t]+true", text, re.MULTILINE):
+        words = f"{_described_node(text, cordoned.start())} is cordoned"
+        return failed(KUBECTL, _HEALTH, words, {}, next_step="kubectl uncordon it, once the reason is gone")
     return None
+
+
+def _described_node(text: str, end: int) -> str:
+    """Return the name of the node whose description has this place; several nodes can be described in one text."""
+    names = re.findall(r"^Name:[ \t]+(\S+)", text[:end], re.MULTILINE)
+    return f"node {names[-1]}" if names else "the node"
 
 
 def _of_capacity(text: str, site: SiteValues) -> ToolReading:

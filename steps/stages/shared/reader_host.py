@@ -86,7 +86,7 @@ PATTERNS = (
     ),
     pattern(
         "Port module event[error]",
-        rf"{_JOURNAL_HOST}[^\n]*?mlx\d_core (?P<device>[\w:.]+): Port module event\[error\]: (?P<what>[^\n]*)",
+        r"(?:\b(?P<host>[\w.-]+) kernel: [^\n]*?)?\bmlx\d_core (?P<device>[\w:.]+): Port module event\[error\]: (?P<what>[^\n]*)",
         FailureClass.HARDWARE,
         "the adapter reports its cable or module: {what}",
         CauseRank.DEVICE,
