@@ -240,7 +240,7 @@ def compare(fleet: Mapping[str, NodeFacts], may_differ: Mapping[str, str]) -> Fl
 
 
 def _adapter_links(fleet: Mapping[str, NodeFacts]) -> dict[str, Finding]:
-    """Return a finding for each node that lacks an adapter of most nodes, or has a worse PCIe link to one than others have.
+    """Return a finding for each node that lacks an adapter of most nodes, or whose PCIe link to one is not that of most nodes.
 
     Slots differ by design between the adapters of one machine, so only equal adapters of nodes are compared.
     """
