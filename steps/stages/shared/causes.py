@@ -96,7 +96,7 @@ _APPLY, _HEALTH, _RUNTIME = FailureClass.APPLY, FailureClass.HEALTH, FailureClas
 
 _NOT_READY = r"resource not ready, name: (?P<object>[\w.-]+), kind: (?P<kind>\w+)"
 _NOT_READY_IN_TIME = r"(INSTALLATION|UPGRADE) FAILED: ([\w-]+ hooks failed: )?context deadline exceeded"
-_HOOK = r"(?P<phase>(?:pre|post)-(?:install|upgrade|delete|rollback)) hooks? failed"
+_HOOK = r"(?P<phase>(?:pre|post)-(?:install|upgrade|delete|rollback))(?: hooks? failed|: )"
 
 HELM = (
     CauseRule("", _FORBIDDEN, _PERMISSION, "give the install Job's service account this right, or the repository its credentials"),
@@ -216,12 +216,16 @@ def classify(table: Iterable[CauseRule], texts: Iterable[tuple[str, str]]) -> Ca
 
 
 def _match(pattern: str, text: str) -> tuple[str, dict[str, str]] | None:
-    """Return the first line of a text that matches the pattern, shortened, and the pattern's groups; None if none does."""
+    """Return the first line of a text that matches the pattern with its details, shortened, and the pattern's groups.
+
+    Helm writes the reason of a failed hook on the next line. Returns None if no line matches.
+    """
     lines = text.splitlines() or [""]
     for number, line in enumerate(lines):
-        if match := re.search(pattern, line):
+        whole = " ".join((line, *_details(lines, number)))
+        if match := re.search(pattern, whole):
             groups = {key: plain_text.line(value or "") for key, value in match.groupdict().items()}
-            return short(" ".join((line.strip(), *_details(lines, number)))), groups
+            return short(whole.strip()), groups
     return None
 
 
