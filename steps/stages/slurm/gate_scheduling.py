@@ -94,7 +94,7 @@ def _problems(seen: SchedulingObservation, report: JobsReport, want: SchedulingE
     yield from _partitions(seen, report, want)
     yield from _settings(report, want)
     yield from _topology(seen, report, want)
-    yield from _none_submitted(report, want)
+    yield from _none_submitted(seen, report, want)
     for check in want.checks:
         yield from _check(check, report, want)
     yield from _after(seen, report, want)
@@ -198,17 +198,20 @@ def _topology(seen: SchedulingObservation, report: JobsReport, want: SchedulingE
                 yield fail(FailureClass.INPUT, f"{source}: switch {switch} has {fold(others)}", fold(expected), step)
 
 
-def _none_submitted(report: JobsReport, want: SchedulingExpectation) -> Iterator[Finding]:
-    """Yield a finding if the check found no idle node for its jobs, as in a cluster at work."""
+def _none_submitted(seen: SchedulingObservation, report: JobsReport, want: SchedulingExpectation) -> Iterator[Finding]:
+    """Yield a finding if the check found no idle node for its jobs: nodes that take none, else a cluster at work."""
     if report.jobs or report.refusals or not set(want.checks) - {*ANSWERED, "metrics"}:
         return
+    for name, finding in _unusable(seen, report, want):
+        state = f"the check submitted no job: {name} is in {finding.seen}"
+        yield fail(finding.failure_class, state, finding.expected, finding.next_step)
     counts = Counter("+".join(node.states) or "of no known state" for node in report.nodes)
     states = ", ".join(f"{number} {state}" for state, number in counts.most_common(3)) or "no node is known"
-    seen = f"the check submitted no job, since no partition had an idle node; afterwards: {states}"
+    busy = f"the check submitted no job, since no partition had an idle node; afterwards: {states}"
     step = (
         "squeue shows whose jobs have the nodes: wait for their end, or reserve two nodes (scontrol create reservation), and resume"
     )
-    yield unknown(FailureClass.DEPENDENCY, seen, "an idle node for the check's jobs", step)
+    yield unknown(FailureClass.DEPENDENCY, busy, "an idle node for the check's jobs", step)
 
 
 # ---- jobs ----------------------------------------------------------------------------------------------------------------------
@@ -375,8 +378,15 @@ def _after(seen: SchedulingObservation, report: JobsReport, want: SchedulingExpe
         names = ", ".join(report.remaining[:4])
         step = "scancel them; a job that stays CG waits for its node's epilog"
         yield fail(FailureClass.HEALTH, f"jobs of the check are still in the queue: {names}", "an empty queue", step)
+    for name, finding in _unusable(seen, report, want):
+        state = f"after the jobs, {name} is in {finding.seen}"
+        yield fail(finding.failure_class, state, finding.expected, finding.next_step)
+
+
+def _unusable(seen: SchedulingObservation, report: JobsReport, want: SchedulingExpectation) -> Iterator[tuple[str, Finding]]:
+    """Yield the Slurm nodes on expected nodes that take no jobs, each with the finding that says why."""
+    expected = frozenset(want.nodes)
     for node in report.nodes:
-        finding = gate_slurm_states.state(node.states, node.reason) if seen.node_of.get(node.name) in want.nodes else None
+        finding = gate_slurm_states.state(node.states, node.reason) if seen.node_of.get(node.name) in expected else None
         if finding:
-            state = f"after the jobs, {node.name} is in {finding.seen}"
-            yield fail(finding.failure_class, state, finding.expected, finding.next_step)
+            yield node.name, finding
