@@ -30,8 +30,8 @@ _RKE2 = re.compile(
     r"|RunPodSandbox for",
     re.MULTILINE,
 )
-_JOURNAL = r"(?:(?P<host>[\w.-]+) (?:rke2|k3s)(?:-\w+)?\[\d+\]: )?"
-_PATTERNS: tuple[Pattern, ...] = (
+_JOURNAL = r"(?:\b(?P<host>[\w.-]+) (?:rke2|k3s)(?:-\w+)?\[\d+\]: [^\n]*?)?"
+PATTERNS: tuple[Pattern, ...] = (
     pattern(
         "missing required: ",
         r"missing required: ",
@@ -82,7 +82,7 @@ _PATTERNS: tuple[Pattern, ...] = (
     ),
     pattern(
         "Node password rejected",
-        rf"{_JOURNAL}[^\n]*Node password rejected",
+        rf"{_JOURNAL}Node password rejected",
         _PERMISSION,
         "the server refuses this node: its name is taken, or its password is another one (Node password rejected)",
         _SETTING,
@@ -90,7 +90,7 @@ _PATTERNS: tuple[Pattern, ...] = (
     ),
     pattern(
         "certificate has expired or is not yet valid",
-        rf"{_JOURNAL}[^\n]*certificate has expired or is not yet valid(?P<what>[^\n\"\\]*)",
+        rf"{_JOURNAL}certificate has expired or is not yet valid(?P<what>[^\n\"\\]*)",
         _DEPENDENCY,
         "a certificate is not valid by this node's clock{what}",
         _PATH,
@@ -141,10 +141,10 @@ def read_rke2(captured: CapturedText, _: SiteValues) -> ToolReading:
     """Return the reading of a journal: its first cause; an import of images that ended is a pass."""
     text = captured.text
     figures = _journal_figures(text, captured.ends_with_line)
-    known = (*reader_host.PATTERNS, *_PATTERNS, *reader_kubelet.NODE_PATTERNS)
+    known = (*reader_host.PATTERNS, *PATTERNS, *reader_kubelet.NODE_PATTERNS)
     if error := _supervisor(text) or next(iter(find(text, known)), None):
         if error.cause == "protect-kernel-defaults: sysctl" and "missing required: " in text:
-            error = next(other for other in find(text, _PATTERNS) if other.cause.startswith("CIS"))
+            error = next(other for other in find(text, PATTERNS) if other.cause.startswith("CIS"))
         return of_error(RKE2, error, figures)
     begun = set(re.findall(r"Importing images from (\S+?)\"?(?:\s|$)", text))
     ended = list(_IMPORTED.finditer(text))

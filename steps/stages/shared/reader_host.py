@@ -14,6 +14,8 @@ _PROGRAM = frozenset({13, 31, 43, 45, 66, 68, 69, 137})
 _FOLLOWS = frozenset({45, 154})
 """Xid numbers that only tell what was done about an earlier one: channels removed, recovery action changed."""
 _JOURNAL_HOST = r"(?:(?P<host>[\w.-]+) kernel: )?"
+_JOURNAL_LINE = r"(?:\b(?P<host>[\w.-]+) kernel: [^\n]*?)?"
+"""Beginning of a line of a kernel's journal, with whatever stands between its head and an error."""
 
 MEMLOCK_STEP = "set LimitMEMLOCK=infinity for the services rke2-server and rke2-agent: containers inherit the limit from there"
 SHM_STEP = "mount an emptyDir with medium Memory at /dev/shm of the pod: the container runtime's default has 64 MiB"
@@ -86,7 +88,7 @@ PATTERNS = (
     ),
     pattern(
         "Port module event[error]",
-        r"(?:\b(?P<host>[\w.-]+) kernel: [^\n]*?)?\bmlx\d_core (?P<device>[\w:.]+): Port module event\[error\]: (?P<what>[^\n]*)",
+        rf"{_JOURNAL_LINE}\bmlx\d_core (?P<device>[\w:.]+): Port module event\[error\]: (?P<what>[^\n]*)",
         FailureClass.HARDWARE,
         "the adapter reports its cable or module: {what}",
         CauseRank.DEVICE,
@@ -94,7 +96,7 @@ PATTERNS = (
     ),
     pattern(
         "Hardware Error",
-        rf"{_JOURNAL_HOST}[^\n]*(?:mce|EDAC|\{{\d+\}})[^\n]*\[?Hardware Error\]?:? ?(?P<what>[^\n]*)",
+        rf"{_JOURNAL_LINE}(?:mce|EDAC|\{{\d+\}})[^\n]*\[?Hardware Error\]?:? ?(?P<what>[^\n]*)",
         FailureClass.HARDWARE,
         "the processor or memory reports a hardware error: {what}",
         CauseRank.DEVICE,
@@ -129,7 +131,7 @@ PATTERNS = (
     ),
     pattern(
         "Out of memory: Killed process",
-        rf"{_JOURNAL_HOST}[^\n]*Out of memory: Killed process \d+ \((?P<what>[^)\n]*)\)",
+        rf"{_JOURNAL_LINE}Out of memory: Killed process \d+ \((?P<what>[^)\n]*)\)",
         FailureClass.RUNTIME,
         "the kernel ran out of memory and killed {what}",
         CauseRank.OPERATION,

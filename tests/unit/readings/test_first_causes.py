@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 import yaml
 
-from steps.readings import recognition, site_values
+from steps.readings import host_setup_readings, recognition, site_values
+from steps.stages.shared import reader_errors, reader_host
 
 CASES: dict[str, dict[str, Any]] = yaml.safe_load(Path(__file__).with_name("first_causes.yaml").read_text())
 NOTICES = """\
@@ -84,3 +85,18 @@ def test_unknown_error_of_a_journal_is_quoted() -> None:
     line = 'Nov 30 10:00:00 gpu004 rke2[12]: time="2026-11-30T10:00:00Z" level=error msg="the frobnicator is out of gas"'
     reading = recognition.reading_of([f"{line}\n"], site_values.parse(()))
     assert (reading.verdict.value, "frobnicator" in reading.detail) == ("inconclusive", True), reading
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "kernel: mlx5_core 0000:5e:00.0: Port module event[error]: module 0, Cable error",
+        "kernel: [ 9000.1] Out of memory: Killed process 12 (python3) total-vm:1kB",
+        "kernel: mce: [Hardware Error]: Machine check events logged",
+        'rke2[12]: time="2026-11-30T10:00:00Z" level=info msg="server is not ready: Node password rejected"',
+        'rke2-agent[12]: level=fatal msg="x509: certificate has expired or is not yet valid"',
+    ],
+)
+def test_machine_of_a_line_in_a_journal_is_read(line: str) -> None:
+    patterns = (*reader_host.PATTERNS, *host_setup_readings.PATTERNS)
+    assert [error.host for error in reader_errors.find(f"Nov 30 10:00:00 gpu001 {line}\n", patterns)] == ["gpu001"]
