@@ -242,21 +242,23 @@ def compare(fleet: Mapping[str, NodeFacts], may_differ: Mapping[str, str]) -> Fl
 def _adapter_links(fleet: Mapping[str, NodeFacts]) -> dict[str, Finding]:
     """Return a finding for each node that lacks an adapter of most nodes, or whose PCIe link to one is not that of most nodes.
 
-    Slots differ by design between the adapters of one machine, so only equal adapters of nodes are compared.
+    Slots differ by design between the adapters of one machine, and between machines with other boards, so only equal adapters of
+    nodes with the same kinds of boards are compared.
     """
-    shown: dict[str, Counter[str]] = {}
-    for facts in fleet.values():
+    shown: dict[tuple[frozenset[str], str], Counter[str]] = {}
+    boards = {node: frozenset(adapter.rpartition(" ")[0] for adapter in facts.adapters) for node, facts in fleet.items()}
+    for node, facts in fleet.items():
         for device, link in facts.adapter_links.items():
-            shown.setdefault(device, Counter())[link] += 1
-    usual = {device: _usual_link(links) for device, links in shown.items()}
+            shown.setdefault((boards[node], device), Counter())[link] += 1
+    usual = {alike: _usual_link(links) for alike, links in shown.items()}
     findings = _missing_adapters(fleet)
     for node, facts in fleet.items():
-        odd = [device for device, link in facts.adapter_links.items() if link != usual[device]]
+        odd = [device for device, link in facts.adapter_links.items() if link != usual[boards[node], device]]
         if odd and node not in findings:
             more = f", and {len(odd) - 1} more" if len(odd) > 1 else ""
             seen = f"PCIe link of {odd[0]} has {facts.adapter_links[odd[0]]}{more}"
             step = "reseat the adapter or its riser, and check the slot (lspci -vv, LnkSta)"
-            findings[node] = fail(_HARDWARE, seen, _link_text(usual[odd[0]], shown[odd[0]]), step)
+            findings[node] = fail(_HARDWARE, seen, _link_text(usual[boards[node], odd[0]], shown[boards[node], odd[0]]), step)
     return findings
 
 
