@@ -72,7 +72,10 @@ def _operands(spec: ClusterSpec, release: PlannedRelease) -> list[str]:
         driver = ["nvidia-gpu-driver-"] if runs_operand(spec, release.values, "driver") else []
         dcgm = ["nvidia-dcgm-dra"] if runs_operand(spec, release.values, "dcgm") else []
         return [*driver, "nvidia-dra-driver-kubelet-plugin", *dcgm, "nvidia-dra-validator"]
-    return [*(name for part, name in _DAEMON_SETS.items() if runs_operand(spec, release.values, part)), "nvidia-operator-validator"]
+    sets = dict(_DAEMON_SETS)
+    if value_at(release.values, "driver.usePrecompiled") is True:
+        sets["driver"] += "-"  # one DaemonSet for each kernel of the fleet, with the kernel in its name
+    return [*(name for part, name in sets.items() if runs_operand(spec, release.values, part)), "nvidia-operator-validator"]
 
 
 MIG_MANAGER = "nvidia-mig-manager"

@@ -13,6 +13,7 @@ SKEW = 1.0
 _VACUOUS = {"NFDLabelsMissing": "no node has NFD's labels", "NoGPUNodes": "NFD found no NVIDIA GPU in any node"}
 SWITCHES = {
     "nvidia-driver-daemonset": ("driver", "driver"),
+    "nvidia-driver-daemonset-": ("driver", "driver"),
     "nvidia-container-toolkit-daemonset": ("toolkit", "container-toolkit"),
     "nvidia-device-plugin-daemonset": ("devicePlugin", "device-plugin"),
     "nvidia-operator-validator": ("", "operator-validator"),

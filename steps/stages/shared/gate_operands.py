@@ -16,7 +16,7 @@ none.
 
 
 OPERANDS = {
-    "state-driver": ("nvidia-driver-daemonset", "nvidia-gpu-driver-"),
+    "state-driver": ("nvidia-driver-daemonset", "nvidia-driver-daemonset-", "nvidia-gpu-driver-"),
     "state-container-toolkit": ("nvidia-container-toolkit-daemonset",),
     "state-operator-validation": ("nvidia-operator-validator",),
     "state-device-plugin": ("nvidia-device-plugin-daemonset",),

@@ -210,8 +210,9 @@ def scope_of(stage: Stage) -> Scope:
         {"fabric": {"kind": "infiniband", "mode": "host_device", "driver": "operator", "ip_pool": POOL}},
         {"fabric": {"kind": "infiniband", "mode": "sriov", "ip_pool": POOL}},
         {"fabric": {"kind": "infiniband", "mode": "sriov", "device_ids": ["1021", "101d"], "ip_pool": POOL}},
+        {"overrides": {"gpu_operator": {"values": {"driver": {"usePrecompiled": True, "version": "580"}}}}},
     ],
-    ids=["gpu_cluster", "host_device", "sriov", "sriov of two device ids"],
+    ids=["gpu_cluster", "host_device", "sriov", "sriov of two device ids", "precompiled drivers"],
 )
 def test_other_modes_pass_up_to_the_nodes(make: Make, changes: dict[str, Any]) -> None:
     runner, stages = up(make), planned(**changes)

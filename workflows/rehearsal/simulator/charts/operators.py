@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import types
 from collections.abc import Iterable, Iterator, Mapping
 
 from workflows.rehearsal.simulator.api.api_kinds import DAEMON_SETS, DEPLOYMENTS, NAMESPACES, NODES, Obj, ObjectKind, Ref
@@ -26,8 +27,9 @@ def ensure_daemon_set(
     image: str = "",
     tolerations: Iterable[Obj] = (),
     on_delete: bool = False,
+    labels: Mapping[str, str] = types.MappingProxyType({}),
 ) -> Obj:
-    """Create or update a DaemonSet and return it. Its pods carry the label `app: NAME`.
+    """Create or update a DaemonSet and return it. Its pods carry the label `app: NAME`, and further `labels`.
 
     `owner` is kind and object of the custom resource that owns it; `init` names its init containers.
     """
@@ -40,10 +42,11 @@ def ensure_daemon_set(
     }
     if steps := [{"name": step, "image": picture} for step in init]:
         pod["initContainers"] = steps
-    labels = {"app": name}
-    spec: Obj = {"selector": {"matchLabels": labels}, "updateStrategy": {"type": "OnDelete" if on_delete else "RollingUpdate"}}
-    spec["template"] = {"metadata": {"labels": labels}, "spec": pod}
-    meta = {"name": name, "namespace": namespace, "labels": labels, "ownerReferences": [kind.owner(obj)]}
+    chosen = {"app": name}
+    marks = {**chosen, **labels}
+    spec: Obj = {"selector": {"matchLabels": chosen}, "updateStrategy": {"type": "OnDelete" if on_delete else "RollingUpdate"}}
+    spec["template"] = {"metadata": {"labels": marks}, "spec": pod}
+    meta = {"name": name, "namespace": namespace, "labels": marks, "ownerReferences": [kind.owner(obj)]}
     return world.ensure(DAEMON_SETS, {"metadata": meta, "spec": spec})
 
 

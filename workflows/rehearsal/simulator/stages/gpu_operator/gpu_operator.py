@@ -6,6 +6,7 @@ Behaviour follows `steps/docs/facts/gpu.md`, GPU Operator.
 from __future__ import annotations
 
 import functools
+from collections.abc import Iterable, Mapping
 
 from workflows.rehearsal.simulator.api.api_kinds import (
     CONFIG_MAPS,
@@ -285,20 +286,51 @@ def _state(world: World, kind: ObjectKind, root: Obj, name: str, deploy: str) ->
         if world.find(DAEMON_SETS, name, NAMESPACE) is not None:
             world.delete(DAEMON_SETS, Ref(NAMESPACE, name))
         return True
+    operand = functools.partial(_operand, world, (kind, root), deploy)
+    if deploy != "driver":
+        return serves_every_node(operand(name, f"{_IMAGES.get(name, name)}:simulated"))
+    version, init = driver_version(world, root), INIT[name]
+    if not part.get("usePrecompiled") or kind is GPU_CLUSTERS:
+        return serves_every_node(operand(name, f"driver:{version}-ubuntu24.04", init=init))
+    # the modules of precompiled drivers are built for one kernel, so each kernel has a DaemonSet
+    kernels = {world.hardware(host.name).kernel for host in world.fleet if host.gpus}
+    branch = version.partition(".")[0]
+    sets = [
+        operand(
+            f"{name}-{kernel}-ubuntu24.04",
+            f"driver:{branch}-{kernel}-ubuntu24.04",
+            init=init,
+            kernel={f"{FEATURE}kernel-version.full": kernel},
+        )
+        for kernel in sorted(kernels)
+    ]
+    return all(map(serves_every_node, sets))
+
+
+def _operand(
+    world: World,
+    owner: tuple[ObjectKind, Obj],
+    deploy: str,
+    name: str,
+    image: str,
+    *,
+    init: Iterable[str] = (),
+    kernel: Mapping[str, str] | None = None,
+) -> Obj:
+    """Create or update the DaemonSet of an operand; `kernel` is the label of the nodes that a precompiled driver fits."""
     is_driver = deploy == "driver"
-    image = f"driver:{driver_version(world, root)}-ubuntu24.04" if is_driver else f"{_IMAGES.get(name, name)}:simulated"
-    operand = ensure_daemon_set(
+    return ensure_daemon_set(
         world,
-        (kind, root),
+        owner,
         NAMESPACE,
         name,
-        selector={f"nvidia.com/gpu.deploy.{deploy}": "true"},
-        init=INIT.get(name, ("toolkit-validation",)),
+        selector={f"nvidia.com/gpu.deploy.{deploy}": "true", **(kernel or {})},
+        init=init or INIT.get(name, ("toolkit-validation",)),
         image=f"nvcr.io/nvidia/{image}",
-        tolerations=tolerations(root),
+        tolerations=tolerations(owner[1]),
         on_delete=is_driver,
+        labels={"app.kubernetes.io/component": "nvidia-driver"} if is_driver else {},
     )
-    return serves_every_node(operand)
 
 
 def _status(

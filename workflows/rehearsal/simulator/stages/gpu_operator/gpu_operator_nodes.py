@@ -69,9 +69,13 @@ def uses_dra(root: Obj) -> bool:
 
 
 def driver_version(world: World, root: Obj) -> str:
-    """Return the driver version that the spec of `root` names, else that of the fleet's first GPU machine; empty without GPUs."""
+    """Return the driver version that the spec of `root` names, else that of the fleet's first GPU machine; empty without GPUs.
+
+    For precompiled drivers the spec names the branch alone, such as `580`.
+    """
     gpus = next((host.name for host in world.fleet if host.gpus), "")
-    return root["spec"].get("driver", {}).get("version") or (world.hardware(gpus).driver if gpus else "")
+    named, of_machine = root["spec"].get("driver", {}).get("version"), world.hardware(gpus).driver if gpus else ""
+    return of_machine if not named or of_machine.startswith(f"{named}.") else named
 
 
 def node_driver(world: World, root: Obj, name: str) -> str:
@@ -287,15 +291,12 @@ def _progress(world: World, node: str) -> dict[str, str]:
     return world.node_annotations(node)
 
 
-@pod_program("app", "nvidia-driver-daemonset")
+@pod_program("app.kubernetes.io/component", "nvidia-driver")
 def driver(world: World, _pod: Obj, node: str) -> Behaviour:
     """Play the driver's pod: it waits until the driver is loaded, then runs; it crashes if a fault breaks the driver."""
     if driver_broken(world, node):
         return BlockedStart(reason="CrashLoopBackOff", message=CRASH, log=f"{CRASH}\n")
     return LongRunning() if DRIVER in _progress(world, node) else BlockedStart(init="k8s-driver-manager")
-
-
-pod_program("app", "nvidia-gpu-driver-ubuntu24.04-6c4d7f9b8")(driver)
 
 
 @pod_program("app", "nvidia-container-toolkit-daemonset")
