@@ -118,7 +118,7 @@ CLUSTER = Tier("cluster", ("tests/cluster",), 800, _cluster, TWO)
 BOOT = Tier("boot", ("tests/boot",), 1400, _boot, TWO)
 MACHINE = _machines(1)
 """One process on a machine of its own, for tests that share one cluster."""
-STACK = Tier("stack", ("tests/stack",), 400, _stack, beside=CLUSTER.name)
+STACK = Tier("stack", ("tests/stack",), 500, _stack, beside=CLUSTER.name)
 """In one process: all its tests share the packages of one build, which uses both cores by itself."""
 SLURM = Tier("slurm", ("tests/slurm",), 170, _slurm, MACHINE, long_arguments=(), beside=CLUSTER.name)
 MPI = Tier("mpi", ("tests/mpi",), 120, _mpi, MACHINE, long_arguments=(), beside=CLUSTER.name)
