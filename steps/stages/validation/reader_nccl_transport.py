@@ -11,7 +11,8 @@ _CHANNEL = re.compile(
     r"via NET/([\w-]+(?:[ .][\w.-]+){0,4}(?=/\d)|[\w-]+)(?:/\d+(?:\(\d+\))?)?(/GDRDMA(?:\(PCI\))?)?"
     r"(?:[^\n\[]*\[repeated (\d{1,9}) more times\])?"
 )
-_USING = re.compile(r"(?:([\w.-]{1,253}):\d+:\d+ \[\d+\] NCCL INFO )?NET/IB : Using (.*)")
+_USING = re.compile(r"NET/IB : Using (.*)")
+_HOST = re.compile(r"(?<![\w.-])([\w.-]{1,253}):\d{1,10}:\d{1,10} \[\d{1,5}\] NCCL INFO $")
 _ADAPTER = re.compile(r"\[\d+\](\S+?):\d+/(IB|RoCE)\b")
 _NETWORK = re.compile(r"Using network ([^\n\[]{0,60}[^\s\[])")
 _GDR = re.compile(r"GPU Direct RDMA (Enabled|Disabled) for HCA \d+ '([^'\n]+)'")
@@ -29,6 +30,8 @@ _RARE = (
 
 MOST_NAMES = 10_000
 """Most adapters and networks that are remembered."""
+MOST_HEAD = 400
+"""Most characters before the words of a line of NCCL: the host's name, process and thread."""
 
 
 def read(text: str) -> NcclTransport:
@@ -69,12 +72,12 @@ class TransportSearch:
     def _feed_rare(self, text: str) -> None:
         """Read a part that has lines about something else than channels."""
         self._states.update(dict.fromkeys((name, state) for state, name in _GDR.findall(text)))
-        for host, line in _USING.findall(text):
-            used = _ADAPTER.findall(line)
+        for match in _USING.finditer(text):
+            used = _ADAPTER.findall(match[1])
             self._adapters.update(dict.fromkeys(used))
             # a host with fewer adapters than the others does not show in the adapters of all hosts together
             if used and len(self._sets) < MOST_NAMES:
-                self._sets.setdefault(tuple(sorted(dict.fromkeys(used))), host)
+                self._sets.setdefault(tuple(sorted(dict.fromkeys(used))), _host_before(text, match.start()))
         self._networks.update(dict.fromkeys(_NETWORK.findall(text)))
         self._rings = _all_set(self._rings, _RINGS.findall(text))
         self._mnnvl = _all_set(self._mnnvl, _MNNVL.findall(text))
@@ -120,6 +123,12 @@ class TransportSearch:
 def _fewest(entry: tuple[tuple[tuple[str, str], ...], str]) -> tuple[int, str]:
     """Return the order in which sets of adapters are kept: the smallest ones first, since they tell of missing adapters."""
     return len(entry[0]), entry[1]
+
+
+def _host_before(text: str, place: int) -> str:
+    """Return the host that NCCL names at the beginning of the line that goes on at a place; empty if it names none."""
+    head = _HOST.search(text[max(0, place - MOST_HEAD) : place])
+    return head[1] if head else ""
 
 
 def _all_set(before: bool | None, flags: list[str]) -> bool | None:
