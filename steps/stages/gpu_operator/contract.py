@@ -15,6 +15,8 @@ PRODUCT_LABEL = "nvidia.com/gpu.product"
 """Label of GPU Feature Discovery with the name of a node's GPUs."""
 EXPORTER = "nvidia-dcgm-exporter"
 """DaemonSet and Service of the exporter of GPU metrics beside a ClusterPolicy."""
+DRIVER_PODS = ("nvidia-driver-daemonset-", "nvidia-gpu-driver-")
+"""Beginnings of the names of driver pods, of a ClusterPolicy and of an NVIDIADriver."""
 
 
 class AdvertisingMode(StrEnum):

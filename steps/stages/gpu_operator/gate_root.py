@@ -4,7 +4,14 @@ from steps.contract.objects.charts import Trouble, Workload
 from steps.contract.plain_text import some
 from steps.contract.verdict import FailureClass
 from steps.stages.gpu_operator import gate_instances, reader_driver
-from steps.stages.gpu_operator.contract import AdvertisingMode, ControlExpectation, ControlObservation, OperatorRoot, RootCondition
+from steps.stages.gpu_operator.contract import (
+    DRIVER_PODS,
+    AdvertisingMode,
+    ControlExpectation,
+    ControlObservation,
+    OperatorRoot,
+    RootCondition,
+)
 from steps.stages.shared import gate_charts, reader_kubelet
 from steps.stages.shared.finding import Finding, fail, unknown
 from steps.stages.shared.gate_operands import OPERANDS, SETTLE_SECONDS, is_operand, not_ready_states, one_nfd, only_short, serves
@@ -31,7 +38,6 @@ SWITCHES = {
 
 Sources: CRDs and controllers/state_manager.go of NVIDIA/gpu-operator. An empty part cannot be switched off.
 """
-DRIVER_PODS = ("nvidia-driver-daemonset-", "nvidia-gpu-driver-")
 
 
 def roots(seen: ControlObservation, want: ControlExpectation) -> tuple[OperatorRoot, ...]:

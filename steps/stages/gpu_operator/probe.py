@@ -8,6 +8,7 @@ from msgspec import Struct
 from steps.contract.objects.charts import Trouble, Workload
 from steps.stages.gpu_operator import probe_instances
 from steps.stages.gpu_operator.contract import (
+    DRIVER_PODS,
     GPU_LABELS,
     PRODUCT_LABEL,
     AdvertisingMode,
@@ -46,7 +47,6 @@ GPU_RESOURCE = re.compile(r"nvidia\.com/|gpu")
 LOG_LINES, LOG_CHARACTERS = 60, 4000
 MOST_OFF = 20
 """Most nodes kept for each operand that labels switch off."""
-DRIVER_PODS = ("nvidia-driver-daemonset-", "nvidia-gpu-driver-")
 Devices = tuple[probe_devices.Device, ...]
 VALIDATORS = {"nvidia-operator-validator": f"{DEPLOY}operator-validator", "nvidia-dra-validator": f"{DEPLOY}dra-validator"}
 """DaemonSets of the operator's validator, of which one runs, and the node labels by which they select nodes."""

@@ -6,14 +6,13 @@ https://distribution.github.io/distribution/spec/api/#listing-repositories.
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from urllib.parse import urljoin, urlsplit
 
 import msgspec
 import urllib3
 from msgspec import Struct
 
 from steps.contract.canonical import UNREADABLE_JSON
-from workflows.app.factories.registry_push import INDEX, MANIFEST, RegistryEndpoint, UnboundedAnswer, send
+from workflows.app.factories.registry_push import INDEX, MANIFEST, RegistryEndpoint, UnboundedAnswer, on_same_host, send
 from workflows.spec.pipelines.factory_spec import BuilderImage
 
 PAGE, MOST_NAMES = 500, 20_000
@@ -112,8 +111,5 @@ def _names(data: bytes, kind: type[_Repositories] | type[_Tags], path: str) -> t
 def _following(link: str, url: str) -> str:
     """Return the address of the next page; empty after the last one, and if it leads to another host, which gets no login."""
     match = _LINK.search(link)
-    if match is None or urlsplit(following := urljoin(url, match[1])).netloc != urlsplit(url).netloc:
-        return ""
-    # a registry behind a proxy with TLS often names http, where the login would go in plain text
-    following = urlsplit(following)._replace(scheme=urlsplit(url).scheme).geturl()
+    following = on_same_host(url, match[1]) if match else ""
     return following if following != url else ""

@@ -246,12 +246,9 @@ class _Upload:
             return
         begun = send(self._http, "POST", f"{self._base}/blobs/uploads/")
         _require(begun, 202, "begin of an upload")
-        place = urljoin(self._registry, begun.headers.get("Location", ""))
-        # a registry behind a wrong address answers with another host, to which nothing is sent
-        if urlsplit(place).netloc != urlsplit(self._registry).netloc:
-            raise NotPushed(f"the registry at {self._registry} wants uploads at {place[:200]}")
-        # one behind a proxy with TLS often names http, where the login would go in plain text
-        place = urlsplit(place)._replace(scheme=urlsplit(self._registry).scheme).geturl()
+        location = begun.headers.get("Location", "")
+        if not (place := on_same_host(self._registry, location)):
+            raise NotPushed(f"the registry at {self._registry} wants uploads at {urljoin(self._registry, location)[:200]}")
         target = f"{place}{'&' if urlsplit(place).query else '?'}{urlencode({'digest': digest})}"
         name = f"blobs/{digest.replace(':', '/')}"
         headers = self._headers("application/octet-stream") | {"Content-Length": str(self._archive.getmember(name).size)}
@@ -283,6 +280,16 @@ def send(http: urllib3.PoolManager, method: str, url: str, **more: Any) -> Regis
     finally:
         answer.release_conn()
     return RegistryAnswer(status=answer.status, headers=answer.headers, data=data)
+
+
+def on_same_host(url: str, link: str) -> str:
+    """Return the address to which a link in the answer of `url` leads; empty if that is another host, which gets no login.
+
+    A registry behind a wrong address names another host. One behind a proxy with TLS often names http, where the login would go in
+    plain text, so the scheme stays that of `url`.
+    """
+    place, origin = urlsplit(urljoin(url, link)), urlsplit(url)
+    return place._replace(scheme=origin.scheme).geturl() if place.netloc == origin.netloc else ""
 
 
 def _require(answer: RegistryAnswer, status: int, what: str) -> None:

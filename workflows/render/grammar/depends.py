@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
+from workflows.render.grammar.nesting import NestedParser
+
 RESULTS = ("Succeeded", "Failed", "Errored", "Skipped", "Omitted", "Daemoned", "AnySucceeded", "AllFailed")
 BARE = ("Succeeded", "Skipped", "Daemoned")
-_DEEPEST = 40
 _TOKEN = re.compile(r"\s*(?:(?P<name>[A-Za-z0-9][-A-Za-z0-9]*(?:\.[A-Za-z]+)?)|(?P<symbol>&&|\|\||!|\(|\)))")
 
 
@@ -44,21 +44,14 @@ def _tokens(text: str) -> list[tuple[str, str]]:
     return tokens
 
 
-class _DependsParser:
+class _DependsParser(NestedParser):
+    error = DependsError
+
     def __init__(self, text: str) -> None:
+        super().__init__()
         self.tokens = _tokens(text)
         self.position = 0
-        self.depth = 0
         self.tasks: list[str] = []
-
-    @contextmanager
-    def deeper(self) -> Iterator[None]:
-        """Count one level of nesting inside a `with` block. Raises DependsError if the expression is too deep."""
-        self.depth += 1
-        if self.depth > _DEEPEST:
-            raise DependsError(f"it is nested deeper than {_DEEPEST} levels")
-        yield
-        self.depth -= 1
 
     def take(self, symbol: str) -> bool:
         if self.position < len(self.tokens) and self.tokens[self.position] == ("symbol", symbol):

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
 
 from workflows.render.grammar import expr_nodes
 from workflows.render.grammar.gotext import LARGEST_INTEGER
+from workflows.render.grammar.nesting import NestedParser
 
 
 class ExprSyntaxError(ValueError):
@@ -36,8 +36,8 @@ _TOKEN = re.compile(
     |(?P<symbol>\?\?|\?\.|\*\*|==|!=|<=|>=|&&|\|\||[-+*/%<>!?:()\[\]{},.]))""",
     re.VERBOSE,
 )
-_DEEPEST, _MOST = 40, 200
-"""Largest accepted number of nesting levels, and of operations; expressions are hostile until parsed."""
+_MOST = 200
+"""Largest accepted number of operations; expressions are hostile until parsed."""
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "\\": "\\", "'": "'", '"': '"'}
 
 
@@ -57,8 +57,11 @@ def _number(text: str) -> int | float:
     return value
 
 
-class _ExprParser:
+class _ExprParser(NestedParser):
+    error = ExprSyntaxError
+
     def __init__(self, text: str) -> None:
+        super().__init__()
         self.text = text
         self.tokens: list[tuple[str, str]] = []
         self.position = 0
@@ -70,16 +73,7 @@ class _ExprParser:
             self.tokens.append((str(match.lastgroup), str(match[str(match.lastgroup)])))
             position = match.end()
 
-        self.depth = self.operators = 0
-
-    @contextmanager
-    def deeper(self) -> Iterator[None]:
-        """Count one level of nesting inside a `with` block. Raises ExprSyntaxError if the expression is too deep."""
-        self.depth += 1
-        if self.depth > _DEEPEST:
-            raise ExprSyntaxError(f"it is nested deeper than {_DEEPEST} levels")
-        yield
-        self.depth -= 1
+        self.operators = 0
 
     def count(self) -> None:
         """Count one operation: each makes the syntax tree deeper, and whoever walks over it needs a frame of the stack for it."""

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from workflows.render.grammar.gotext import display
+from workflows.render.grammar.nesting import DEEPEST
 
 
 class WhenError(ValueError):
@@ -56,7 +57,7 @@ _SPACE = re.compile(r"\s+")
 _NUMBER = re.compile(r"0x[0-9a-fA-F]+|[0-9.]+")
 _WORD = re.compile(r"[^\W\d_][\w.]*")
 _SYMBOL = re.compile(r"[^\s\w()\[\]'\"]+|_+")
-_DEEPEST, _MOST = 40, 200
+_MOST = 200
 _DATE = re.compile(r"\d{4}-\d\d-\d\d|[A-Z][a-z]{2} [A-Z][a-z]{2} +\d|\d{1,2}:\d\d(AM|PM)$")
 
 
@@ -185,8 +186,8 @@ def _check_size(all_tokens: list[Token]) -> None:
         depth += {"CLAUSE": 1, "CLAUSE_CLOSE": -1}.get(token.kind, 0)
         deepest = max(deepest, depth)
         operations += token.kind in ("PREFIX", "MODIFIER", "COMPARATOR", "LOGICALOP")
-    if deepest > _DEEPEST or operations > _MOST:
-        raise WhenError(f"it is nested deeper than {_DEEPEST} levels, or has more than {_MOST} operators", parse=True)
+    if deepest > DEEPEST or operations > _MOST:
+        raise WhenError(f"it is nested deeper than {DEEPEST} levels, or has more than {_MOST} operators", parse=True)
 
 
 class _WhenParser:
